@@ -1,1 +1,68 @@
-//! placeholder
+//! The one door of the `inflight` crates to atomics, locks, parking, threads and time.
+//!
+//! Every other crate of the family says `inflight_sync::…` where it would say `std::sync::…`. The
+//! same source then runs on three back ends:
+//!
+//! | back end | chosen by | locks and atomics | what it is for |
+//! |---|---|---|---|
+//! | std | nothing | std atomics, parking_lot locks | production |
+//! | loom | `--cfg loom` | loom's | exploring every interleaving and weak-memory outcome of a small model |
+//! | shuttle | `--cfg shuttle` | shuttle's | random schedules of whole components with many threads |
+//!
+//! A cfg rather than a feature, because features of one dependency graph unify and a cfg cannot be
+//! switched on by accident: a downstream crate that wants to model-check its own code sets
+//! `RUSTFLAGS="--cfg loom"` and the whole graph follows.
+//!
+//! Besides the primitives, the things that make concurrent code testable live here: a [`time::Clock`]
+//! that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a
+//! test may set, and an [`observer`] that is told when a thread is about to sleep.
+//!
+//! # Example
+//!
+//! ```
+//! use inflight_sync::atomic::{AtomicBool, Ordering};
+//! use inflight_sync::{thread, wait::Event, Arc};
+//!
+//! let ready = Arc::new((AtomicBool::new(false), Event::new()));
+//! let setter = thread::spawn({
+//!     let ready = ready.clone();
+//!     move || {
+//!         ready.0.store(true, Ordering::Release); // first the state,
+//!         ready.1.notify_all(); // then the news
+//!     }
+//! });
+//! ready.1.wait_while(|| !ready.0.load(Ordering::Acquire));
+//! setter.join().unwrap();
+//! ```
+#![deny(missing_docs)]
+
+#[cfg(all(loom, shuttle))]
+compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
+
+mod backend;
+mod future;
+mod parker;
+
+pub mod asym;
+pub mod cpu;
+pub mod fault;
+#[cfg(loom)]
+pub mod model;
+pub mod observer;
+pub mod thread;
+pub mod time;
+pub mod wait;
+
+pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
+pub use future::block_on;
+pub use parker::{Parker, Unparker};
+
+/// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.
+pub use crossbeam_utils::CachePadded;
+
+/// The reference count of every back end is std's.
+///
+/// Counting references is not what the models are about, and std's `Arc` gives loom fewer
+/// happens-before edges than there are: it may cause a false alarm, never hide a bug. In return
+/// `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
+pub use std::sync::{Arc, Weak};

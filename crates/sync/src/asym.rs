@@ -1,0 +1,183 @@
+//! A fence pair whose light side is nearly free.
+//!
+//! Two threads that each write one word and then read the other's need a full fence on both sides. Where
+//! one side runs a million times as often as the other, the kernel can be asked to put the fence into
+//! the frequent side's instruction stream when the rare side needs it. The idea is the one behind
+//! Linux's `membarrier` and folly's asymmetric barrier.
+
+use crate::atomic::{Ordering, compiler_fence, fence};
+
+/// The pair: [`light`](AsymFence::light) on the frequent side, [`heavy`](AsymFence::heavy) on the rare one.
+///
+/// After a `light` on one thread and a `heavy` on another, at least one of the two sees what the other
+/// wrote before its fence. `heavy` costs microseconds where CPUs are busy with this process; `light`
+/// stops only the compiler. Where the system does not offer it, both are `fence(SeqCst)`.
+///
+/// ```
+/// use inflight_sync::asym::AsymFence;
+/// use inflight_sync::atomic::{AtomicBool, Ordering};
+/// let (fence, mine, theirs) = (AsymFence::new(), AtomicBool::new(false), AtomicBool::new(false));
+/// mine.store(true, Ordering::Relaxed);
+/// fence.light();
+/// let saw = theirs.load(Ordering::Relaxed);
+/// # let _ = saw;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct AsymFence {
+    expedited: bool,
+}
+
+impl AsymFence {
+    /// Asks the system once whether it can help; registers this process with it if so.
+    ///
+    /// ```
+    /// let fence = inflight_sync::asym::AsymFence::new();
+    /// # let _ = fence;
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            expedited: register(),
+        }
+    }
+
+    /// The pair of plain full fences, for comparison and for systems without help.
+    ///
+    /// ```
+    /// assert!(!inflight_sync::asym::AsymFence::symmetric().is_asymmetric());
+    /// ```
+    #[must_use]
+    pub const fn symmetric() -> Self {
+        Self { expedited: false }
+    }
+
+    /// Whether the light side is really light.
+    ///
+    /// ```
+    /// let _ = inflight_sync::asym::AsymFence::new().is_asymmetric();
+    /// ```
+    #[must_use]
+    pub const fn is_asymmetric(&self) -> bool {
+        self.expedited
+    }
+
+    /// The frequent side's fence.
+    ///
+    /// ```
+    /// inflight_sync::asym::AsymFence::new().light();
+    /// ```
+    #[inline]
+    pub fn light(&self) {
+        if self.expedited {
+            // Ordering: pairs with the barrier that `heavy` makes the kernel run on this CPU.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            // Ordering: pairs with the fence in `heavy`.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The rare side's fence.
+    ///
+    /// ```
+    /// inflight_sync::asym::AsymFence::new().heavy();
+    /// ```
+    pub fn heavy(&self) {
+        if self.expedited {
+            barrier();
+        } else {
+            // Ordering: pairs with the fence in `light`.
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+impl Default for AsymFence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
+mod system {
+    /// Commands of membarrier(2).
+    const QUERY: libc::c_int = 0;
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+    fn membarrier(command: libc::c_int) -> libc::c_long {
+        // SAFETY: membarrier takes three numbers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+
+    pub(super) fn register() -> bool {
+        let offered = membarrier(QUERY);
+        offered > 0
+            && offered & libc::c_long::from(PRIVATE_EXPEDITED) != 0
+            && membarrier(REGISTER_PRIVATE_EXPEDITED) == 0
+    }
+
+    pub(super) fn barrier() {
+        let failed = membarrier(PRIVATE_EXPEDITED) != 0;
+        // A process stays registered for life, so this cannot fail; going on without the barrier
+        // would break the other side silently.
+        assert!(!failed, "membarrier refused after registration");
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
+mod system {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn barrier() {
+        unreachable!("only called where registration succeeded");
+    }
+}
+
+use system::{barrier, register};
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::atomic::AtomicUsize;
+    use crate::{Arc, thread};
+
+    /// Store buffering: with a light fence on one side and a heavy one on the other, both sides
+    /// reading the old value is impossible.
+    fn store_buffering(asym: AsymFence, rounds: usize) {
+        for _ in 0..rounds {
+            let words = Arc::new([const { AtomicUsize::new(0) }; 3]);
+            let [start, ..] = &*words;
+            let other = thread::spawn({
+                let words = words.clone();
+                move || {
+                    let [start, x, y] = &*words;
+                    while start.load(Ordering::Acquire) == 0 {
+                        crate::hint::spin_loop();
+                    }
+                    x.store(1, Ordering::Relaxed);
+                    asym.light();
+                    y.load(Ordering::Relaxed)
+                }
+            });
+            start.store(1, Ordering::Release);
+            let [_, x, y] = &*words;
+            y.store(1, Ordering::Relaxed);
+            asym.heavy();
+            let here = x.load(Ordering::Relaxed);
+            assert!(
+                other.join().unwrap() + here > 0,
+                "both sides missed the other"
+            );
+        }
+    }
+
+    #[test]
+    fn one_side_sees_the_other() {
+        let rounds = if cfg!(miri) { 5 } else { 500 };
+        store_buffering(AsymFence::new(), rounds);
+        store_buffering(AsymFence::symmetric(), rounds);
+    }
+}

@@ -1,0 +1,107 @@
+//! Faults as an ordinary parameter.
+
+use crate::Arc;
+use std::io;
+// Test instruments, not part of any protocol: std's atomics keep them out of the models' sight.
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Refuses threads on demand, as a system at its limit would.
+///
+/// A clone shares the switches. The default, [`none`](Faults::none), never fails and costs nothing.
+///
+/// ```
+/// use inflight_sync::{fault::Faults, thread};
+/// let faults = Faults::new();
+/// faults.fail_next_spawns(1);
+/// let builder = || thread::Builder::new().faults(&faults);
+/// assert!(builder().spawn(|| ()).is_err());
+/// builder().spawn(|| ()).unwrap().join().unwrap();
+/// assert_eq!(faults.spawn_attempts(), 2);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Option<Arc<Switches>>);
+
+#[derive(Debug, Default)]
+struct Switches {
+    refuse: AtomicBool,
+    fail_next: AtomicUsize,
+    attempts: AtomicUsize,
+}
+
+impl Faults {
+    /// Nothing ever fails.
+    ///
+    /// ```
+    /// let faults = inflight_sync::fault::Faults::none();
+    /// assert_eq!(faults.spawn_attempts(), 0);
+    /// ```
+    #[must_use]
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Switches, all off.
+    ///
+    /// ```
+    /// let faults = inflight_sync::fault::Faults::new();
+    /// faults.refuse_spawns(true);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// While on, every thread creation fails. No effect on [`none`](Faults::none).
+    ///
+    /// ```
+    /// use inflight_sync::{fault::Faults, thread};
+    /// let faults = Faults::new();
+    /// faults.refuse_spawns(true);
+    /// assert!(thread::Builder::new().faults(&faults).spawn(|| ()).is_err());
+    /// ```
+    pub fn refuse_spawns(&self, on: bool) {
+        if let Some(s) = &self.0 {
+            s.refuse.store(on, Ordering::Relaxed);
+        }
+    }
+
+    /// The next `n` thread creations fail. No effect on [`none`](Faults::none).
+    ///
+    /// ```
+    /// inflight_sync::fault::Faults::new().fail_next_spawns(3);
+    /// ```
+    pub fn fail_next_spawns(&self, n: usize) {
+        if let Some(s) = &self.0 {
+            s.fail_next.store(n, Ordering::Relaxed);
+        }
+    }
+
+    /// How many thread creations were asked for, refused ones included.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::fault::Faults::new().spawn_attempts(), 0);
+    /// ```
+    #[must_use]
+    pub fn spawn_attempts(&self) -> usize {
+        self.0
+            .as_ref()
+            .map_or(0, |s| s.attempts.load(Ordering::Relaxed))
+    }
+
+    /// The fault point of thread creation.
+    pub(crate) fn before_spawn(&self) -> io::Result<()> {
+        let Some(s) = &self.0 else { return Ok(()) };
+        s.attempts.fetch_add(1, Ordering::Relaxed);
+        let counted = s
+            .fail_next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+            .is_ok();
+        if counted || s.refuse.load(Ordering::Relaxed) {
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "thread creation refused by an injected fault",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! Running a loom model with a bound, and saying how much was explored.
+
+// The count must survive loom's reset between executions, so it is std's.
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many preemptions loom may insert in one execution; `None` explores everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// For every change: seconds.
+    pub quick: Option<usize>,
+    /// For a long run by hand.
+    pub deep: Option<usize>,
+}
+
+/// Explores `model` and prints `model NAME executions N`.
+///
+/// The bound is `bound.deep` if the environment variable `INFLIGHT_MODEL_DEPTH` is `deep`, else
+/// `bound.quick`.
+///
+/// # Panics
+///
+/// If an execution panics, deadlocks, leaks or races; the process may abort, because loom objects
+/// panic again while unwinding. Run each model in a process of its own.
+pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static) {
+    let deep = std::env::var("INFLIGHT_MODEL_DEPTH").is_ok_and(|v| v == "deep");
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = if deep { bound.deep } else { bound.quick };
+    builder.max_branches = builder.max_branches.max(20_000);
+    let shown = builder
+        .preemption_bound
+        .map_or("none".to_owned(), |b| b.to_string());
+    let executions = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = executions.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    println!(
+        "model {name} bound {shown} executions {}",
+        executions.load(Ordering::Relaxed)
+    );
+}

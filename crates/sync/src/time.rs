@@ -1,0 +1,296 @@
+//! Time as a value: the system's, or one that a test moves by hand.
+
+use crate::{Arc, Mutex, Unparker};
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A point on a [`Clock`], in nanoseconds since that clock's start.
+///
+/// ```
+/// use inflight_sync::time::Clock;
+/// use std::time::Duration;
+/// let clock = Clock::manual();
+/// let start = clock.now();
+/// clock.advance(Duration::from_micros(3));
+/// assert_eq!(clock.now() - start, Duration::from_micros(3));
+/// assert_eq!(clock.now().as_nanos(), start.as_nanos() + 3_000);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Nanoseconds since the clock's start.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::time::Instant::default().as_nanos(), 0);
+    /// ```
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`as_nanos`](Instant::as_nanos), for instants kept in an atomic.
+    ///
+    /// ```
+    /// use inflight_sync::time::Instant;
+    /// assert_eq!(Instant::from_nanos(5).as_nanos(), 5);
+    /// ```
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The time from `earlier` to `self`, zero if `earlier` is in fact later.
+    ///
+    /// ```
+    /// use inflight_sync::time::Instant;
+    /// use std::time::Duration;
+    /// let (a, b) = (Instant::from_nanos(5), Instant::from_nanos(9));
+    /// assert_eq!(b.saturating_duration_since(a), Duration::from_nanos(4));
+    /// assert_eq!(a.saturating_duration_since(b), Duration::ZERO);
+    /// ```
+    #[must_use]
+    pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn to_std(self) -> std::time::Instant {
+        let start = system_start();
+        // An instant too far away for the system is as good as never.
+        start
+            .checked_add(Duration::from_nanos(self.0))
+            .unwrap_or_else(|| start + Duration::from_secs(u32::MAX.into()))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    /// Saturates at the end of time, so that `Duration::MAX` means "never".
+    fn add(self, d: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+fn system_start() -> std::time::Instant {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    *START.get_or_init(std::time::Instant::now)
+}
+
+/// Where the time comes from.
+///
+/// Under a model checker the system's time stands still at zero: no timeout fires by itself.
+///
+/// ```
+/// use inflight_sync::time::Clock;
+/// let clock = Clock::system();
+/// assert!(clock.now() <= clock.now());
+/// ```
+#[derive(Clone, Default)]
+pub struct Clock(Option<Arc<Mutex<Manual>>>);
+
+#[derive(Default)]
+struct Manual {
+    now: Instant,
+    next_id: u64,
+    sleepers: Vec<(u64, Instant, Unparker)>,
+}
+
+impl Clock {
+    /// The system's monotonic clock.
+    ///
+    /// ```
+    /// assert!(!inflight_sync::time::Clock::system().is_manual());
+    /// ```
+    #[must_use]
+    pub fn system() -> Self {
+        Self(None)
+    }
+
+    /// A clock that stands still until [`advance`](Clock::advance) moves it.
+    ///
+    /// ```
+    /// let clock = inflight_sync::time::Clock::manual();
+    /// assert_eq!(clock.now(), clock.now());
+    /// ```
+    #[must_use]
+    pub fn manual() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Whether this clock is moved by hand.
+    ///
+    /// ```
+    /// assert!(inflight_sync::time::Clock::manual().is_manual());
+    /// ```
+    #[must_use]
+    pub fn is_manual(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What time it is.
+    ///
+    /// ```
+    /// let now = inflight_sync::time::Clock::system().now();
+    /// # let _ = now;
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            Some(manual) => manual.lock().now,
+            None => system_now(),
+        }
+    }
+
+    /// Moves a manual clock forward and wakes the threads whose deadlines have come.
+    ///
+    /// # Panics
+    ///
+    /// If this is the system's clock.
+    ///
+    /// ```
+    /// use inflight_sync::time::Clock;
+    /// use std::time::Duration;
+    /// let clock = Clock::manual();
+    /// clock.advance(Duration::from_millis(2));
+    /// assert_eq!(clock.now().as_nanos(), 2_000_000);
+    /// ```
+    pub fn advance(&self, by: Duration) {
+        let manual = self
+            .0
+            .as_ref()
+            .expect("only a manual clock can be advanced");
+        let mut due = Vec::new();
+        {
+            let mut manual = manual.lock();
+            manual.now = manual.now + by;
+            let now = manual.now;
+            manual.sleepers.retain(|(_, deadline, unparker)| {
+                let asleep = *deadline > now;
+                if !asleep {
+                    due.push(unparker.clone());
+                }
+                asleep
+            });
+        }
+        due.iter().for_each(Unparker::unpark);
+    }
+
+    /// How many threads sleep towards a deadline on this manual clock; 0 for the system's.
+    ///
+    /// Lets a test wait until a timed waiter is in place before it moves the clock.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::time::Clock::manual().sleepers(), 0);
+    /// ```
+    #[must_use]
+    pub fn sleepers(&self) -> usize {
+        self.0
+            .as_ref()
+            .map_or(0, |manual| manual.lock().sleepers.len())
+    }
+
+    /// Registers a sleeper, unless its deadline has come.
+    pub(crate) fn sleeper(&self, deadline: Instant, unparker: Unparker) -> Option<Sleeper<'_>> {
+        let manual = self.0.as_ref()?;
+        let mut state = manual.lock();
+        if state.now >= deadline {
+            return None;
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.sleepers.push((id, deadline, unparker));
+        Some(Sleeper { manual, id })
+    }
+}
+
+fn system_now() -> Instant {
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        let elapsed = system_start().elapsed();
+        Instant(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
+    #[cfg(any(loom, shuttle))]
+    Instant(0)
+}
+
+/// A thread that sleeps on a manual clock.
+pub(crate) struct Sleeper<'a> {
+    manual: &'a Mutex<Manual>,
+    id: u64,
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.manual
+            .lock()
+            .sleepers
+            .retain(|(id, ..)| *id != self.id);
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_manual() { "manual" } else { "system" };
+        f.debug_struct("Clock")
+            .field("kind", &kind)
+            .field("now", &self.now())
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Parker, thread};
+
+    #[test]
+    fn advancing_past_the_deadline_wakes_the_sleeper() {
+        let clock = Clock::manual();
+        let deadline = clock.now() + Duration::from_secs(5);
+        let sleeper = thread::spawn({
+            let clock = clock.clone();
+            move || {
+                let parker = Parker::current();
+                while parker.park_until(&clock, deadline) {}
+                clock.now()
+            }
+        });
+        while clock.sleepers() == 0 {
+            thread::yield_now();
+        }
+        clock.advance(Duration::from_secs(4));
+        assert_eq!(clock.sleepers(), 1, "not yet due");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(sleeper.join().unwrap(), deadline);
+        assert_eq!(clock.sleepers(), 0);
+    }
+
+    #[test]
+    fn a_deadline_too_far_away_is_never() {
+        let never = Clock::system().now() + Duration::MAX;
+        assert_eq!(never.as_nanos(), u64::MAX);
+        assert!(never.to_std() > std::time::Instant::now());
+    }
+
+    #[test]
+    fn the_system_clock_reaches_its_deadline() {
+        let clock = Clock::system();
+        let deadline = clock.now() + Duration::from_micros(50);
+        let parker = Parker::current();
+        while parker.park_until(&clock, deadline) {}
+        assert!(clock.now() >= deadline);
+    }
+}

@@ -1,0 +1,222 @@
+//! Waiting for a condition that somebody else makes true.
+//!
+//! The protocol, with the names the loom models use:
+//!
+//! ```text
+//! notifier:  N1 change the state     N2 fence   N3 waiters == 0 -> done   N4 lock, take all, unlock, wake
+//! waiter:    W1 lock, enqueue, waiters = len, unlock    W2 fence   W3 condition gone -> leave   W4 sleep
+//! ```
+//!
+//! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3 sees the
+//! changed state; or W2 comes before N2, and N3 sees the waiter.
+
+use super::{Notify, Ticket, WaitList};
+use crate::atomic::{AtomicUsize, Ordering, fence};
+use crate::time::{Clock, Instant};
+use crate::{Mutex, Parker};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A place where threads and tasks wait while a condition holds.
+///
+/// The event carries no state of its own. Contract: whoever ends the condition changes the state
+/// first and calls [`notify_all`](Event::notify_all) second; waiters give the condition as a closure. If data
+/// is handed over through the state, its store is `Release` and the closure's load `Acquire`.
+///
+/// ```
+/// use inflight_sync::atomic::{AtomicUsize, Ordering};
+/// use inflight_sync::{Arc, thread, wait::Event};
+///
+/// let busy = Arc::new((AtomicUsize::new(1), Event::new()));
+/// let worker = thread::spawn({
+///     let busy = busy.clone();
+///     move || {
+///         busy.0.fetch_sub(1, Ordering::Release);
+///         busy.1.notify_all();
+///     }
+/// });
+/// busy.1.wait_while(|| busy.0.load(Ordering::Acquire) > 0);
+/// worker.join().unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct Event {
+    /// Length of the list; written under its lock, read without it in N3.
+    waiters: AtomicUsize,
+    list: Mutex<WaitList>,
+}
+
+impl Event {
+    /// An event nobody waits for.
+    ///
+    /// ```
+    /// let event = inflight_sync::wait::Event::new();
+    /// event.notify_all();
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            waiters: AtomicUsize::new(0),
+            list: Mutex::new(WaitList::new()),
+        }
+    }
+
+    /// Makes everybody who waits look at their condition again. One fence and one load if nobody does.
+    ///
+    /// ```
+    /// inflight_sync::wait::Event::new().notify_all();
+    /// ```
+    pub fn notify_all(&self) {
+        // Ordering: N2, pairs with the fence in `Stay::enter` (W2).
+        fence(Ordering::SeqCst);
+        if self.waiters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let woken = {
+            let mut list = self.list.lock();
+            self.waiters.store(0, Ordering::Relaxed);
+            list.drain()
+        };
+        woken.into_iter().for_each(Notify::notify);
+    }
+
+    /// Sleeps while `condition` holds.
+    ///
+    /// ```
+    /// let event = inflight_sync::wait::Event::new();
+    /// event.wait_while(|| false); // nothing to wait for
+    /// ```
+    pub fn wait_while(&self, condition: impl FnMut() -> bool) {
+        let done = self.wait_thread(condition, |parker| {
+            parker.park();
+            true
+        });
+        debug_assert!(done, "a wait without deadline ends only with its condition");
+    }
+
+    /// Sleeps while `condition` holds, at most until `deadline`. Returns whether the condition ended.
+    ///
+    /// ```
+    /// use inflight_sync::{time::Clock, wait::Event};
+    /// let clock = Clock::manual();
+    /// assert!(!Event::new().wait_while_until(&clock, clock.now(), || true), "timed out");
+    /// ```
+    pub fn wait_while_until(
+        &self,
+        clock: &Clock,
+        deadline: Instant,
+        condition: impl FnMut() -> bool,
+    ) -> bool {
+        self.wait_thread(condition, |parker| parker.park_until(clock, deadline))
+    }
+
+    /// The blocking wait. `sleep` returns whether to go on waiting.
+    fn wait_thread(
+        &self,
+        mut condition: impl FnMut() -> bool,
+        mut sleep: impl FnMut(&Parker) -> bool,
+    ) -> bool {
+        if !condition() {
+            return true;
+        }
+        let parker = Parker::current();
+        let mut stay = Stay {
+            event: self,
+            ticket: None,
+        };
+        loop {
+            stay.enter(|| Notify::Thread(parker.unparker()));
+            if !condition() {
+                return true;
+            }
+            if !sleep(&parker) {
+                return !condition();
+            }
+        }
+    }
+
+    /// Waits as a task while `condition` holds. Dropping the future loses nothing.
+    ///
+    /// ```
+    /// let event = inflight_sync::wait::Event::new();
+    /// inflight_sync::block_on(event.listen_while(|| false));
+    /// ```
+    pub fn listen_while<F: FnMut() -> bool + Unpin>(&self, condition: F) -> WaitWhile<'_, F> {
+        WaitWhile {
+            stay: Stay {
+                event: self,
+                ticket: None,
+            },
+            condition,
+        }
+    }
+}
+
+/// One waiter's stay in the list; leaves when dropped.
+#[derive(Debug)]
+struct Stay<'a> {
+    event: &'a Event,
+    ticket: Option<Ticket>,
+}
+
+impl Stay<'_> {
+    /// W1 and W2: makes sure the waiter is in the list.
+    fn enter(&mut self, notify: impl FnOnce() -> Notify) {
+        let mut list = self.event.list.lock();
+        match self.ticket {
+            Some(ticket) if list.contains(ticket) => {
+                if let Notify::Task(waker) = notify() {
+                    list.update(ticket, &waker);
+                }
+            }
+            _ => {
+                self.ticket = Some(list.push_back(notify()));
+                self.event.waiters.store(list.len(), Ordering::Relaxed);
+            }
+        }
+        drop(list);
+        // Ordering: W2, pairs with the fence in `notify_all` (N2).
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let mut list = self.event.list.lock();
+            list.remove(ticket);
+            self.event.waiters.store(list.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The future of [`Event::listen_while`].
+///
+/// ```
+/// let event = inflight_sync::wait::Event::new();
+/// let wait: inflight_sync::wait::WaitWhile<'_, _> = event.listen_while(|| false);
+/// inflight_sync::block_on(wait);
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct WaitWhile<'a, F> {
+    stay: Stay<'a>,
+    condition: F,
+}
+
+impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if !(this.condition)() {
+            return Poll::Ready(());
+        }
+        this.stay.enter(|| Notify::Task(cx.waker().clone()));
+        if (this.condition)() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A FIFO of waiters from whose middle one can leave.
+//!
+//! Plain data for the inside of a lock: a doubly linked list over the indices of a `Vec`, so that a
+//! cancelled waiter leaves in constant time, nothing is allocated once the list has reached its largest
+//! size, and no pointer to a waiter's stack or future exists.
+
+use super::Notify;
+use std::task::Waker;
+
+const NIL: u32 = u32::MAX;
+
+/// Names one stay of one waiter in a [`WaitList`]. A ticket of a waiter that has left matches nothing.
+///
+/// ```
+/// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+/// let mut list = WaitList::new();
+/// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
+/// assert!(list.contains(ticket));
+/// list.pop_front();
+/// assert!(!list.contains(ticket));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    index: u32,
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// `None` while the slot is free.
+    notify: Option<Notify>,
+    /// Of the stay the slot holds or held last.
+    serial: u64,
+    prev: u32,
+    /// Next waiter, or next free slot.
+    next: u32,
+}
+
+/// A first-in-first-out list of waiters. Keep it inside a [`Mutex`](crate::Mutex).
+///
+/// ```
+/// use inflight_sync::{Parker, wait::{Notify, WaitList}};
+/// let me = || Notify::Thread(Parker::current().unparker());
+/// let mut list = WaitList::new();
+/// let first = list.push_back(me());
+/// let second = list.push_back(me());
+/// assert!(list.remove(first), "it was still waiting");
+/// assert_eq!(list.len(), 1);
+/// assert!(list.pop_front().is_some());
+/// assert!(!list.remove(second), "it had been chosen");
+/// ```
+#[derive(Debug)]
+pub struct WaitList {
+    slots: Vec<Slot>,
+    head: u32,
+    tail: u32,
+    free: u32,
+    len: usize,
+    next_serial: u64,
+}
+
+impl Default for WaitList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WaitList {
+    /// A list of nobody.
+    ///
+    /// ```
+    /// assert!(inflight_sync::wait::WaitList::new().is_empty());
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            head: NIL,
+            tail: NIL,
+            free: NIL,
+            len: 0,
+            next_serial: 0,
+        }
+    }
+
+    /// How many wait.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::wait::WaitList::new().len(), 0);
+    /// ```
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nobody waits.
+    ///
+    /// ```
+    /// assert!(inflight_sync::wait::WaitList::new().is_empty());
+    /// ```
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a waiter behind all others.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let mut list = WaitList::new();
+    /// list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert_eq!(list.len(), 1);
+    /// ```
+    pub fn push_back(&mut self, notify: Notify) -> Ticket {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let slot = Slot {
+            notify: Some(notify),
+            serial,
+            prev: self.tail,
+            next: NIL,
+        };
+        let index = if self.free == NIL {
+            let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
+            self.slots.push(slot);
+            index
+        } else {
+            let index = self.free;
+            self.free = std::mem::replace(&mut self.slots[index as usize], slot).next;
+            index
+        };
+        match self.tail {
+            NIL => self.head = index,
+            tail => self.slots[tail as usize].next = index,
+        }
+        self.tail = index;
+        self.len += 1;
+        Ticket { index, serial }
+    }
+
+    /// Whether the waiter is still in the list.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let mut list = WaitList::new();
+    /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert!(list.contains(ticket));
+    /// ```
+    #[must_use]
+    pub fn contains(&self, ticket: Ticket) -> bool {
+        self.slots
+            .get(ticket.index as usize)
+            .is_some_and(|s| s.serial == ticket.serial && s.notify.is_some())
+    }
+
+    /// Makes a task's place in the list wake `waker`. `false` if the waiter has left.
+    ///
+    /// ```
+    /// # use inflight_sync::wait::{Notify, WaitList};
+    /// # use std::task::Waker;
+    /// let mut list = WaitList::new();
+    /// let ticket = list.push_back(Notify::Task(Waker::noop().clone()));
+    /// assert!(list.update(ticket, Waker::noop()));
+    /// ```
+    pub fn update(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+        if !self.contains(ticket) {
+            return false;
+        }
+        match &mut self.slots[ticket.index as usize].notify {
+            Some(Notify::Task(old)) => old.clone_from(waker),
+            other => *other = Some(Notify::Task(waker.clone())),
+        }
+        true
+    }
+
+    /// Takes a waiter out of the middle. `false` if it had been chosen or removed before.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let mut list = WaitList::new();
+    /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert!(list.remove(ticket));
+    /// assert!(!list.remove(ticket));
+    /// ```
+    pub fn remove(&mut self, ticket: Ticket) -> bool {
+        let there = self.contains(ticket);
+        if there {
+            self.unlink(ticket.index);
+        }
+        there
+    }
+
+    /// Takes out the waiter that has waited longest.
+    ///
+    /// ```
+    /// assert!(inflight_sync::wait::WaitList::new().pop_front().is_none());
+    /// ```
+    pub fn pop_front(&mut self) -> Option<Notify> {
+        match self.head {
+            NIL => None,
+            head => self.unlink(head),
+        }
+    }
+
+    /// Takes out everybody, longest wait first.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let mut list = WaitList::new();
+    /// list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert_eq!(list.drain().len(), 1);
+    /// assert!(list.is_empty());
+    /// ```
+    pub fn drain(&mut self) -> Vec<Notify> {
+        let mut all = Vec::with_capacity(self.len);
+        all.extend(std::iter::from_fn(|| self.pop_front()));
+        all
+    }
+
+    fn unlink(&mut self, index: u32) -> Option<Notify> {
+        let slot = &mut self.slots[index as usize];
+        let notify = slot.notify.take();
+        let (prev, next) = (slot.prev, slot.next);
+        slot.next = self.free;
+        self.free = index;
+        match prev {
+            NIL => self.head = next,
+            prev => self.slots[prev as usize].next = next,
+        }
+        match next {
+            NIL => self.tail = prev,
+            next => self.slots[next as usize].prev = prev,
+        }
+        self.len -= 1;
+        notify
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    /// Writes its number where the test can read who was woken.
+    struct Numbered(usize, Arc<AtomicUsize>);
+    impl Wake for Numbered {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0, Ordering::Relaxed);
+        }
+    }
+
+    fn number_of(notify: Notify, seen: &AtomicUsize) -> usize {
+        notify.notify();
+        seen.load(Ordering::Relaxed)
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Push,
+        Pop,
+        Remove(usize),
+        Contains(usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => Just(Op::Push),
+            2 => Just(Op::Pop),
+            2 => (0..64usize).prop_map(Op::Remove),
+            1 => (0..64usize).prop_map(Op::Contains),
+        ]
+    }
+
+    proptest! {
+        /// Against a plain vector of numbers, with every ticket ever handed out kept for reuse.
+        #[test]
+        fn behaves_like_a_vector(ops in proptest::collection::vec(op(), 0..200)) {
+            let seen = Arc::new(AtomicUsize::new(0));
+            let mut list = WaitList::new();
+            let mut oracle: Vec<usize> = Vec::new();
+            let mut tickets: Vec<Ticket> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Push => {
+                        let n = tickets.len();
+                        let waker = Arc::new(Numbered(n, seen.clone())).into();
+                        tickets.push(list.push_back(Notify::Task(waker)));
+                        oracle.push(n);
+                    }
+                    Op::Pop => {
+                        let expected = (!oracle.is_empty()).then(|| oracle.remove(0));
+                        prop_assert_eq!(list.pop_front().map(|n| number_of(n, &seen)), expected);
+                    }
+                    Op::Remove(n) if n < tickets.len() => {
+                        let at = oracle.iter().position(|&m| m == n);
+                        prop_assert_eq!(list.remove(tickets[n]), at.is_some());
+                        at.map(|at| oracle.remove(at));
+                    }
+                    Op::Contains(n) if n < tickets.len() => {
+                        prop_assert_eq!(list.contains(tickets[n]), oracle.contains(&n));
+                    }
+                    Op::Remove(_) | Op::Contains(_) => {}
+                }
+                prop_assert_eq!(list.len(), oracle.len());
+            }
+            let rest: Vec<usize> = list.drain().into_iter().map(|n| number_of(n, &seen)).collect();
+            prop_assert_eq!(rest, oracle);
+        }
+    }
+}
