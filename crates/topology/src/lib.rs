@@ -1,1 +1,66 @@
-//! placeholder
+//! Which CPUs there are, what they share, and where a thread runs.
+//!
+//! Placement rests on few facts: which CPUs are threads of one core, which share a last-level
+//! cache, which are near one memory. A [`Topology`] holds them as plain data. Algorithms take a
+//! topology as a parameter, so the same code runs on [this machine](Topology::discover), on
+//! [a recorded one](Topology::from_sysfs) and on [a described one](Topology::synthetic), of up to
+//! 1,024 CPUs, in a test.
+//!
+//! A [`Scope`] says how widely CPUs are grouped, a [`Pod`] is one such group, a [`CpuSet`] names
+//! CPUs. The scopes and the rules by which CPUs join pods are those of the affinity scopes of
+//! Linux's concurrency-managed workqueues; "do these two share a cache" is the question by which
+//! its block layer decides where a completion runs.
+//!
+//! ```
+//! use inflight_topology::{CpuSet, Scope, Topology};
+//!
+//! let topo = Topology::discover()?;                                // this machine
+//! let big = Topology::synthetic("numa:2 cache:2 core:6 smt:2")?;   // 48 CPUs
+//! for pod in big.pods(Scope::Cache) {
+//!     println!("{} on node {:?}", pod.cpus(), pod.node());         // 0-5,24-29 on node Some(0)
+//! }
+//! assert!(big.shares_cache(0, 24));
+//! let cpu: usize = inflight_topology::current_cpu();               // a hint
+//! # let _ = cpu;
+//! # #[cfg(target_os = "linux")]
+//! # if !topo.cpus().is_disjoint(&"0-1".parse()?) {
+//! let guard = topo.pin_current_thread(&"0-1".parse::<CpuSet>()?)?; // until the guard is dropped
+//! # drop(guard);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What a machine does not say about itself is assumed in the simplest way and listed by
+//! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
+//! an error in a question, because a CPU number is a hint by the time it is used.
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+#![warn(unreachable_pub)]
+
+mod assumption;
+mod cpuset;
+mod current;
+mod model;
+mod os;
+mod pin;
+mod pod;
+mod scope;
+mod shards;
+mod synthetic;
+mod sysfs;
+mod topology;
+
+pub use assumption::Assumption;
+pub use cpuset::{CpuSet, CpuSetIter, ParseCpuSetError};
+pub use current::current_cpu;
+pub use pin::{PinError, PinGuard};
+pub use pod::Pod;
+pub use scope::{ParseScopeError, Scope};
+pub use synthetic::SyntheticError;
+pub use topology::{DiscoverError, SysfsError, Topology};
+
+// Keeps the example of the README true; guards, which it shows, are a thing of Linux.
+#[cfg(all(doctest, target_os = "linux"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

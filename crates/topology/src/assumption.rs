@@ -1,0 +1,147 @@
+//! What a topology had to assume.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::{CpuSet, Scope};
+
+/// Something the description of a machine did not say, or said in contradictory ways, and what was
+/// taken instead.
+///
+/// A topology is never refused because a part of it is unknown; the simplest reading is taken and
+/// recorded here. `Display` gives one sentence for a log.
+///
+/// ```
+/// use inflight_topology::{Assumption, Topology};
+///
+/// let topo = Topology::discover()?;
+/// for assumption in topo.assumptions() {
+///     if let Assumption::CacheUnknown { cpus } = assumption {
+///         println!("placement among CPUs {cpus} goes by package, not by cache");
+///     }
+/// }
+/// # Ok::<(), inflight_topology::DiscoverError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Assumption {
+    /// No list of online CPUs; `cpus` are taken to be online, because they have a directory or
+    /// because this process may run on them.
+    OnlineUnknown {
+        /// The CPUs taken to be online.
+        cpus: CpuSet,
+    },
+    /// The list of online CPUs has none of the CPUs this process may run on (a container that
+    /// renumbers CPUs); the latter are taken.
+    OnlineContradicted {
+        /// The CPUs this process may run on.
+        cpus: CpuSet,
+    },
+    /// The affinity mask could not be read; every online CPU counts as usable.
+    AffinityUnknown {
+        /// The system's error number.
+        errno: i32,
+    },
+    /// CPUs came or went while they were looked at, in the second attempt too; these are left out.
+    Unsteady {
+        /// The CPUs left out.
+        cpus: CpuSet,
+    },
+    /// No hardware threads are listed for these CPUs; each counts as a core of its own.
+    SiblingsUnknown {
+        /// The CPUs concerned.
+        cpus: CpuSet,
+    },
+    /// The last-level caches of these CPUs, or of some CPUs of their package, are not described;
+    /// the CPUs of a package count as sharing one cache.
+    CacheUnknown {
+        /// The CPUs concerned: always all usable CPUs of their packages.
+        cpus: CpuSet,
+    },
+    /// Neither the caches nor the packages of these CPUs are described; all of them count as
+    /// sharing one cache.
+    PackageUnknown {
+        /// The CPUs concerned.
+        cpus: CpuSet,
+    },
+    /// The memory node of these CPUs is not described; they count as CPUs of `node`.
+    NodeUnknown {
+        /// The CPUs concerned.
+        cpus: CpuSet,
+        /// The lowest node that has CPUs, or 0.
+        node: usize,
+    },
+    /// CPUs contradict each other about who is in their group. Two CPUs share what both say they
+    /// share; a CPU listed by two nodes belongs to the first.
+    ListsDisagree {
+        /// [`Scope::Smt`], [`Scope::Cache`] or [`Scope::Numa`].
+        scope: Scope,
+        /// The CPUs whose list is not the group they ended up in.
+        cpus: CpuSet,
+    },
+    /// Files exist but cannot be read or make no sense; they count as absent.
+    Unreadable {
+        /// The first of them.
+        first: PathBuf,
+        /// How many there are.
+        files: usize,
+    },
+    /// This operating system is not asked for anything but its CPUs.
+    SystemNotRead,
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnlineUnknown { cpus } => {
+                write!(f, "no list of online CPUs: {cpus} taken to be online")
+            }
+            Self::OnlineContradicted { cpus } => write!(
+                f,
+                "no CPU this process may run on is listed as online: {cpus} taken to be online"
+            ),
+            Self::AffinityUnknown { errno } => write!(
+                f,
+                "affinity mask not readable (errno {errno}): all online CPUs taken to be usable"
+            ),
+            Self::Unsteady { cpus } => {
+                write!(f, "CPUs {cpus} came or went during the reading: left out")
+            }
+            Self::SiblingsUnknown { cpus } => {
+                write!(
+                    f,
+                    "hardware threads of CPUs {cpus} unknown: each taken to be a core"
+                )
+            }
+            Self::CacheUnknown { cpus } => write!(
+                f,
+                "caches of CPUs {cpus} not fully known: each package taken to share one cache"
+            ),
+            Self::PackageUnknown { cpus } => write!(
+                f,
+                "caches and packages of CPUs {cpus} unknown: all taken to share one cache"
+            ),
+            Self::NodeUnknown { cpus, node } => {
+                write!(
+                    f,
+                    "memory node of CPUs {cpus} unknown: taken to be node {node}"
+                )
+            }
+            Self::ListsDisagree { scope, cpus } => write!(
+                f,
+                "CPUs {cpus} and others disagree about their {scope} group: what both sides say \
+                 taken"
+            ),
+            Self::Unreadable { first, files } => {
+                let first = first.display();
+                write!(
+                    f,
+                    "{files} files not readable, first {first}: taken to be absent"
+                )
+            }
+            Self::SystemNotRead => {
+                f.write_str("this operating system is only asked for its CPUs: flat machine taken")
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! From what is known about each CPU to pods: fills the gaps, records each filling, and splits the
+//! CPUs of every scope.
+//!
+//! Invariant: whatever the description says, the pods of each scope are a partition of the usable
+//! CPUs. Every rule below therefore gives each CPU exactly one key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::pod::Pods;
+use crate::{Assumption, CpuSet, Scope, shards};
+
+/// What a reader found out about a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    /// CPUs that may ever be online.
+    pub(crate) possible: CpuSet,
+    /// CPUs online when the reader looked.
+    pub(crate) online: CpuSet,
+    /// CPUs kept out of ordinary scheduling.
+    pub(crate) isolated: CpuSet,
+    /// The usable CPUs, by id.
+    pub(crate) cpus: BTreeMap<usize, CpuFacts>,
+    /// What the reader itself had to assume.
+    pub(crate) assumptions: Vec<Assumption>,
+}
+
+/// What is known about one CPU. Sets may name CPUs that are not usable, and may be wrong.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuFacts {
+    /// The hardware threads of its core, itself among them.
+    pub(crate) siblings: Option<CpuSet>,
+    /// Its last-level cache.
+    pub(crate) cache: Option<CacheFacts>,
+    /// The number of its package.
+    pub(crate) package: Option<usize>,
+    /// Its memory node.
+    pub(crate) node: Option<usize>,
+}
+
+/// A cache is known by its level and its CPUs: ids are unique only per level, may be missing, and
+/// contradict themselves in some virtual machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CacheFacts {
+    pub(crate) level: u32,
+    /// The CPUs sharing it, the owner of the fact among them.
+    pub(crate) cpus: CpuSet,
+}
+
+/// The finished model of a machine.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) possible: CpuSet,
+    pub(crate) online: CpuSet,
+    pub(crate) isolated: CpuSet,
+    pub(crate) cpus: CpuSet,
+    pub(crate) nodes: Vec<usize>,
+    pub(crate) assumptions: Vec<Assumption>,
+    /// In the order of [`Scope::ALL`].
+    pods: [Pods; Scope::ALL.len()],
+}
+
+impl Model {
+    pub(crate) fn new(description: Description) -> Self {
+        let Description {
+            possible,
+            online,
+            isolated,
+            cpus: facts,
+            mut assumptions,
+        } = description;
+        let cpus = ids(&facts);
+        let cores = core_leaders(&facts, &mut assumptions);
+        let caches = cache_leaders(&facts, &mut assumptions);
+        let nodes = nodes(&facts, &mut assumptions);
+
+        let node = |cpu: usize| Some(nodes[&cpu]);
+        let cache = Pods::by_key(&cpus, |cpu| caches[&cpu], node);
+        let shards = shard_numbers(&cache, &cores);
+        let pods = Scope::ALL.map(|scope| match scope {
+            Scope::Cpu => Pods::by_key(&cpus, |cpu| cpu, node),
+            Scope::Smt => Pods::by_key(&cpus, |cpu| cores[&cpu], node),
+            Scope::CacheShard => Pods::by_key(&cpus, |cpu| (caches[&cpu], shards[&cpu]), node),
+            Scope::Cache => Pods::by_key(&cpus, |cpu| caches[&cpu], node),
+            Scope::Numa => Pods::by_key(&cpus, |cpu| nodes[&cpu], node),
+            Scope::System => Pods::by_key(&cpus, |_| (), |_| None),
+        });
+        let nodes: BTreeSet<usize> = nodes.into_values().collect();
+        Self {
+            possible: possible.union(&online).union(&cpus),
+            online: online.union(&cpus),
+            isolated,
+            cpus,
+            nodes: nodes.into_iter().collect(),
+            assumptions,
+            pods,
+        }
+    }
+
+    pub(crate) fn pods(&self, scope: Scope) -> &Pods {
+        &self.pods[scope.index()]
+    }
+}
+
+type Facts = BTreeMap<usize, CpuFacts>;
+
+/// For each CPU the CPU that stands for its group: the lowest of them.
+type Leaders = BTreeMap<usize, usize>;
+
+/// Groups by lists, one list per CPU. Two CPUs share if each is in the other's list. In ascending
+/// order, a CPU joins the group of the first lower CPU it shares with, or opens its own.
+fn mutual_leaders(lists: &BTreeMap<usize, &CpuSet>) -> Leaders {
+    let mut leaders = Leaders::new();
+    for (&cpu, list) in lists {
+        let friend = list
+            .iter()
+            .take_while(|&lower| lower < cpu)
+            .find(|lower| lists.get(lower).is_some_and(|theirs| theirs.contains(cpu)));
+        let leader = friend.map_or(cpu, |friend| leaders[&friend]);
+        leaders.insert(cpu, leader);
+    }
+    leaders
+}
+
+/// The CPUs whose list, as far as it names usable CPUs, is not the group they ended up in.
+fn dissenters(lists: &BTreeMap<usize, &CpuSet>, leaders: &Leaders, usable: &CpuSet) -> CpuSet {
+    let mut groups: BTreeMap<usize, CpuSet> = BTreeMap::new();
+    for (&cpu, &leader) in leaders {
+        groups.entry(leader).or_default().insert(cpu);
+    }
+    let dissents =
+        |&(cpu, list): &(&usize, &&CpuSet)| list.intersection(usable) != groups[&leaders[cpu]];
+    lists.iter().filter(dissents).map(|(&cpu, _)| cpu).collect()
+}
+
+fn record(assumptions: &mut Vec<Assumption>, cpus: CpuSet, make: impl Fn(CpuSet) -> Assumption) {
+    if !cpus.is_empty() {
+        assumptions.push(make(cpus));
+    }
+}
+
+fn ids<T>(facts: &BTreeMap<usize, T>) -> CpuSet {
+    facts.keys().copied().collect()
+}
+
+/// The cores. A CPU without a list is a core.
+fn core_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
+    let unknown: CpuSet = facts
+        .iter()
+        .filter(|(_, f)| f.siblings.is_none())
+        .map(|(&cpu, _)| cpu)
+        .collect();
+    let lists: BTreeMap<usize, &CpuSet> = facts
+        .iter()
+        .filter_map(|(&cpu, facts)| Some((cpu, facts.siblings.as_ref()?)))
+        .collect();
+    let mut leaders = mutual_leaders(&lists);
+    let disagreeing = dissenters(&lists, &leaders, &ids(facts));
+    leaders.extend(unknown.iter().map(|cpu| (cpu, cpu)));
+    record(assumptions, unknown, |cpus| Assumption::SiblingsUnknown {
+        cpus,
+    });
+    record(assumptions, disagreeing, |cpus| Assumption::ListsDisagree {
+        scope: Scope::Smt,
+        cpus,
+    });
+    leaders
+}
+
+/// The last-level caches.
+///
+/// Packages in which all CPUs describe their cache believably are grouped by what they say; of the
+/// others, each package is one cache. CPUs of unknown package count as one package here.
+fn cache_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
+    let mut packages: BTreeMap<Option<usize>, BTreeMap<usize, &CpuFacts>> = BTreeMap::new();
+    for (&cpu, facts) in facts {
+        packages
+            .entry(facts.package)
+            .or_default()
+            .insert(cpu, facts);
+    }
+    let mut leaders = Leaders::new();
+    let mut described: BTreeMap<usize, &CacheFacts> = BTreeMap::new();
+    let mut by_package = CpuSet::new();
+    for (package, members) in &packages {
+        if let Some(caches) = believable_caches(members) {
+            described.extend(caches);
+            continue;
+        }
+        let cpus = ids(members);
+        let leader = cpus.first().expect("a package is listed because of a CPU");
+        leaders.extend(cpus.iter().map(|cpu| (cpu, leader)));
+        match package {
+            Some(_) => by_package = by_package.union(&cpus),
+            None => record(assumptions, cpus, |cpus| Assumption::PackageUnknown {
+                cpus,
+            }),
+        }
+    }
+    record(assumptions, by_package, |cpus| Assumption::CacheUnknown {
+        cpus,
+    });
+
+    // Level by level: caches of different levels are different caches.
+    let levels: BTreeSet<u32> = described.values().map(|cache| cache.level).collect();
+    let mut disagreeing = CpuSet::new();
+    for level in levels {
+        let lists: BTreeMap<usize, &CpuSet> = described
+            .iter()
+            .filter(|(_, cache)| cache.level == level)
+            .map(|(&cpu, cache)| (cpu, &cache.cpus))
+            .collect();
+        let found = mutual_leaders(&lists);
+        disagreeing = disagreeing.union(&dissenters(&lists, &found, &ids(facts)));
+        leaders.extend(found);
+    }
+    record(assumptions, disagreeing, |cpus| Assumption::ListsDisagree {
+        scope: Scope::Cache,
+        cpus,
+    });
+    leaders
+}
+
+/// What the CPUs of one package say about their last-level caches, if all of them say something
+/// that can be true.
+///
+/// Where some CPUs have a higher level than others, a CPU without it is believed only if its cache
+/// reaches beyond its own core, as in a cluster of small cores. A private one means that the entry
+/// for the shared one is missing, as in some virtual machines.
+fn believable_caches<'a>(
+    members: &BTreeMap<usize, &'a CpuFacts>,
+) -> Option<BTreeMap<usize, &'a CacheFacts>> {
+    let top = members
+        .values()
+        .filter_map(|facts| Some(facts.cache.as_ref()?.level))
+        .max()?;
+    members
+        .iter()
+        .map(|(&cpu, facts)| {
+            let cache = facts.cache.as_ref()?;
+            let alone = CpuSet::from([cpu]);
+            let core = facts.siblings.as_ref().unwrap_or(&alone);
+            let believable = cache.level == top || !cache.cpus.is_subset(core);
+            believable.then_some((cpu, cache))
+        })
+        .collect()
+}
+
+/// The memory node of each CPU.
+fn nodes(facts: &Facts, assumptions: &mut Vec<Assumption>) -> BTreeMap<usize, usize> {
+    let default = facts
+        .values()
+        .filter_map(|facts| facts.node)
+        .min()
+        .unwrap_or(0);
+    let unknown: CpuSet = facts
+        .iter()
+        .filter(|(_, f)| f.node.is_none())
+        .map(|(&cpu, _)| cpu)
+        .collect();
+    record(assumptions, unknown, |cpus| Assumption::NodeUnknown {
+        cpus,
+        node: default,
+    });
+    facts
+        .iter()
+        .map(|(&cpu, facts)| (cpu, facts.node.unwrap_or(default)))
+        .collect()
+}
+
+/// The shard of each CPU within its cache: cores go to shards in the order of their lowest CPU,
+/// and the other threads of a core follow it.
+fn shard_numbers(caches: &Pods, cores: &Leaders) -> BTreeMap<usize, usize> {
+    let mut numbers = BTreeMap::new();
+    for cache in caches.all() {
+        let mut threads: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        for cpu in cache.cpus() {
+            threads.entry(cores[&cpu]).or_default().insert(cpu);
+        }
+        let mut threads: Vec<CpuSet> = threads.into_values().collect();
+        threads.sort_by_key(CpuSet::first);
+        let mut threads = threads.iter();
+        for (number, size) in shards::sizes(threads.len()).enumerate() {
+            let shard = threads.by_ref().take(size);
+            numbers.extend(shard.flatten().map(|cpu| (cpu, number)));
+        }
+    }
+    numbers
+}

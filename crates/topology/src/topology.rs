@@ -1,0 +1,500 @@
+//! The topology value: made from this machine, a recorded tree or a description; asked by everyone.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use inflight_sync::Arc;
+
+use crate::model::{Description, Model};
+use crate::{
+    Assumption, CpuSet, PinError, PinGuard, Pod, Scope, SyntheticError, os, synthetic, sysfs,
+};
+
+/// The CPUs of a machine and what they share: cores, last-level caches, memory nodes.
+///
+/// A topology is a snapshot: it never changes, and a clone is another handle on the same one. Make
+/// it where the pool or the tag set is built, from the thread that builds it, because a thread sees
+/// only the CPUs it may run on. To follow a change of the machine, make a new one.
+///
+/// CPUs it does not know (of a machine that grew, from a stale hint) are not an error anywhere:
+/// they have no pod and count as sharing a cache with everyone.
+///
+/// `Display` shows the caches and every [assumption](Topology::assumptions), for a log.
+///
+/// ```
+/// use inflight_topology::{Scope, Topology};
+///
+/// let big = Topology::synthetic("numa:2 cache:2 core:6 smt:2")?;
+/// assert_eq!(big.cpus().len(), 48);
+/// let first = &big.pods(Scope::Cache)[0];
+/// assert_eq!(format!("{} on node {:?}", first.cpus(), first.node()), "0-5,24-29 on node Some(0)");
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Topology {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    origin: Origin,
+    model: Model,
+}
+
+#[derive(Debug)]
+enum Origin {
+    ThisMachine,
+    Recorded,
+    Synthetic,
+}
+
+/// Making one.
+impl Topology {
+    /// This machine, as far as the calling thread may use it.
+    ///
+    /// On Linux the CPUs are those that are online and in the thread's affinity mask; what they
+    /// share is read from `/sys`, at a cost of some tens of microseconds per CPU. What is not
+    /// described there is assumed, and [recorded](Topology::assumptions). On other systems the
+    /// machine is taken to be flat.
+    ///
+    /// # Errors
+    ///
+    /// [`DiscoverError::NoCpus`] if the system names not one CPU.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::discover()?;
+    /// assert!(!topo.cpus().is_empty());
+    /// # Ok::<(), inflight_topology::DiscoverError>(())
+    /// ```
+    pub fn discover() -> Result<Self, DiscoverError> {
+        let description = os::describe().ok_or(DiscoverError::NoCpus)?;
+        Ok(Self::new(Origin::ThisMachine, description))
+    }
+
+    /// A regular machine described in one line: `numa:2 cache:2 core:6 smt:2` has 2 memory nodes,
+    /// in each 2 last-level caches, around each 6 cores, in each 2 hardware threads.
+    ///
+    /// Items stand in any order, with white space between; one left out counts 1. First come the
+    /// first threads of all cores, then all second threads in the same order: the machine above
+    /// has the first threads of its 24 cores as CPUs 0 to 23 and their siblings as 24 to 47.
+    ///
+    /// # Errors
+    ///
+    /// A [`SyntheticError`] for an unknown or repeated key, for a count that is zero or no number,
+    /// and for more than 1,024 CPUs.
+    ///
+    /// ```
+    /// use inflight_topology::{CpuSet, Scope, Topology};
+    ///
+    /// let topo = Topology::synthetic("smt:2 core:4")?;
+    /// assert_eq!(topo.pods(Scope::Smt)[1].cpus(), &CpuSet::from([1, 5]));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    pub fn synthetic(description: &str) -> Result<Self, SyntheticError> {
+        Ok(Self::new(
+            Origin::Synthetic,
+            synthetic::describe(description)?,
+        ))
+    }
+
+    /// A machine recorded as a copy of its `/sys/devices/system/cpu` and `…/node` directories.
+    ///
+    /// `root` holds either `sys/devices/system/cpu` (the root of a copied file tree) or
+    /// `devices/system/cpu` (a copied `/sys` itself). All CPUs online in it are usable; the
+    /// affinity of the calling thread plays no part. Works on every operating system.
+    ///
+    /// # Errors
+    ///
+    /// [`SysfsError::NotATree`] if there is no such directory below `root`,
+    /// [`SysfsError::NoCpus`] if no CPU is described there.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let root = tempfile::tempdir()?;
+    /// let cpu = root.path().join("sys/devices/system/cpu");
+    /// std::fs::create_dir_all(&cpu)?;
+    /// std::fs::write(cpu.join("online"), "0-3,8\n")?;
+    ///
+    /// let topo = Topology::from_sysfs(root.path())?;
+    /// assert_eq!(topo.cpus().to_string(), "0-3,8");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_sysfs(root: impl AsRef<Path>) -> Result<Self, SysfsError> {
+        let root = root.as_ref();
+        let candidates = [root.join("sys"), root.to_owned()];
+        let sys = candidates
+            .iter()
+            .find(|sys| sys.join("devices/system/cpu").is_dir());
+        let sys = sys.ok_or_else(|| SysfsError::NotATree {
+            root: root.to_owned(),
+        })?;
+        let description = sysfs::read(sys, None).ok_or_else(|| SysfsError::NoCpus {
+            root: root.to_owned(),
+        })?;
+        Ok(Self::new(Origin::Recorded, description))
+    }
+
+    fn new(origin: Origin, description: Description) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                origin,
+                model: Model::new(description),
+            }),
+        }
+    }
+}
+
+/// Asking it.
+impl Topology {
+    /// The CPUs that can be used: online, and open to the thread that made the topology. The pods
+    /// of every scope are made of these.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::synthetic("core:3")?;
+    /// assert_eq!(topo.cpus().to_string(), "0-2");
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn cpus(&self) -> &CpuSet {
+        &self.model().cpus
+    }
+
+    /// The CPUs that were online, whether or not they can be used.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::discover()?;
+    /// assert!(topo.cpus().is_subset(topo.online()));
+    /// # Ok::<(), inflight_topology::DiscoverError>(())
+    /// ```
+    #[must_use]
+    pub fn online(&self) -> &CpuSet {
+        &self.model().online
+    }
+
+    /// The CPUs that may ever be online on this machine. A number outside names no CPU.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::discover()?;
+    /// assert!(topo.online().is_subset(topo.possible()));
+    /// # Ok::<(), inflight_topology::DiscoverError>(())
+    /// ```
+    #[must_use]
+    pub fn possible(&self) -> &CpuSet {
+        &self.model().possible
+    }
+
+    /// The CPUs the system keeps out of ordinary scheduling (`isolcpus`). They are outside the
+    /// usual affinity mask and so not among [`cpus`](Topology::cpus), but a thread can be pinned
+    /// to them.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// assert!(Topology::synthetic("core:4")?.isolated().is_empty());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn isolated(&self) -> &CpuSet {
+        &self.model().isolated
+    }
+
+    /// The memory nodes that have usable CPUs, in ascending order.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// assert_eq!(Topology::synthetic("numa:2 core:4")?.nodes(), [0, 1]);
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn nodes(&self) -> &[usize] {
+        &self.model().nodes
+    }
+
+    /// The memory node of a usable CPU.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::synthetic("numa:2 core:4")?;
+    /// assert_eq!(topo.node_of(5), Some(1));
+    /// assert_eq!(topo.node_of(8), None);
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn node_of(&self, cpu: usize) -> Option<usize> {
+        self.pod_of(Scope::Cpu, cpu)?.node()
+    }
+
+    /// The pods of a scope. They split [`cpus`](Topology::cpus) among them and are numbered by
+    /// their lowest CPU.
+    ///
+    /// ```
+    /// use inflight_topology::{Scope, Topology};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:12")?;
+    /// let shards: Vec<String> =
+    ///     topo.pods(Scope::CacheShard).iter().map(|pod| pod.cpus().to_string()).collect();
+    /// assert_eq!(shards, ["0-5", "6-11", "12-17", "18-23"]);
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn pods(&self, scope: Scope) -> &[Pod] {
+        self.model().pods(scope).all()
+    }
+
+    /// The pod of a usable CPU; `None` for any other number. Two loads from tables.
+    ///
+    /// ```
+    /// use inflight_topology::{Scope, Topology};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:4")?;
+    /// assert_eq!(topo.pod_of(Scope::Cache, 6).map(|pod| pod.id()), Some(1));
+    /// assert!(topo.pod_of(Scope::System, usize::MAX).is_none());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn pod_of(&self, scope: Scope, cpu: usize) -> Option<&Pod> {
+        self.model().pods(scope).of(cpu)
+    }
+
+    /// Whether two CPUs share their last-level cache. True if either is unknown: sharing is what
+    /// lets a completion run where it was seen, and that is always a correct place.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:6 smt:2")?;
+    /// assert!(topo.shares_cache(0, 12));
+    /// assert!(!topo.shares_cache(0, 6));
+    /// assert!(topo.shares_cache(0, usize::MAX));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn shares_cache(&self, a: usize, b: usize) -> bool {
+        match (self.pod_of(Scope::Cache, a), self.pod_of(Scope::Cache, b)) {
+            (Some(a), Some(b)) => a.id() == b.id(),
+            _ => true,
+        }
+    }
+
+    /// What the description of the machine left open, and how it was read instead. Empty for a
+    /// machine that is fully described.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// assert!(Topology::synthetic("core:4")?.assumptions().is_empty());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn assumptions(&self) -> &[Assumption] {
+        &self.model().assumptions
+    }
+
+    /// Whether the CPUs are those of this machine, so that threads can be pinned to them.
+    ///
+    /// ```
+    /// use inflight_topology::Topology;
+    ///
+    /// assert!(Topology::discover()?.is_this_machine());
+    /// assert!(!Topology::synthetic("core:4")?.is_this_machine());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        matches!(self.inner.origin, Origin::ThisMachine)
+    }
+
+    fn model(&self) -> &Model {
+        &self.inner.model
+    }
+}
+
+/// Using it.
+impl Topology {
+    /// Lets the calling thread run only on `cpus`, until the guard is dropped.
+    ///
+    /// CPUs of the set that are offline or closed to this process are left out silently, as long as
+    /// one remains. The set need not be part of [`cpus`](Topology::cpus): a thread may be pinned to
+    /// [isolated](Topology::isolated) CPUs, or out of a mask it inherited. Threads it starts
+    /// meanwhile inherit the pinning. A change of the process's CPU set by the system overrides it.
+    ///
+    /// # Errors
+    ///
+    /// [`PinError::EmptySet`], [`PinError::NotThisMachine`] for a synthetic or recorded topology,
+    /// [`PinError::NoUsableCpu`], [`PinError::Unsupported`] on systems other than Linux, and
+    /// [`PinError::Os`] for any other refusal. The thread then stays where it is.
+    ///
+    /// ```
+    /// use inflight_topology::{CpuSet, Topology};
+    ///
+    /// let topo = Topology::discover()?;
+    /// # #[cfg(target_os = "linux")]
+    /// # {
+    /// let one: CpuSet = topo.cpus().iter().take(1).collect();
+    /// let guard = topo.pin_current_thread(&one)?;
+    /// assert!(one.contains(inflight_topology::current_cpu()));
+    /// drop(guard);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pin_current_thread(&self, cpus: &CpuSet) -> Result<PinGuard, PinError> {
+        self.check_pinnable(cpus)?;
+        PinGuard::new(cpus)
+    }
+
+    /// Lets the calling thread run only on `cpus` for the rest of its life; for worker threads.
+    ///
+    /// As [`pin_current_thread`](Topology::pin_current_thread), but without the old mask. That is
+    /// why it also works on Windows and FreeBSD, for a set of one CPU.
+    ///
+    /// # Errors
+    ///
+    /// As [`pin_current_thread`](Topology::pin_current_thread).
+    ///
+    /// ```
+    /// use inflight_topology::{PinError, Topology};
+    ///
+    /// // In the function of a worker thread:
+    /// let topo = Topology::discover()?;
+    /// match topo.pin_current_thread_for_good(topo.cpus()) {
+    ///     Ok(()) => {}
+    ///     Err(PinError::Unsupported { .. }) => println!("runs unpinned on this system"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pin_current_thread_for_good(&self, cpus: &CpuSet) -> Result<(), PinError> {
+        self.check_pinnable(cpus)?;
+        os::set(cpus)
+    }
+
+    fn check_pinnable(&self, cpus: &CpuSet) -> Result<(), PinError> {
+        if cpus.is_empty() {
+            return Err(PinError::EmptySet);
+        }
+        if !self.is_this_machine() {
+            return Err(PinError::NotThisMachine { cpus: cpus.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// A few lines: the size of the machine, its caches, and what was assumed.
+///
+/// ```
+/// use inflight_topology::Topology;
+///
+/// let topo = Topology::synthetic("numa:2 core:6 smt:2")?;
+/// assert_eq!(topo.to_string(), "\
+/// synthetic machine: 24 CPUs (0-23), 12 cores, 2 caches, 2 nodes
+/// cache 0 on node 0: CPUs 0-5,12-17
+/// cache 1 on node 1: CPUs 6-11,18-23");
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = match self.inner.origin {
+            Origin::ThisMachine => "this machine",
+            Origin::Recorded => "recorded machine",
+            Origin::Synthetic => "synthetic machine",
+        };
+        let count = |scope, name| {
+            let pods = self.pods(scope).len();
+            format!("{pods} {name}{}", if pods == 1 { "" } else { "s" })
+        };
+        write!(
+            f,
+            "{origin}: {} ({}), {}, {}, {}",
+            count(Scope::Cpu, "CPU"),
+            self.cpus(),
+            count(Scope::Smt, "core"),
+            count(Scope::Cache, "cache"),
+            count(Scope::Numa, "node")
+        )?;
+        for pod in self.pods(Scope::Cache) {
+            write!(f, "\ncache {}", pod.id())?;
+            if let Some(node) = pod.node() {
+                write!(f, " on node {node}")?;
+            }
+            write!(f, ": CPUs {}", pod.cpus())?;
+        }
+        for assumption in self.assumptions() {
+            write!(f, "\nassumed: {assumption}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why this machine was not discovered.
+///
+/// ```
+/// use inflight_topology::DiscoverError;
+///
+/// assert_eq!(DiscoverError::NoCpus.to_string(), "the system names not one CPU");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DiscoverError {
+    /// Neither the affinity mask nor the description of the system could be read.
+    NoCpus,
+}
+
+impl fmt::Display for DiscoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpus => f.write_str("the system names not one CPU"),
+        }
+    }
+}
+
+impl Error for DiscoverError {}
+
+/// Why a recorded tree is no machine.
+///
+/// ```
+/// use inflight_topology::{SysfsError, Topology};
+///
+/// let error = Topology::from_sysfs("/no/such/tree").unwrap_err();
+/// assert_eq!(error, SysfsError::NotATree { root: "/no/such/tree".into() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SysfsError {
+    /// The root has neither `sys/devices/system/cpu` nor `devices/system/cpu`.
+    NotATree {
+        /// The root.
+        root: PathBuf,
+    },
+    /// The tree describes no CPU.
+    NoCpus {
+        /// The root.
+        root: PathBuf,
+    },
+}
+
+impl fmt::Display for SysfsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotATree { root } => write!(
+                f,
+                "{} has neither sys/devices/system/cpu nor devices/system/cpu",
+                root.display()
+            ),
+            Self::NoCpus { root } => write!(f, "{} describes no CPU", root.display()),
+        }
+    }
+}
+
+impl Error for SysfsError {}

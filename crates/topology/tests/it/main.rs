@@ -1,0 +1,9 @@
+//! What a user of the crate relies on, except pinning, which has a test binary of its own.
+
+mod api;
+mod cpuset;
+mod machine;
+mod recorded;
+mod scope;
+mod synthetic;
+mod tree;

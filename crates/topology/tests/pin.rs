@@ -1,0 +1,213 @@
+//! Pinning, on the machine the tests run on. A binary of its own, because it changes threads.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_topology::{CpuSet, PinError, Topology};
+
+fn this_machine() -> Topology {
+    Topology::discover().expect("this machine has a CPU")
+}
+
+/// The CPUs the calling thread may use now.
+#[cfg(target_os = "linux")]
+fn allowed() -> CpuSet {
+    this_machine().cpus().clone()
+}
+
+#[test]
+fn no_cpu_at_all_is_refused() {
+    let error = this_machine()
+        .pin_current_thread(&CpuSet::new())
+        .expect_err("an empty set");
+    assert_eq!(error, PinError::EmptySet);
+}
+
+#[test]
+fn machines_that_are_not_this_one_are_refused() {
+    let topo = Topology::synthetic("core:1").expect("a good description");
+    let cpus = topo.cpus().clone();
+    let error = topo
+        .pin_current_thread(&cpus)
+        .expect_err("a synthetic machine");
+    assert_eq!(error, PinError::NotThisMachine { cpus: cpus.clone() });
+    let error = topo
+        .pin_current_thread_for_good(&cpus)
+        .expect_err("a synthetic machine");
+    assert_eq!(error, PinError::NotThisMachine { cpus });
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use inflight_sync::thread;
+    use inflight_topology::current_cpu;
+
+    use super::*;
+
+    /// Enough CPUs to tell a pinned thread from a free one, or a note why there is nothing to see.
+    fn two_cpus() -> Option<(Topology, usize, usize)> {
+        let topo = this_machine();
+        match (topo.cpus().first(), topo.cpus().last()) {
+            (Some(a), Some(b)) if a != b => Some((topo, a, b)),
+            _ => {
+                println!("skipped: only one CPU is open to this process");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_guard_pins_and_restores() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        for cpu in [first, last] {
+            let guard = topo
+                .pin_current_thread(&CpuSet::from([cpu]))
+                .expect("a usable CPU");
+            assert_eq!(allowed(), CpuSet::from([cpu]));
+            assert_eq!(current_cpu(), cpu);
+            drop(guard);
+            assert_eq!(allowed(), before);
+        }
+    }
+
+    #[test]
+    fn guards_nest() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        {
+            let _outer = topo
+                .pin_current_thread(&CpuSet::from([first]))
+                .expect("a usable CPU");
+            {
+                let _inner = topo
+                    .pin_current_thread(&CpuSet::from([last]))
+                    .expect("a usable CPU");
+                assert_eq!(current_cpu(), last);
+            }
+            assert_eq!(allowed(), CpuSet::from([first]));
+        }
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_panic_restores_too() {
+        let Some((topo, first, _)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let result = std::panic::catch_unwind(|| {
+            let _guard = topo
+                .pin_current_thread(&CpuSet::from([first]))
+                .expect("a usable CPU");
+            panic!("on purpose");
+        });
+        assert!(result.is_err());
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_guard_that_is_kept_does_not_restore() {
+        let Some((topo, _, last)) = two_cpus() else {
+            return;
+        };
+        let worker = thread::spawn(move || {
+            topo.pin_current_thread(&CpuSet::from([last]))
+                .expect("a usable CPU")
+                .keep();
+            allowed()
+        });
+        assert_eq!(worker.join().expect("no panic"), CpuSet::from([last]));
+    }
+
+    #[test]
+    fn a_worker_is_pinned_for_good_and_its_parent_is_not() {
+        let Some((topo, first, _)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let worker = thread::spawn(move || {
+            topo.pin_current_thread_for_good(&CpuSet::from([first]))
+                .expect("a usable CPU");
+            (allowed(), current_cpu())
+        });
+        assert_eq!(
+            worker.join().expect("no panic"),
+            (CpuSet::from([first]), first)
+        );
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_pinned_thread_can_be_pinned_out_of_its_mask() {
+        let Some((_, first, last)) = two_cpus() else {
+            return;
+        };
+        let worker = thread::spawn(move || {
+            this_machine()
+                .pin_current_thread_for_good(&CpuSet::from([first]))
+                .expect("usable");
+            let narrow = this_machine();
+            assert_eq!(narrow.cpus(), &CpuSet::from([first]));
+            assert!(narrow.online().contains(last), "still shown as online");
+            narrow
+                .pin_current_thread_for_good(&CpuSet::from([last]))
+                .expect("usable");
+            current_cpu()
+        });
+        assert_eq!(worker.join().expect("no panic"), last);
+    }
+
+    #[test]
+    fn restore_reports_success() {
+        let topo = this_machine();
+        let before = allowed();
+        let guard = topo.pin_current_thread(&before).expect("the own mask");
+        assert_eq!(guard.restore(), Ok(()));
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn cpus_that_do_not_exist_are_a_clear_error() {
+        let topo = this_machine();
+        let before = allowed();
+        for cpu in [1023, 1024, 65_535] {
+            let cpus = CpuSet::from([cpu]);
+            if topo.possible().contains(cpu) {
+                println!("skipped: CPU {cpu} exists here");
+                continue;
+            }
+            match topo.pin_current_thread(&cpus).expect_err("no such CPU") {
+                PinError::NoUsableCpu { cpus: asked, errno } => {
+                    assert_eq!(asked, cpus);
+                    assert_ne!(errno, 0);
+                }
+                other => panic!("CPU {cpu}: {other:?}"),
+            }
+            assert_eq!(allowed(), before);
+        }
+    }
+
+    #[test]
+    fn missing_cpus_of_a_set_are_left_out() {
+        let topo = this_machine();
+        let first = topo.cpus().first().expect("a CPU");
+        let guard = topo
+            .pin_current_thread(&CpuSet::from([first, 65_535]))
+            .expect("one exists");
+        assert_eq!(allowed(), CpuSet::from([first]));
+        drop(guard);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[test]
+fn guards_are_not_supported_here() {
+    let topo = this_machine();
+    let cpus = topo.cpus().clone();
+    let error = topo.pin_current_thread(&cpus).expect_err("not supported");
+    assert_eq!(error, PinError::Unsupported { cpus });
+}
