@@ -1,0 +1,230 @@
+//! Choices made before the map exists.
+
+use crate::bitmap::Sbitmap;
+use crate::error::BuildError;
+use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
+use crate::queue::SbitmapQueue;
+use crate::word::Check;
+use inflight_sync::time::Clock;
+
+/// Builds a [`Sbitmap`].
+///
+/// ```
+/// let map = inflight_sbitmap::Sbitmap::builder(64).shift(3).build().unwrap();
+/// assert_eq!(map.bits_per_word(), 8);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing exists before `build`"]
+pub struct SbitmapBuilder {
+    depth: usize,
+    shift: Option<u32>,
+    round_robin: bool,
+    check: Check,
+}
+
+impl SbitmapBuilder {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self {
+            depth,
+            shift: None,
+            round_robin: false,
+            check: Check::Sequential,
+        }
+    }
+
+    /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4 words.
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::Sbitmap::builder(64).shift(6).build().is_ok());
+    /// ```
+    pub fn shift(mut self, shift: u32) -> Self {
+        self.shift = Some(shift);
+        self
+    }
+
+    /// Hands bits out in turn instead of the warmest first. For devices that want their tags spread.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(8).round_robin(true).build().unwrap();
+    /// assert_eq!(map.try_get(), Some(0));
+    /// map.put(0).unwrap();
+    /// assert_eq!(map.try_get(), Some(1));
+    /// ```
+    pub fn round_robin(mut self, on: bool) -> Self {
+        self.round_robin = on;
+        self
+    }
+
+    /// Also catches double frees that race with each other, at the price of one more RMW per put.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(8).checked(true).build().unwrap();
+    /// assert!(map.put(0).is_err());
+    /// ```
+    pub fn checked(mut self, on: bool) -> Self {
+        self.check = if on { Check::Racing } else { Check::Sequential };
+        self
+    }
+
+    /// Checks no put at all, and keeps no state for it: a double free makes two owners of one bit.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(8).trusted(true).build().unwrap();
+    /// let bit = map.try_get().unwrap();
+    /// map.put(bit).unwrap();
+    /// ```
+    pub fn trusted(mut self, on: bool) -> Self {
+        self.check = if on {
+            Check::Trusted
+        } else {
+            Check::Sequential
+        };
+        self
+    }
+
+    /// Makes the map.
+    ///
+    /// # Errors
+    ///
+    /// A depth above [`MAX_DEPTH`] or a shift above 6.
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::Sbitmap::builder(0).build().unwrap().try_get().is_none());
+    /// ```
+    pub fn build(self) -> Result<Sbitmap, BuildError> {
+        if self.depth > MAX_DEPTH {
+            return Err(BuildError::DepthTooLarge);
+        }
+        if self.shift.is_some_and(|shift| shift > SHIFT_MAX) {
+            return Err(BuildError::ShiftTooLarge);
+        }
+        Ok(Sbitmap::new(
+            Layout::new(self.depth, self.shift),
+            self.round_robin,
+            self.check,
+        ))
+    }
+}
+
+/// Who may overtake whom while waiting for a bit.
+///
+/// ```
+/// use inflight_sbitmap::{Fairness, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(8).fairness(Fairness::Batched).build().unwrap();
+/// # let _ = queue;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fairness {
+    /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of freed
+    /// bits.
+    ///
+    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and the
+    /// woken waiter then queues again at the tail. Within one queue waiters are woken in the order they
+    /// came; the waiter at position `p` of all is woken within about `p + 1` freed bits, rounded up to a
+    /// batch, and how often it may lose the race after that is not bounded.
+    #[default]
+    Batched,
+}
+
+/// Builds a [`SbitmapQueue`].
+///
+/// ```
+/// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+/// assert_eq!(queue.depth(), 64);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing exists before `build`"]
+pub struct SbitmapQueueBuilder {
+    map: SbitmapBuilder,
+    fairness: Fairness,
+    clock: Clock,
+}
+
+impl SbitmapQueueBuilder {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self {
+            map: SbitmapBuilder::new(depth),
+            fairness: Fairness::default(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// As [`SbitmapBuilder::shift`].
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).shift(2).build().is_ok());
+    /// ```
+    pub fn shift(mut self, shift: u32) -> Self {
+        self.map = self.map.shift(shift);
+        self
+    }
+
+    /// As [`SbitmapBuilder::round_robin`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).round_robin(true).build().unwrap();
+    /// assert_eq!(queue.try_get(), Some(0));
+    /// ```
+    pub fn round_robin(mut self, on: bool) -> Self {
+        self.map = self.map.round_robin(on);
+        self
+    }
+
+    /// As [`SbitmapBuilder::checked`].
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).checked(true).build().is_ok());
+    /// ```
+    pub fn checked(mut self, on: bool) -> Self {
+        self.map = self.map.checked(on);
+        self
+    }
+
+    /// As [`SbitmapBuilder::trusted`].
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).trusted(true).build().is_ok());
+    /// ```
+    pub fn trusted(mut self, on: bool) -> Self {
+        self.map = self.map.trusted(on);
+        self
+    }
+
+    /// Who may overtake whom.
+    ///
+    /// ```
+    /// # use inflight_sbitmap::{Fairness, SbitmapQueue};
+    /// assert!(SbitmapQueue::builder(8).fairness(Fairness::Batched).build().is_ok());
+    /// ```
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.fairness = fairness;
+        self
+    }
+
+    /// The clock of timed waits; the system's by default.
+    ///
+    /// ```
+    /// use inflight_sync::time::Clock;
+    /// let clock = Clock::manual();
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).clock(clock).build().is_ok());
+    /// ```
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes the queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`SbitmapBuilder::build`].
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
+    /// ```
+    pub fn build(self) -> Result<SbitmapQueue, BuildError> {
+        let map = self.map.build()?;
+        Ok(SbitmapQueue::new(map, self.fairness, self.clock))
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why a bitmap or queue cannot be built.
+///
+/// ```
+/// use inflight_sbitmap::{BuildError, Sbitmap};
+/// assert_eq!(Sbitmap::builder(64).shift(7).build().unwrap_err(), BuildError::ShiftTooLarge);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) bits.
+    DepthTooLarge,
+    /// A word has 64 bits, so the shift is at most 6.
+    ShiftTooLarge,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DepthTooLarge => {
+                write!(f, "depth is above the maximum of {}", crate::MAX_DEPTH)
+            }
+            Self::ShiftTooLarge => f.write_str("shift is above 6 (a word has 64 bits)"),
+        }
+    }
+}
+
+impl Error for BuildError {}
+
+/// Why a bit cannot be given back. The bitmap is unchanged for that bit.
+///
+/// ```
+/// use inflight_sbitmap::{PutError, Sbitmap};
+/// let map = Sbitmap::builder(8).build().unwrap();
+/// assert_eq!(map.put(3), Err(PutError::NotAllocated));
+/// assert_eq!(map.put(8), Err(PutError::OutOfRange));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PutError {
+    /// Nobody holds the bit: it was given back before, or never handed out.
+    NotAllocated,
+    /// The bitmap has no such bit.
+    OutOfRange,
+}
+
+impl fmt::Display for PutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAllocated => "the bit is not allocated (given back twice?)",
+            Self::OutOfRange => "the bit is not below the depth",
+        })
+    }
+}
+
+impl Error for PutError {}

@@ -1,0 +1,265 @@
+//! The bitmap with waiting: the public type over the wait queues.
+
+use crate::bitmap::Sbitmap;
+use crate::builder::{Fairness, SbitmapQueueBuilder};
+use crate::error::PutError;
+use crate::snapshot::{QueueSnapshot, QueueStats};
+use crate::wait::{self, Get};
+use crate::wake::{WakeQueues, wake_batch};
+use inflight_sync::time::{Clock, Instant};
+use std::time::Duration;
+
+/// A [`Sbitmap`] whose users can wait for a bit: as threads, with a deadline, or as tasks.
+///
+/// Share it in an `Arc`. All waiters stand in the same queues, whatever their kind.
+///
+/// # Fairness
+///
+/// See [`Fairness`]. The default is [`Fairness::Batched`].
+///
+/// # Progress
+///
+/// No waiter sleeps for ever while bits come back: at most `wake batch - 1` bits (7, and 0 below a
+/// depth of 16) may be free while somebody sleeps, and only while another bit is in use.
+///
+/// ```
+/// use inflight_sbitmap::SbitmapQueue;
+/// use std::sync::Arc;
+///
+/// let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
+/// let bit = queue.get_blocking();
+/// let waiter = std::thread::spawn({
+///     let queue = queue.clone();
+///     move || queue.get_blocking()
+/// });
+/// queue.put(bit).unwrap(); // wakes the waiter, should it sleep already
+/// assert_eq!(waiter.join().unwrap(), bit);
+/// ```
+#[derive(Debug)]
+pub struct SbitmapQueue {
+    pub(crate) map: Sbitmap,
+    pub(crate) waits: WakeQueues,
+    fairness: Fairness,
+    clock: Clock,
+}
+
+impl SbitmapQueue {
+    /// A queue of `depth` bits, all free.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
+    /// assert_eq!(queue.depth(), 256);
+    /// ```
+    pub fn builder(depth: usize) -> SbitmapQueueBuilder {
+        SbitmapQueueBuilder::new(depth)
+    }
+
+    pub(crate) fn new(map: Sbitmap, fairness: Fairness, clock: Clock) -> Self {
+        let waits = WakeQueues::new(wake_batch(map.depth()));
+        Self {
+            map,
+            waits,
+            fairness,
+            clock,
+        }
+    }
+
+    /// How many bits there are.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(7).build().unwrap().depth(), 7);
+    /// ```
+    #[must_use]
+    pub const fn depth(&self) -> usize {
+        self.map.depth()
+    }
+
+    /// Takes a bit without waiting. With [`Fairness::Batched`] also past those who wait.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// assert_eq!(queue.try_get(), Some(0));
+    /// assert_eq!(queue.try_get(), None);
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn try_get(&self) -> Option<usize> {
+        self.map.try_get()
+    }
+
+    /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
+    /// let mut bits = Vec::new();
+    /// assert_eq!(queue.try_get_batch(5, &mut bits), 5);
+    /// queue.put_batch(&bits).unwrap();
+    /// ```
+    pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
+        self.map.try_get_batch(n, bits)
+    }
+
+    /// Takes a bit; the thread sleeps until there is one. For ever, if the depth is 0.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// assert_eq!(queue.get_blocking(), 0);
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn get_blocking(&self) -> usize {
+        wait::block(self)
+    }
+
+    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Some(0));
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), None);
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn get_timeout(&self, timeout: Duration) -> Option<usize> {
+        self.get_deadline(self.clock.now() + timeout)
+    }
+
+    /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's clock.
+    ///
+    /// ```
+    /// use inflight_sync::time::Clock;
+    /// let clock = Clock::manual();
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
+    /// assert_eq!(queue.get_deadline(clock.now()), None);
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn get_deadline(&self, deadline: Instant) -> Option<usize> {
+        wait::block_until(self, &self.clock, deadline)
+    }
+
+    /// Takes a bit; the task waits until there is one.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// assert_eq!(inflight_sync::block_on(queue.get()), 0);
+    /// ```
+    pub fn get(&self) -> Get<'_> {
+        Get::new(self)
+    }
+
+    /// Gives a bit back, and wakes waiters if a batch is complete.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sbitmap::put`]; nobody is woken then.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// let bit = queue.get_blocking();
+    /// queue.put(bit).unwrap();
+    /// assert!(queue.put(bit).is_err());
+    /// ```
+    pub fn put(&self, bit: usize) -> Result<(), PutError> {
+        self.map.put(bit)?;
+        self.waits.freed(1);
+        Ok(())
+    }
+
+    /// Gives several bits back with one look at the waiters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
+    /// let mut bits = Vec::new();
+    /// queue.try_get_batch(4, &mut bits);
+    /// queue.put_batch(&bits).unwrap();
+    /// ```
+    pub fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
+        let (freed, result) = self.map.put_runs(bits);
+        if freed > 0 {
+            self.waits.freed(freed);
+        }
+        result
+    }
+
+    /// Makes every waiter look again, for a caller that has changed what they wait for.
+    ///
+    /// Waiters that still find nothing go back to sleep, at the tail of a queue.
+    ///
+    /// ```
+    /// inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().wake_all();
+    /// ```
+    pub fn wake_all(&self) {
+        self.waits.wake_all();
+    }
+
+    /// How many bits are in use; see [`Sbitmap::weight`].
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().weight(), 0);
+    /// ```
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.map.weight()
+    }
+
+    /// Whether a bit is in use; see [`Sbitmap::is_any_set`].
+    ///
+    /// ```
+    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_any_set());
+    /// ```
+    #[must_use]
+    pub fn is_any_set(&self) -> bool {
+        self.map.is_any_set()
+    }
+
+    /// Whether this bit is in use; see [`Sbitmap::is_set`].
+    ///
+    /// ```
+    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_set(0));
+    /// ```
+    #[must_use]
+    pub fn is_set(&self, bit: usize) -> bool {
+        self.map.is_set(bit)
+    }
+
+    /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
+    /// queue.for_each_set(0, |_| unreachable!("all bits are free"));
+    /// ```
+    pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
+        self.map.for_each_set(start, f);
+    }
+
+    /// How often users waited and were woken since the queue was made.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().stats().waits, 0);
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> QueueStats {
+        let state = self.waits.state();
+        QueueStats {
+            waits: state.total_waits,
+            wakeups: state.total_wakeups,
+        }
+    }
+
+    /// The state of map and queues, for people: `{}` and `{:#?}` print it.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
+    /// assert_eq!(queue.snapshot().ws_active, 0);
+    /// ```
+    #[must_use]
+    pub fn snapshot(&self) -> QueueSnapshot {
+        QueueSnapshot::new(self.map.snapshot(), self.waits.state(), self.fairness)
+    }
+}

@@ -1,0 +1,170 @@
+//! The state of a map or queue at one moment, for people and tools.
+//!
+//! The text has the shape of the block layer's debug files: one `name=value` a line, in this order.
+
+use crate::builder::Fairness;
+use crate::layout::Layout;
+use crate::wake::WakeState;
+use std::fmt;
+
+/// What a [`Sbitmap`](crate::Sbitmap) looked like. Racy while others get and put.
+///
+/// ```
+/// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
+/// let text = map.snapshot().to_string();
+/// assert!(text.starts_with("depth=16\nbusy=0\ncleared=0\nbits_per_word=4\nmap_nr=4\n"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// How many bits there are.
+    pub depth: usize,
+    /// How many are in use.
+    pub busy: usize,
+    /// How many are freed and not yet moved back.
+    pub cleared: usize,
+    /// How many bits of each word are used.
+    pub bits_per_word: usize,
+    /// The bits in use, word by word.
+    pub words: Vec<u64>,
+    /// Whether bits are handed out in turn.
+    pub round_robin: bool,
+    /// Where the search of each CPU begins.
+    pub alloc_hint: Vec<u32>,
+}
+
+impl Snapshot {
+    /// The bits in use as hexadecimal bytes, 16 a line, each line with its offset; bits are packed
+    /// densely, lowest first.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
+    /// let mut bits = Vec::new();
+    /// map.try_get_batch(16, &mut bits);
+    /// assert_eq!(map.snapshot().hex_dump(), "00000000: ffff\n");
+    /// ```
+    #[must_use]
+    pub fn hex_dump(&self) -> String {
+        let layout = Layout {
+            depth: self.depth,
+            shift: self.bits_per_word.trailing_zeros(),
+        };
+        let mut bytes = vec![0_u8; self.depth.div_ceil(8)];
+        for (i, &word) in self.words.iter().enumerate() {
+            for offset in crate::word::offsets(word) {
+                let bit = layout.bit(i, offset);
+                bytes[bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        let mut text = String::new();
+        for (line, chunk) in bytes.chunks(16).enumerate() {
+            text += &format!("{:08x}:", line * 16);
+            for (i, byte) in chunk.iter().enumerate() {
+                text += if i % 2 == 0 { " " } else { "" };
+                text += &format!("{byte:02x}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn write_map(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "depth={}", self.depth)?;
+        writeln!(f, "busy={}", self.busy)?;
+        writeln!(f, "cleared={}", self.cleared)?;
+        writeln!(f, "bits_per_word={}", self.bits_per_word)?;
+        writeln!(f, "map_nr={}", self.words.len())
+    }
+
+    fn write_hints(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hints: Vec<String> = self.alloc_hint.iter().map(u32::to_string).collect();
+        writeln!(f, "alloc_hint={{{}}}", hints.join(", "))
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_map(f)?;
+        self.write_hints(f)?;
+        writeln!(f, "round_robin={}", u8::from(self.round_robin))
+    }
+}
+
+/// What a [`SbitmapQueue`](crate::SbitmapQueue) looked like. Racy while others get and put.
+///
+/// ```
+/// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+/// let snapshot = queue.snapshot();
+/// assert_eq!(snapshot.wake_batch, 8);
+/// assert!(snapshot.to_string().contains("\nwake_batch=8\n"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueSnapshot {
+    /// The bitmap.
+    pub map: Snapshot,
+    /// Who may overtake whom.
+    pub fairness: Fairness,
+    /// How many waiters are woken for as many freed bits.
+    pub wake_batch: u32,
+    /// Which wait queue is served next.
+    pub wake_index: usize,
+    /// How many users wait, woken ones that have not run yet included.
+    pub ws_active: usize,
+    /// Bits freed while somebody waited; wraps.
+    pub completions: u32,
+    /// Follows `completions` in steps of `wake_batch`; wraps.
+    pub wakeups: u32,
+    /// How many wait in each queue.
+    pub waiters: Vec<usize>,
+}
+
+impl QueueSnapshot {
+    pub(crate) fn new(
+        map: crate::snapshot::Snapshot,
+        state: WakeState,
+        fairness: Fairness,
+    ) -> Self {
+        Self {
+            map,
+            fairness,
+            wake_batch: state.wake_batch,
+            wake_index: state.wake_index,
+            ws_active: state.ws_active,
+            completions: state.completions,
+            wakeups: state.wakeups,
+            waiters: state.waiters,
+        }
+    }
+}
+
+impl fmt::Display for QueueSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.map.write_map(f)?;
+        self.map.write_hints(f)?;
+        writeln!(f, "wake_batch={}", self.wake_batch)?;
+        writeln!(f, "wake_index={}", self.wake_index)?;
+        writeln!(f, "ws_active={}", self.ws_active)?;
+        writeln!(f, "ws={{")?;
+        for waiters in &self.waiters {
+            writeln!(f, "\t{{.waiters={waiters}}},")?;
+        }
+        writeln!(f, "}}")?;
+        writeln!(f, "round_robin={}", u8::from(self.map.round_robin))
+    }
+}
+
+/// Counts since a [`SbitmapQueue`](crate::SbitmapQueue) was made.
+///
+/// ```
+/// let stats = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().stats();
+/// assert_eq!((stats.waits, stats.wakeups), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// How often a user joined a wait queue. One that was woken in vain and queued again counts twice.
+    pub waits: u64,
+    /// How many waiters were woken.
+    pub wakeups: u64,
+}

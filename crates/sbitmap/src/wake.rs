@@ -1,0 +1,271 @@
+//! The wait queues, and who is woken when.
+//!
+//! Several lists, each with a lock of its own, so that sleepers do not fight for one. A wake is decided by
+//! two counters: `completions` counts freed bits while somebody waits, `wakeups` follows it in steps of
+//! a batch. Whoever moves `wakeups` owns one batch of wakes and hands it to the queues in turn, going on to
+//! the next queue until the batch is used up. `PROTOCOL.md` has the proof.
+
+use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use inflight_sync::wait::{Notify, Ticket, WaitList};
+use inflight_sync::{CachePadded, Mutex};
+use std::task::Waker;
+
+/// How many wait queues there are; a power of two. Fewer in models, where each is explored.
+pub(crate) const WAIT_QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// The most waiters one batch wakes.
+const WAKE_BATCH_MAX: usize = 8;
+
+const _: () = assert!(WAIT_QUEUES.is_power_of_two());
+
+/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits are in use, so at least
+/// `depth` counted puts follow, and one of them completes a batch.
+pub(crate) fn wake_batch(depth: usize) -> u32 {
+    u32::try_from((depth / 8).clamp(1, WAKE_BATCH_MAX)).expect("at most 8")
+}
+
+#[derive(Debug)]
+pub(crate) struct WakeQueues {
+    /// Waiters that have registered and not yet left; more than the lists hold while woken ones are on
+    /// their way. Written by waiters.
+    active: CachePadded<AtomicUsize>,
+    /// Bits freed while `active` was not 0. Wraps.
+    completions: CachePadded<AtomicU32>,
+    /// Follows `completions` in steps of `batch`. Wraps.
+    wakeups: AtomicU32,
+    /// Which queue is served next; only its low bits count.
+    wake_index: AtomicUsize,
+    /// Which queue the next waiter joins; only its low bits count.
+    wait_index: AtomicUsize,
+    batch: u32,
+    queues: [CachePadded<Queue>; WAIT_QUEUES],
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Length of the list; written under its lock, read without it.
+    len: AtomicUsize,
+    list: Mutex<Waiters>,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    list: WaitList,
+    waits: u64,
+    wakeups: u64,
+}
+
+/// A waiter's place in one of the queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    queue: usize,
+    ticket: Ticket,
+}
+
+impl WakeQueues {
+    pub(crate) fn new(batch: u32) -> Self {
+        Self {
+            active: CachePadded::new(AtomicUsize::new(0)),
+            completions: CachePadded::new(AtomicU32::new(0)),
+            wakeups: AtomicU32::new(0),
+            wake_index: AtomicUsize::new(0),
+            wait_index: AtomicUsize::new(0),
+            batch,
+            queues: std::array::from_fn(|_| CachePadded::default()),
+        }
+    }
+
+    /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
+    pub(crate) fn register(&self, notify: Notify) -> Place {
+        // Relaxed: the fence below orders both counts before the second look.
+        self.active.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: which queue is a matter of balance.
+        let queue = self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
+        let mut waiters = self.queues[queue].list.lock();
+        let ticket = waiters.list.push_back(notify);
+        waiters.waits += 1;
+        self.queues[queue]
+            .len
+            .store(waiters.list.len(), Ordering::Relaxed);
+        drop(waiters);
+        // Ordering: S2, pairs with the fence in `freed` (P2).
+        fence(Ordering::SeqCst);
+        Place { queue, ticket }
+    }
+
+    /// Whether the waiter is still in its list; if so, `waker` is the one to wake from now on.
+    pub(crate) fn still_waiting(&self, place: Place, waker: Option<&Waker>) -> bool {
+        let mut waiters = self.queues[place.queue].list.lock();
+        match waker {
+            Some(waker) => waiters.list.update(place.ticket, waker),
+            None => waiters.list.contains(place.ticket),
+        }
+    }
+
+    /// S5: leaves. Returns whether the waiter had been chosen by a wake.
+    pub(crate) fn leave(&self, place: Place) -> bool {
+        let queue = &self.queues[place.queue];
+        let mut waiters = queue.list.lock();
+        let waiting = waiters.list.remove(place.ticket);
+        queue.len.store(waiters.list.len(), Ordering::Relaxed);
+        drop(waiters);
+        // Relaxed: too high a count makes a put look in vain, nothing else.
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        !waiting
+    }
+
+    /// P2 to P5: `n` bits have been freed.
+    pub(crate) fn freed(&self, n: usize) {
+        // Ordering: P2, pairs with the fence in `register` (S2).
+        fence(Ordering::SeqCst);
+        if self.active.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let n = u32::try_from(n).expect("a map has at most 2^24 bits");
+        // Ordering: AcqRel pairs with itself in other puts. Whoever takes over another put's count also
+        // takes over the duty to find a waiter that only the other's fence (P2) has seen.
+        let completions = self
+            .completions
+            .fetch_add(n, Ordering::AcqRel)
+            .wrapping_add(n);
+        // Relaxed: the exchange decides, and whoever counts last sees the full sum.
+        let mut wakeups = self.wakeups.load(Ordering::Relaxed);
+        // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference is
+        // taken as a signed number. A surplus of several batches is handed out at once.
+        let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
+        while owed(wakeups) >= self.batch as i32 {
+            let next = wakeups.wrapping_add(self.batch);
+            match self.wakeups.compare_exchange_weak(
+                wakeups,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.distribute(self.batch as usize);
+                    wakeups = next;
+                }
+                Err(now) => wakeups = now,
+            }
+        }
+    }
+
+    /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
+    ///
+    /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's fence
+    /// (P2) happens before this.
+    pub(crate) fn pass_on(&self) {
+        self.distribute(1);
+    }
+
+    /// Wakes `n` waiters, longest wait first within a queue, queues in turn.
+    fn distribute(&self, n: usize) {
+        // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
+        let first = self.wake_index.load(Ordering::Relaxed);
+        let mut chosen = Chosen::default();
+        let mut index = first;
+        for _ in 0..WAIT_QUEUES {
+            let queue = &self.queues[index % WAIT_QUEUES];
+            // The turn moves on although this queue may have more waiters.
+            index = index.wrapping_add(1);
+            // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
+            if queue.len.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut waiters = queue.list.lock();
+            while chosen.len < n {
+                let Some(notify) = waiters.list.pop_front() else {
+                    break;
+                };
+                waiters.wakeups += 1;
+                chosen.push(notify);
+            }
+            queue.len.store(waiters.list.len(), Ordering::Relaxed);
+            if chosen.len == n {
+                break;
+            }
+        }
+        self.wake_index.store(index, Ordering::Relaxed);
+        chosen.notify();
+    }
+
+    /// Makes every waiter look again.
+    pub(crate) fn wake_all(&self) {
+        // Every lock is taken: a waiter that comes to a list after us sees what the caller changed.
+        for queue in &self.queues {
+            let all = {
+                let mut waiters = queue.list.lock();
+                queue.len.store(0, Ordering::Relaxed);
+                waiters.wakeups += waiters.list.len() as u64;
+                waiters.list.drain()
+            };
+            all.into_iter().for_each(Notify::notify);
+        }
+    }
+
+    pub(crate) fn state(&self) -> WakeState {
+        let mut state = WakeState {
+            wake_batch: self.batch,
+            wake_index: self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES,
+            ws_active: self.active.load(Ordering::Relaxed),
+            completions: self.completions.load(Ordering::Relaxed),
+            wakeups: self.wakeups.load(Ordering::Relaxed),
+            waiters: Vec::with_capacity(WAIT_QUEUES),
+            total_waits: 0,
+            total_wakeups: 0,
+        };
+        for queue in &self.queues {
+            let waiters = queue.list.lock();
+            state.waiters.push(waiters.list.len());
+            state.total_waits += waiters.waits;
+            state.total_wakeups += waiters.wakeups;
+        }
+        state
+    }
+}
+
+/// What [`WakeQueues::state`] saw.
+#[derive(Clone, Debug)]
+pub(crate) struct WakeState {
+    pub(crate) wake_batch: u32,
+    pub(crate) wake_index: usize,
+    pub(crate) ws_active: usize,
+    pub(crate) completions: u32,
+    pub(crate) wakeups: u32,
+    pub(crate) waiters: Vec<usize>,
+    pub(crate) total_waits: u64,
+    pub(crate) total_wakeups: u64,
+}
+
+/// Waiters taken out of their lists and not yet told. They are told even if one of them panics.
+#[derive(Default)]
+struct Chosen {
+    waiters: [Option<Notify>; WAKE_BATCH_MAX],
+    len: usize,
+}
+
+impl Chosen {
+    fn push(&mut self, notify: Notify) {
+        self.waiters[self.len] = Some(notify);
+        self.len += 1;
+    }
+
+    fn notify(mut self) {
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        for waiter in &mut self.waiters {
+            if let Some(notify) = waiter.take() {
+                notify.notify();
+            }
+        }
+    }
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        // Something is left only while a waker's panic unwinds.
+        self.tell();
+    }
+}

@@ -1,0 +1,259 @@
+//! One word of the bitmap: up to 64 bits, their deferred clear, and their double-free check.
+//!
+//! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits in
+//! `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free* iff word = 0.
+//! When a getter finds no zero it moves the parked bits back, in this order:
+//!
+//! ```text
+//! M1 take the mask out of `cleared`      M2 remove it from `word`
+//! ```
+//!
+//! The other order would lose a bit that is taken and freed between the two steps: its new `cleared`
+//! mark would be thrown away by M1. M1 and M2 run under the word's lock, because a getter that finds
+//! `cleared` empty between them must not report "full": under the lock it looks at `word` once more.
+//!
+//! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
+//! releases `word`, the next get acquires it. All accesses in between are RMWs, which keep the release
+//! sequences alive; nobody writes either word with a plain store.
+
+use crate::error::PutError;
+use crate::layout::low_mask;
+use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use inflight_sync::{CachePadded, Mutex};
+
+/// How a put is checked against a double free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Not at all.
+    Trusted,
+    /// Every put that does not race with the other one.
+    Sequential,
+    /// Also puts that race with each other.
+    Racing,
+}
+
+/// States of a bit in the double-free check.
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+
+#[derive(Debug)]
+pub(crate) struct Word {
+    /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
+    word: CachePadded<AtomicU64>,
+    freed: CachePadded<Freed>,
+    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. Empty when trusted. A word's
+    /// bits are mostly used by one CPU, so its states share lines only among themselves.
+    states: Box<[AtomicU8]>,
+}
+
+#[derive(Debug)]
+struct Freed {
+    /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
+    cleared: AtomicU64,
+    /// Makes M1 and M2 one step for other getters.
+    moving: Mutex<()>,
+}
+
+/// Which bits of a word a getter may take: those below `depth`, and where it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    pub(crate) depth: u32,
+    pub(crate) from: u32,
+    /// Whether bits below `from` come last instead of never.
+    pub(crate) wrap: bool,
+}
+
+impl Search {
+    fn mask(self) -> u64 {
+        let below_depth = low_mask(self.depth);
+        if self.wrap {
+            below_depth
+        } else {
+            below_depth & !low_mask(self.from)
+        }
+    }
+}
+
+impl Word {
+    pub(crate) fn new(bits: usize, check: Check) -> Self {
+        let states = if check == Check::Trusted { 0 } else { bits };
+        Self {
+            word: CachePadded::new(AtomicU64::new(0)),
+            freed: CachePadded::new(Freed {
+                cleared: AtomicU64::new(0),
+                moving: Mutex::new(()),
+            }),
+            states: (0..states).map(|_| AtomicU8::new(FREE)).collect(),
+        }
+    }
+
+    /// Takes one bit. `None` is exact for the bits searched, but for puts that come later.
+    pub(crate) fn try_get(&self, search: Search) -> Option<u32> {
+        if search.depth == 0 {
+            return None;
+        }
+        loop {
+            if let Some(offset) = self.take_zero(search) {
+                self.mark(1 << offset, HELD);
+                return Some(offset);
+            }
+            if !self.move_back(search.mask()) {
+                return None;
+            }
+        }
+    }
+
+    /// Finds a zero in `word` and sets it. Goes round again only when another getter was faster.
+    fn take_zero(&self, search: Search) -> Option<u32> {
+        let mut from = search.from;
+        loop {
+            // Relaxed: a stale view costs a failed RMW, or a look into `move_back`, which locks.
+            let zeros = !self.word.load(Ordering::Relaxed) & search.mask();
+            let ahead = zeros & !low_mask(from);
+            let offset = if ahead != 0 { ahead } else { zeros }.trailing_zeros();
+            if offset == u64::BITS {
+                return None;
+            }
+            let bit = 1 << offset;
+            // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+            if self.word.fetch_or(bit, Ordering::Acquire) & bit == 0 {
+                return Some(offset);
+            }
+            from = offset + 1;
+        }
+    }
+
+    /// Moves the parked bits back. Returns whether a bit of `searched` may be free now.
+    pub(crate) fn move_back(&self, searched: u64) -> bool {
+        let _moving = self.freed.moving.lock();
+        // Ordering: M1, Acquire pairs with the Release in `put`.
+        let parked = self.freed.cleared.swap(0, Ordering::Acquire);
+        if parked != 0 {
+            // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
+            self.word.fetch_and(!parked, Ordering::Release);
+            return true;
+        }
+        // Another getter may have moved bits since we looked. Its lock section came before ours, so
+        // Relaxed sees what it left. Only searched bits count, else a getter that does not wrap would
+        // go round for ever.
+        self.word.load(Ordering::Relaxed) & searched != searched
+    }
+
+    /// Takes those of the `n` bits from the first free one that are free, in one step.
+    ///
+    /// `None` if they would not fit below `depth`.
+    pub(crate) fn take_range(&self, n: u32, depth: u32) -> Option<(u32, u64)> {
+        // Parked bits would cut the free ranges into pieces.
+        self.move_back(0);
+        // Relaxed: the exchange below checks the value.
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let first = (!word).trailing_zeros();
+            if first + n > depth {
+                return None;
+            }
+            let range = low_mask(n) << first;
+            // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+            let taken = self.word.compare_exchange_weak(
+                word,
+                word | range,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => {
+                    let gained = range & !word;
+                    self.mark(gained, HELD);
+                    return Some((first, gained >> first));
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Parks a bit.
+    pub(crate) fn put(&self, offset: u32, check: Check) -> Result<(), PutError> {
+        if !self.unmark(offset, check) {
+            return Err(PutError::NotAllocated);
+        }
+        // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come first.
+        self.freed.cleared.fetch_or(1 << offset, Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no look.
+    ///
+    /// Bits that are not allocated are left out, and reported together with the number of the others.
+    pub(crate) fn put_mask(&self, mask: u64, check: Check) -> Result<(), (usize, PutError)> {
+        let mut held = 0;
+        for offset in offsets(mask) {
+            if self.unmark(offset, check) {
+                held |= 1 << offset;
+            }
+        }
+        if held != 0 {
+            // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
+            self.word.fetch_and(!held, Ordering::Release);
+        }
+        if held == mask {
+            Ok(())
+        } else {
+            Err((held.count_ones() as usize, PutError::NotAllocated))
+        }
+    }
+
+    /// The bits in use. A snapshot; exact when nobody gets or puts.
+    ///
+    /// A clear bit was free at some moment of the call, and what its owner wrote before giving it back is
+    /// visible. `word` is read first: the other order could see a bit parked, then miss that it was
+    /// moved and taken again, and call a bit free that was in use all the time.
+    pub(crate) fn in_use(&self, depth: u32) -> u64 {
+        // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+        let word = self.word.load(Ordering::Acquire);
+        // Ordering: Acquire pairs with the Release in `put`.
+        let cleared = self.freed.cleared.load(Ordering::Acquire);
+        word & !cleared & low_mask(depth)
+    }
+
+    /// How many bits are parked.
+    pub(crate) fn parked(&self) -> u32 {
+        self.freed.cleared.load(Ordering::Relaxed).count_ones()
+    }
+
+    fn mark(&self, mask: u64, state: u8) {
+        if self.states.is_empty() {
+            return;
+        }
+        for offset in offsets(mask) {
+            // Relaxed: the owner alone writes it, and ownership moves with `word` and `cleared`.
+            self.states[offset as usize].store(state, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the ownership of a bit. `false` if nobody owned it.
+    fn unmark(&self, offset: u32, check: Check) -> bool {
+        match check {
+            Check::Trusted => true,
+            Check::Sequential => {
+                // Relaxed: a put that comes after the other one sees its store by coherence.
+                let state = &self.states[offset as usize];
+                let held = state.load(Ordering::Relaxed) == HELD;
+                if held {
+                    state.store(FREE, Ordering::Relaxed);
+                }
+                held
+            }
+            // Relaxed: of two racing swaps one reads HELD.
+            Check::Racing => self.states[offset as usize].swap(FREE, Ordering::Relaxed) == HELD,
+        }
+    }
+}
+
+/// The positions of the set bits, lowest first.
+pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let offset = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (offset < u64::BITS).then_some(offset)
+    })
+}

@@ -1,0 +1,235 @@
+//! Models of the wait queues. Events P1-P5 and S1-S5 as in `PROTOCOL.md`.
+//!
+//! In models there are two wait queues. A waiter that *keeps* its bit is what shows a lost wakeup: one that
+//! gives it back wakes the next by that.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | P2, the fence in `freed` | `h4_*`, `h6_*` |
+//! | S2, the fence in `register` | `h4_*`, `h6_*` |
+//! | P4, Acquire or Release of the count | `h6_cancelled_after_chosen` |
+//! | no second try after registering | `h4_*` |
+//! | a dropped waiter's wake not passed on | `h6_cancelled_after_chosen`, `h6_timeout_against_wake` |
+//! | a satisfied waiter's wake not passed on | `h6_wake_eaten_by_a_satisfied_waiter` |
+//! | rest of a batch not passed to the next queue | `h8_batch_over_two_queues` |
+//! | a batch put counted once | `h11_batch_put_counts_every_bit` |
+//! | loser of the `wakeups` exchange returns | `h31_two_putters_complete_a_batch` |
+#![cfg(loom)]
+
+use inflight_sbitmap::SbitmapQueue;
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, block_on, thread};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(4),
+};
+
+/// One word of `depth` bits, all taken.
+fn all_taken(depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
+    all_taken_by(depth, Clock::system())
+}
+
+fn all_taken_by(depth: usize, clock: Clock) -> (Arc<SbitmapQueue>, Vec<usize>) {
+    let queue = SbitmapQueue::builder(depth)
+        .shift(depth.next_power_of_two().ilog2())
+        .trusted(true)
+        .clock(clock)
+        .build()
+        .unwrap();
+    let mut bits = Vec::new();
+    assert_eq!(queue.try_get_batch(depth, &mut bits), depth);
+    (Arc::new(queue), bits)
+}
+
+fn spawn<T: Send + 'static>(
+    queue: &Arc<SbitmapQueue>,
+    f: impl FnOnce(&SbitmapQueue) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let queue = queue.clone();
+    thread::spawn(move || f(&queue))
+}
+
+fn assert_quiet(queue: &SbitmapQueue) {
+    let snapshot = queue.snapshot();
+    assert_eq!(snapshot.ws_active, 0);
+    assert_eq!(snapshot.waiters, [0, 0]);
+}
+
+/// H4. Store buffering between P1-P3 and S1-S3.
+#[test]
+fn h4_waiter_against_put() {
+    check("h4_waiter_against_put", UNBOUNDED, || {
+        let (queue, bits) = all_taken(1);
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(bits[0]).unwrap();
+        assert_eq!(waiter.join().unwrap(), bits[0]);
+        assert_quiet(&queue);
+    });
+}
+
+/// H4 with a task.
+#[test]
+fn h4_task_against_put() {
+    check("h4_task_against_put", UNBOUNDED, || {
+        let (queue, bits) = all_taken(1);
+        let waiter = spawn(&queue, |q| block_on(q.get()));
+        queue.put(bits[0]).unwrap();
+        assert_eq!(waiter.join().unwrap(), bits[0]);
+        assert_quiet(&queue);
+    });
+}
+
+/// H4. Three threads share one bit; each gets and puts.
+#[test]
+fn h4_three_threads_one_bit() {
+    check("h4_three_threads_one_bit", TWO, || {
+        let (queue, bits) = all_taken(1);
+        let pair = |q: &SbitmapQueue| {
+            let bit = q.get_blocking();
+            q.put(bit).unwrap();
+        };
+        let others = [spawn(&queue, pair), spawn(&queue, pair)];
+        queue.put(bits[0]).unwrap();
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(queue.weight(), 0);
+        assert_quiet(&queue);
+    });
+}
+
+/// H4. A put that goes straight to the word (a batch) against a waiter.
+#[test]
+fn h4_batch_put_against_waiter() {
+    check("h4_batch_put_against_waiter", UNBOUNDED, || {
+        let (queue, bits) = all_taken(1);
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put_batch(&bits).unwrap();
+        waiter.join().unwrap();
+        assert_quiet(&queue);
+    });
+}
+
+/// H6. A waiter that finds a bit in its second look may have eaten a wake meant for the other bit. Both
+/// waiters keep what they get.
+#[test]
+fn h6_wake_eaten_by_a_satisfied_waiter() {
+    check("h6_wake_eaten_by_a_satisfied_waiter", TWO, || {
+        let (queue, bits) = all_taken(2);
+        let waiters = [
+            spawn(&queue, |q| q.get_blocking()),
+            spawn(&queue, |q| q.get_blocking()),
+        ];
+        bits.iter().for_each(|&bit| queue.put(bit).unwrap());
+        let mut got = waiters.map(|w| w.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [0, 1]);
+        assert_quiet(&queue);
+    });
+}
+
+/// H6. A future that was chosen is dropped before it is polled again; the other waiter keeps its bit.
+#[test]
+fn h6_cancelled_after_chosen() {
+    check("h6_cancelled_after_chosen", THREE, || {
+        let (queue, bits) = all_taken(1);
+        let cancelled = spawn(&queue, |q| {
+            let mut get = pin!(q.get());
+            match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(bit) => q.put(bit).unwrap(),
+                Poll::Pending => {} // dropped here
+            }
+        });
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(bits[0]).unwrap();
+        cancelled.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), bits[0]);
+        assert_quiet(&queue);
+    });
+}
+
+/// H6. A deadline against the wake: the bit is taken in time or left for the other waiter.
+#[test]
+fn h6_timeout_against_wake() {
+    check("h6_timeout_against_wake", TWO, || {
+        let clock = Clock::manual();
+        let (queue, bits) = all_taken_by(1, clock.clone());
+        let deadline = clock.now() + Duration::from_nanos(1);
+        let timed = spawn(&queue, move |q| {
+            if let Some(bit) = q.get_deadline(deadline) {
+                q.put(bit).unwrap();
+            }
+        });
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(bits[0]).unwrap();
+        clock.advance(Duration::from_nanos(1));
+        timed.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), bits[0]);
+        assert_quiet(&queue);
+    });
+}
+
+/// H8. Two waiters stand in different queues, a batch is two wakes, and exactly two bits come back: what
+/// the first queue does not use goes to the second.
+#[test]
+fn h8_batch_over_two_queues() {
+    check("h8_batch_over_two_queues", TWO, || {
+        let (queue, bits) = all_taken(16);
+        assert_eq!(queue.snapshot().wake_batch, 2);
+        // Registered for certain before the puts: polled once here.
+        let mut first = Box::pin(queue.get());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(bits[0]).unwrap();
+        queue.put(bits[1]).unwrap();
+        // Leaves, chosen or not, without ever taking a bit.
+        drop(first);
+        // The waiter must not sleep beside two free bits, though nothing else comes back.
+        waiter.join().unwrap();
+        assert_eq!(queue.weight(), 15);
+        assert_quiet(&queue);
+    });
+}
+
+/// H11. Two bits that come back in one call are two completions.
+#[test]
+fn h11_batch_put_counts_every_bit() {
+    check("h11_batch_put_counts_every_bit", UNBOUNDED, || {
+        let (queue, bits) = all_taken(16);
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put_batch(&bits[..2]).unwrap();
+        waiter.join().unwrap();
+        assert_quiet(&queue);
+    });
+}
+
+/// H31. Two putters complete one batch together, whoever moves the counter.
+#[test]
+fn h31_two_putters_complete_a_batch() {
+    check("h31_two_putters_complete_a_batch", TWO, || {
+        let (queue, bits) = all_taken(16);
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        let (a, b) = (bits[0], bits[1]);
+        let putter = spawn(&queue, move |q| q.put(a).unwrap());
+        queue.put(b).unwrap();
+        putter.join().unwrap();
+        // One more batch, in case both puts came before the waiter was counted and left one free bit
+        // that it has seen by itself.
+        waiter.join().unwrap();
+        assert_eq!(queue.weight(), 15);
+        assert_quiet(&queue);
+    });
+}
