@@ -176,7 +176,50 @@ mod native {
     }
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
+mod checked {
+    use crate::time::Instant;
+    use loom::sync::Notify;
+    use std::sync::Arc;
+
+    crate::thread_local! {
+        static PARKER: Arc<Notify> = Arc::new(Notify::new());
+    }
+
+    /// Not loom's own `park`: an unpark that meets its thread blocked on a mutex loses the token there.
+    /// `Notify` keeps it, and returns spuriously now and then, as a parker may.
+    pub(super) struct Parker(Arc<Notify>);
+
+    #[derive(Clone)]
+    pub(super) struct Unparker(Arc<Notify>);
+
+    impl Parker {
+        pub(super) fn current() -> Self {
+            Self(PARKER.with(Arc::clone))
+        }
+
+        pub(super) fn park(&self) {
+            self.0.wait();
+        }
+
+        /// The system clock stands still under a model checker: no deadline fires by itself.
+        pub(super) fn park_until(&self, _deadline: Instant) {
+            self.0.wait();
+        }
+
+        pub(super) fn unparker(&self) -> Unparker {
+            Unparker(self.0.clone())
+        }
+    }
+
+    impl Unparker {
+        pub(super) fn unpark(&self) {
+            self.0.notify();
+        }
+    }
+}
+
+#[cfg(shuttle)]
 mod checked {
     use crate::backend::native_thread as thread;
     use crate::time::Instant;
