@@ -272,13 +272,12 @@ fn nodes(facts: &Facts, assumptions: &mut Vec<Assumption>) -> BTreeMap<usize, us
 fn shard_numbers(caches: &Pods, cores: &Leaders) -> BTreeMap<usize, usize> {
     let mut numbers = BTreeMap::new();
     for cache in caches.all() {
-        let mut threads: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        // Leaders are the lowest CPUs of their cores, so the map has the cores in order.
+        let mut threads_of: BTreeMap<usize, CpuSet> = BTreeMap::new();
         for cpu in cache.cpus() {
-            threads.entry(cores[&cpu]).or_default().insert(cpu);
+            threads_of.entry(cores[&cpu]).or_default().insert(cpu);
         }
-        let mut threads: Vec<CpuSet> = threads.into_values().collect();
-        threads.sort_by_key(CpuSet::first);
-        let mut threads = threads.iter();
+        let mut threads = threads_of.values();
         for (number, size) in shards::sizes(threads.len()).enumerate() {
             let shard = threads.by_ref().take(size);
             numbers.extend(shard.flatten().map(|cpu| (cpu, number)));

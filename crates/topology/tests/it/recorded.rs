@@ -283,6 +283,42 @@ fn lists_that_are_not_mutual_are_intersected() {
 }
 
 #[test]
+fn a_claim_that_a_lower_cpu_does_not_return_is_not_sharing() {
+    let tree = Tree::new("0-3");
+    for (cpu, cache) in [(0, "0-1"), (1, "0-1"), (2, "1-3"), (3, "2-3")] {
+        tree.core(cpu, &cpu.to_string(), 0);
+        tree.cache(cpu, 0, 3, "Unified", cache);
+    }
+    let topo = tree.topology();
+    assert_eq!(pods(&topo, Scope::Cache), ["0-1", "2-3"]);
+    let disagree = Assumption::ListsDisagree {
+        scope: Scope::Cache,
+        cpus: set("2"),
+    };
+    assert!(topo.assumptions().contains(&disagree));
+}
+
+#[test]
+fn a_group_without_its_own_cpu_is_damaged() {
+    let tree = complete();
+    tree.write("cpu/cpu2/topology/thread_siblings_list", "6");
+    tree.write("cpu/cpu3/cache/index3/shared_cpu_list", "");
+    let topo = tree.topology();
+    assert!(
+        topo.assumptions()
+            .contains(&Assumption::SiblingsUnknown { cpus: set("2") })
+    );
+    assert!(topo.assumptions().contains(&Assumption::CacheUnknown {
+        cpus: set("2-3,6-7")
+    }));
+    let first = tree.path("cpu/cpu2/topology/thread_siblings_list");
+    assert!(
+        topo.assumptions()
+            .contains(&Assumption::Unreadable { first, files: 2 })
+    );
+}
+
+#[test]
 fn a_cpu_without_a_node_or_with_two_goes_to_the_first() {
     let tree = complete();
     tree.node(0, "0-1,4");

@@ -233,6 +233,8 @@ fn assert_nested(topo: &Topology) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn pods_partition_every_regular_machine(
         nodes in 1..5_usize, caches in 1..5_usize, cores in 1..22_usize, threads in 1..5_usize,
