@@ -1,1 +1,68 @@
-//! placeholder
+//! Tag sets: how many requests may be in flight, and the data of each.
+//!
+//! A storage engine that submits requests to a ring needs three things for each of them: permission, so
+//! that no more are in flight than the device takes; memory, which must stay put while the device works;
+//! and a number to recognise the completion by. A *tag* is all three. A [`TagSet`] has a fixed number of
+//! them, divided among *hardware queues* (one per ring, as a rule), each with a slot of the user's type `T`
+//! that is made once. Taking a tag allocates no memory and takes no lock.
+//!
+//! ```
+//! use inflight_tags::{AllocOptions, TagSet};
+//!
+//! struct Req { off: u64, buf: Vec<u8> }
+//! let set = TagSet::builder()
+//!     .hw_queues(4)
+//!     .depth(256)
+//!     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
+//! let dev = set.add_queue("nvme0n1"); // a tenant of the set
+//!
+//! let mut tag = dev.try_alloc(AllocOptions::new())?; // or alloc().await, alloc_blocking(), ...
+//! tag.off = 8192; // the slot, through the tag
+//! let token = tag.into_token(); // in flight: the ring carries this number
+//!
+//! let tag = set.redeem(token)?; // the completion: the tag again, or a clear error
+//! assert_eq!(tag.off, 8192);
+//! # let _ = tag.buf.len();
+//! drop(tag); // free for the next
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | who | reaches the `T` | ends by |
+//! |---|---|---|
+//! | [`Tag`], held | its owner, alone | [`into_token`](Tag::into_token), or drop: free |
+//! | token, in flight | nobody | [`redeem`](TagSet::redeem) |
+//! | token, timed out | nobody | [`redeem_timed_out`](TagSet::redeem_timed_out) |
+//!
+//! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
+//! refused ([`RedeemError`]). A set can be [frozen](TagSet::freeze_blocking) until no request exists.
+//! [`TagSet::for_each_in_flight`] looks at requests while they complete.
+//!
+//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The proofs of the two protocols,
+//! slot ownership and freezing, are in `PROTOCOL.md` beside the sources; the loom models in `tests/`
+//! use its names.
+#![deny(missing_docs)]
+
+mod bitmaps;
+mod builder;
+mod error;
+mod freeze;
+mod iter;
+mod map;
+mod options;
+mod queue;
+mod set;
+mod set_id;
+mod slot;
+mod stats;
+mod tag;
+mod token;
+
+pub use builder::TagSetBuilder;
+pub use error::{AllocError, BuildError, RedeemError};
+pub use freeze::FrozenGuard;
+pub use iter::InFlight;
+pub use options::AllocOptions;
+pub use queue::Queue;
+pub use set::TagSet;
+pub use stats::{QueueStats, SetStats};
+pub use tag::Tag;

@@ -1,0 +1,146 @@
+//! What can go wrong, one small enum per operation.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why a [`TagSetBuilder`](crate::TagSetBuilder) refused.
+///
+/// ```
+/// use inflight_tags::{BuildError, TagSet};
+/// let error = TagSet::builder().depth(8).reserved(8).build(|_, _| ()).unwrap_err();
+/// assert_eq!(error, BuildError::Reserved { reserved: 8, depth: 8 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of hardware queues is not in 1..=65,536.
+    HwQueues {
+        /// The number asked for.
+        hw_queues: usize,
+    },
+    /// The depth is not in 1..=10,240.
+    Depth {
+        /// The depth asked for.
+        depth: usize,
+    },
+    /// The reserved tags leave no normal one.
+    Reserved {
+        /// How many reserved tags were asked for.
+        reserved: usize,
+        /// The depth they are to come out of.
+        depth: usize,
+    },
+    /// All hardware queues together have more than 2^24 tags.
+    TooLarge {
+        /// How many tags they have.
+        tags: usize,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HwQueues { hw_queues } => {
+                write!(
+                    f,
+                    "{hw_queues} hardware queues asked for; 1 to 65536 are possible"
+                )
+            }
+            Self::Depth { depth } => write!(f, "depth {depth} is not in 1 to 10240"),
+            Self::Reserved { reserved, depth } => {
+                write!(
+                    f,
+                    "{reserved} reserved tags leave no normal one at depth {depth}"
+                )
+            }
+            Self::TooLarge { tags } => write!(f, "{tags} tags are more than 16777216"),
+        }
+    }
+}
+
+impl Error for BuildError {}
+
+/// Why a [`Queue`](crate::Queue) gave no tag.
+///
+/// ```
+/// use inflight_tags::{AllocError, AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// let _held = dev.try_alloc(AllocOptions::new())?;
+/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Exhausted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// All tags of the kind asked for are in use on this hardware queue. Only the try forms say so.
+    Exhausted,
+    /// The set is frozen. Only the try forms say so.
+    Frozen,
+    /// The time was up before a tag was free, or before the set was thawed.
+    TimedOut,
+    /// A reserved tag was asked for and the set has none.
+    NoReserved,
+    /// A hardware queue was asked for that the set does not have.
+    NoSuchQueue,
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exhausted => "all tags of this hardware queue are in use",
+            Self::Frozen => "the tag set is frozen",
+            Self::TimedOut => "no tag became free in time",
+            Self::NoReserved => "the tag set has no reserved tags",
+            Self::NoSuchQueue => "the tag set has no such hardware queue",
+        })
+    }
+}
+
+impl Error for AllocError {}
+
+/// Why a token was not turned back into its tag.
+///
+/// ```
+/// use inflight_tags::{AllocOptions, RedeemError, TagSet};
+/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+/// let tag = set.redeem(token)?;
+/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NotInFlight, "a second completion");
+/// drop(tag);
+/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale, "its slot has been freed");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedeemError {
+    /// The slot has been freed or issued again since the token was made, or the token is damaged.
+    Stale,
+    /// The tag is not in flight: somebody has redeemed this token before.
+    NotInFlight,
+    /// The set has no slot of that number: the token is damaged.
+    OutOfRange,
+    /// Another set made the token.
+    Foreign,
+    /// The tag was marked as timed out; it belongs to whoever handles the timeout.
+    TimedOut,
+    /// [`redeem_timed_out`](crate::TagSet::redeem_timed_out) was called for a tag that is in flight
+    /// and has not been marked.
+    NotTimedOut,
+}
+
+impl fmt::Display for RedeemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stale => "the tag of this token has been freed since",
+            Self::NotInFlight => "the tag of this token is not in flight",
+            Self::OutOfRange => "the tag set has no slot of this token's number",
+            Self::Foreign => "another tag set made this token",
+            Self::TimedOut => "the tag of this token has timed out",
+            Self::NotTimedOut => "the tag of this token is in flight and has not timed out",
+        })
+    }
+}
+
+impl Error for RedeemError {}

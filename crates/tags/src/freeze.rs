@@ -1,0 +1,174 @@
+//! Freezing: no tag is held or in flight, and none is given out until the thaw.
+//!
+//! There is no counter of users. That a tag is in use is read off the bitmaps, and the allocation pays
+//! for the freeze with one light fence and one load of a word that hardly ever changes:
+//!
+//! ```text
+//! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> it is a tag, else put it back
+//! freezer:   F1 depth += 1            F2 heavy fence    F3 wait on `drained` until no bit is set
+//! put:       P1 clear the bit         P2 light fence    P3 depth != 0 -> notify `drained`
+//! thaw:      T1 depth -= 1            T2 it was the last -> notify `thawed`
+//! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
+//! ```
+//!
+//! PROTOCOL.md has the proof.
+
+use crate::bitmaps::Bitmaps;
+use inflight_sync::asym::AsymFence;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, CachePadded};
+
+/// The freeze depth and the two places to wait.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// How many guards there are. On a line of its own: every allocation reads it.
+    depth: CachePadded<AtomicUsize>,
+    fence: AsymFence,
+    /// Freezers wait here for bits to be cleared.
+    drained: Event,
+    /// Submitters wait here for the thaw.
+    thawed: Event,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            depth: CachePadded::new(AtomicUsize::new(0)),
+            fence: AsymFence::new(),
+            drained: Event::new(),
+            thawed: Event::new(),
+        }
+    }
+
+    /// Whether somebody freezes or has frozen. A hint before A1, the condition in B2.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Ordering: pairs with T1: who waited for the thaw sees what was done under the freeze.
+        self.depth.load(Ordering::Acquire) != 0
+    }
+
+    /// A2 and A3, after A1. Whether the bit may become a tag.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        // Ordering: A2, pairs with F2 in `raise`.
+        self.fence.light();
+        !self.is_closed()
+    }
+
+    /// P2 and P3, after P1.
+    #[inline]
+    pub(crate) fn after_put(&self) {
+        // Ordering: P2, pairs with F2 in `raise`.
+        self.fence.light();
+        // Relaxed: nothing is read on its account.
+        if self.depth.load(Ordering::Relaxed) != 0 {
+            self.drained.notify_all();
+        }
+    }
+
+    fn raise(&self) {
+        // Relaxed: F2 orders it before the scan.
+        self.depth.fetch_add(1, Ordering::Relaxed);
+        // Ordering: F2, pairs with A2 in `admits` and P2 in `after_put`.
+        self.fence.heavy();
+    }
+
+    fn lower(&self) {
+        // Ordering: T1, pairs with the Acquire load in `is_closed`.
+        if self.depth.fetch_sub(1, Ordering::Release) == 1 {
+            self.thawed.notify_all();
+        }
+    }
+
+    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
+    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
+        match until {
+            None => {
+                self.thawed.wait_while(|| self.is_closed());
+                true
+            }
+            Some((clock, deadline)) => self
+                .thawed
+                .wait_while_until(clock, deadline, || self.is_closed()),
+        }
+    }
+
+    /// B2 for a task.
+    pub(crate) async fn thawed(&self) {
+        self.thawed.listen_while(|| self.is_closed()).await;
+    }
+}
+
+/// Keeps a set frozen until it is dropped.
+///
+/// Guards nest: the set thaws when the last is dropped. Everything done to the data of the
+/// set's requests by earlier owners has happened before the guard exists, and what is done
+/// while it exists happens before any later tag is given out.
+///
+/// The idea is the frozen request queue of blk-mq.
+///
+/// ```
+/// use inflight_tags::{AllocError, AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// let outer = set.freeze_blocking();
+/// let inner = set.freeze_blocking();
+/// drop(outer);
+/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Frozen);
+/// drop(inner);
+/// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the set thaws when the guard is dropped"]
+pub struct FrozenGuard {
+    bitmaps: Arc<Bitmaps>,
+}
+
+impl FrozenGuard {
+    /// F1 and F2. The caller still has to wait.
+    pub(crate) fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
+        bitmaps.gate().raise();
+        Self {
+            bitmaps: bitmaps.clone(),
+        }
+    }
+
+    /// F3 without waiting: whether a bit is set. If none is, what the last owners wrote is visible.
+    pub(crate) fn busy(&self) -> bool {
+        self.bitmaps.any_in_use()
+    }
+
+    /// F3 for a thread.
+    pub(crate) fn wait_drained(self) -> Self {
+        self.bitmaps.gate().drained.wait_while(|| self.busy());
+        self
+    }
+
+    /// F3 for a thread in a hurry. Gives up the guard if the time is up.
+    pub(crate) fn wait_drained_until(self, clock: &Clock, deadline: Instant) -> Option<Self> {
+        let drained = &self.bitmaps.gate().drained;
+        drained
+            .wait_while_until(clock, deadline, || self.busy())
+            .then_some(())?;
+        Some(self)
+    }
+
+    /// F3 for a task.
+    pub(crate) async fn drained(self) -> Self {
+        self.bitmaps
+            .gate()
+            .drained
+            .listen_while(|| self.busy())
+            .await;
+        self
+    }
+}
+
+impl Drop for FrozenGuard {
+    fn drop(&mut self) {
+        self.bitmaps.gate().lower();
+    }
+}

@@ -1,0 +1,455 @@
+//! The set: hardware queues, slots, and the way from a token back to its tag.
+
+use crate::bitmaps::Bitmaps;
+use crate::builder::TagSetBuilder;
+use crate::error::RedeemError;
+use crate::freeze::FrozenGuard;
+use crate::iter::InFlight;
+use crate::map::CpuMap;
+use crate::queue::Queue;
+use crate::slot::{Record, Slot};
+use crate::stats::SetStats;
+use crate::tag::Tag;
+use crate::token::{Generation, Token};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::time::Duration;
+
+/// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
+///
+/// A cheap clone of one shared thing. A set of `n` hardware queues of depth `d` has `n * d` slots, each with a `T`
+/// that is made once. A [`Queue`] allocates; the set redeems, looks at what is in flight, and freezes.
+///
+/// When the last handle (set or queue) is dropped, tags that are held stay valid; tags that are in
+/// flight are lost with the set, since nothing is left to redeem them.
+///
+/// The idea is the tag set of blk-mq.
+///
+/// ```
+/// use inflight_tags::{AllocOptions, TagSet};
+///
+/// struct Req { off: u64, buf: Vec<u8> }
+/// let set = TagSet::builder()
+///     .hw_queues(4)
+///     .depth(256)
+///     .reserved(8)
+///     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
+/// let dev = set.add_queue("nvme0n1");
+///
+/// let mut tag = dev.try_alloc(AllocOptions::new())?;
+/// tag.off = 4096;
+/// tag.buf[0] = 1;
+/// let token: u64 = tag.into_token(); // the ring's user data; the tag is now in flight
+/// let tag = set.redeem(token)?;
+/// assert_eq!((tag.off, tag.buf[0]), (4096, 1));
+/// drop(tag); // frees it, wakes the right waiter
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TagSet<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// What all handles of a set share.
+pub(crate) struct Shared<T> {
+    pub(crate) bitmaps: Arc<Bitmaps>,
+    slots: Box<[Arc<Slot<T>>]>,
+    pub(crate) map: CpuMap,
+    /// Tokens refused. Counted on the way of errors only.
+    redeem_errors: AtomicU64,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(bitmaps: Arc<Bitmaps>, slots: Box<[Arc<Slot<T>>]>, map: CpuMap) -> Self {
+        Self {
+            bitmaps,
+            slots,
+            map,
+            redeem_errors: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Arc<Slot<T>> {
+        &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
+    }
+
+    /// Finds the token's slot and makes its tag, if `step` makes the caller its owner.
+    fn claim(
+        &self,
+        token: u64,
+        step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
+    ) -> Result<Tag<T>, RedeemError> {
+        let token = Token::decode(token);
+        let claimed = if token.set != self.bitmaps.set_id() {
+            Err(RedeemError::Foreign)
+        } else if let Some(slot) = self.slots.get(token.index) {
+            step(&slot.record, token.generation).map(|()| Tag::own(slot))
+        } else {
+            Err(RedeemError::OutOfRange)
+        };
+        if claimed.is_err() {
+            // Relaxed: a statistic.
+            self.redeem_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        claimed
+    }
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Describes a new set.
+    ///
+    /// ```
+    /// let set = inflight_tags::TagSet::builder().depth(64).build(|_hwq, _tag| 0u32)?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn builder() -> TagSetBuilder<T> {
+        TagSetBuilder::new()
+    }
+
+    pub(crate) const fn from_shared(shared: Arc<Shared<T>>) -> Self {
+        Self { shared }
+    }
+
+    /// Adds a tenant. The name is for people; two tenants may have the same.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let (a, b) = (set.add_queue("nvme0n1"), set.add_queue("nvme0n2"));
+    /// # let _ = (a, b);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn add_queue(&self, name: impl Into<String>) -> Queue<T> {
+        Queue::new(self.shared.clone(), name.into())
+    }
+
+    /// Gives the tag of a completed request back to its owner.
+    ///
+    /// Of any number of threads that redeem one token, exactly one gets the tag. What was written to the
+    /// slot before [`into_token`](Tag::into_token) is visible to it.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed by a token that is refused:
+    /// [`NotInFlight`](RedeemError::NotInFlight) if it has been redeemed,
+    /// [`Stale`](RedeemError::Stale) if its slot has been freed since or its generation is damaged,
+    /// [`TimedOut`](RedeemError::TimedOut) if it was marked, [`Foreign`](RedeemError::Foreign)
+    /// if another set made it (sure while at most 64 sets live in the process),
+    /// [`OutOfRange`](RedeemError::OutOfRange) if it names no slot.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| 0u32)?;
+    /// let other = TagSet::builder().depth(4).build(|_, _| 0u32)?;
+    /// let mut tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// *tag = 7;
+    /// let token = tag.into_token();
+    /// assert_eq!(other.redeem(token).unwrap_err(), RedeemError::Foreign);
+    /// assert_eq!(*set.redeem(token)?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redeem(&self, token: u64) -> Result<Tag<T>, RedeemError> {
+        self.shared.claim(token, Record::redeem)
+    }
+
+    /// Gives the tag of a request that was [marked as timed out](InFlight::mark_timed_out) to
+    /// whoever handles the timeout: exactly once.
+    ///
+    /// # Errors
+    ///
+    /// As [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the tag is in flight
+    /// and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been taken.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// assert_eq!(set.redeem_timed_out(token).unwrap_err(), RedeemError::NotTimedOut);
+    /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
+    /// let tag = set.redeem_timed_out(token)?;
+    /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut, "the late completion");
+    /// # drop(tag);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
+        self.shared.claim(token, Record::take_overdue)
+    }
+
+    /// Shows `f` each tag in flight, also while tags complete and others are put in flight: every tag that
+    /// is in flight all the while is shown once, others may be or not. `f` may call anything of the set.
+    ///
+    /// Walks the bitmaps without stopping anybody. Tags that are held are passed over.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// use inflight_sync::time::Clock;
+    /// use std::time::Duration;
+    /// let clock = Clock::manual();
+    /// let set = TagSet::builder().depth(4).clock(clock.clone()).build(|_, _| ())?;
+    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// clock.advance(Duration::from_secs(31));
+    /// let limit = Duration::from_secs(30);
+    /// set.for_each_in_flight(|t| if t.age() > limit { t.mark_timed_out(); });
+    /// assert!(set.redeem_timed_out(token).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_each_in_flight(&self, f: impl FnMut(&InFlight<'_>)) {
+        self.shared.for_each_in_flight(f);
+    }
+
+    /// Freezes the set: no tag is given out from now on, and the call returns when none is held or in
+    /// flight. Freezes nest; the last guard's drop thaws.
+    ///
+    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Queue`] return
+    /// [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
+    ///
+    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for ever.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let frozen = set.freeze_blocking();
+    /// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Frozen);
+    /// drop(frozen);
+    /// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze_blocking(&self) -> FrozenGuard {
+        FrozenGuard::raise(&self.shared.bitmaps).wait_drained()
+    }
+
+    /// [`freeze_blocking`](TagSet::freeze_blocking) as a future. The freeze begins at the first
+    /// poll; dropping the future ends it.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let frozen = inflight_sync::block_on(set.freeze());
+    /// assert!(set.is_frozen());
+    /// # drop(frozen);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub async fn freeze(&self) -> FrozenGuard {
+        FrozenGuard::raise(&self.shared.bitmaps).drained().await
+    }
+
+    /// [`freeze_blocking`](TagSet::freeze_blocking), giving up after `timeout`; the set is then as
+    /// it was.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert!(set.freeze_timeout(Duration::from_millis(1)).is_none());
+    /// assert!(!set.is_frozen());
+    /// drop(held);
+    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the set thaws when the guard is dropped"]
+    pub fn freeze_timeout(&self, timeout: Duration) -> Option<FrozenGuard> {
+        let clock = self.shared.bitmaps.clock();
+        let deadline = clock.now() + timeout;
+        FrozenGuard::raise(&self.shared.bitmaps).wait_drained_until(clock, deadline)
+    }
+
+    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
+    /// look takes.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert!(set.try_freeze().is_none());
+    /// drop(held);
+    /// assert!(set.try_freeze().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the set thaws when the guard is dropped"]
+    pub fn try_freeze(&self) -> Option<FrozenGuard> {
+        let guard = FrozenGuard::raise(&self.shared.bitmaps);
+        (!guard.busy()).then_some(guard)
+    }
+
+    /// Whether the set is frozen, or somebody waits for it to be.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let frozen = set.freeze_blocking();
+    /// assert!(set.is_frozen());
+    /// drop(frozen);
+    /// assert!(!set.is_frozen());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.shared.bitmaps.gate().is_closed()
+    }
+
+    /// How many tags are held or in flight. Exact only while nobody allocates or frees.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert_eq!(set.in_use(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.shared.bitmaps.in_use()
+    }
+
+    /// How many tags are in flight, those marked as timed out included. Exact only while nobody
+    /// submits or completes.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert_eq!(set.in_flight(), 0, "held is not in flight");
+    /// let token = tag.into_token();
+    /// assert_eq!(set.in_flight(), 1);
+    /// # set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        let mut count = 0;
+        self.shared.for_each_in_flight(|_| count += 1);
+        count
+    }
+
+    /// How many tags are held: in use, but not in flight.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert_eq!(set.held(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.in_use().saturating_sub(self.in_flight())
+    }
+
+    /// The counters. Walks all slots; for tools, not for the fast path.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert_eq!(set.stats().allocs, 0);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> SetStats {
+        let in_use = self.in_use();
+        let allocs: u64 = self
+            .shared
+            .slots
+            .iter()
+            .map(|slot| slot.record.grants())
+            .sum();
+        let (mut waits, mut wakeups) = (0, 0);
+        for target in self.shared.bitmaps.targets() {
+            let stats = self.shared.bitmaps.bitmap(target).stats();
+            waits += stats.waits;
+            wakeups += stats.wakeups;
+        }
+        SetStats {
+            allocs,
+            frees: allocs.saturating_sub(in_use as u64),
+            in_use,
+            in_flight: self.in_flight(),
+            waits,
+            wakeups,
+            redeem_errors: self.shared.redeem_errors.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The hardware queue that serves a CPU, for any number.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().hw_queues(4).build(|_, _| ())?;
+    /// assert_eq!(set.hw_queue_of(6), 2);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn hw_queue_of(&self, cpu: usize) -> usize {
+        self.shared.map.hw_queue_of(cpu)
+    }
+
+    /// The number of hardware queues.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// assert_eq!(TagSet::builder().hw_queues(4).build(|_, _| ())?.hw_queues(), 4);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn hw_queues(&self) -> usize {
+        self.shared.bitmaps.geometry().hw_queues
+    }
+
+    /// The number of tags of each hardware queue, reserved ones included.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// assert_eq!(TagSet::builder().depth(9).build(|_, _| ())?.depth(), 9);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.shared.bitmaps.geometry().depth
+    }
+
+    /// The number of reserved tags of each hardware queue.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// assert_eq!(TagSet::builder().build(|_, _| ())?.reserved(), 0);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn reserved(&self) -> usize {
+        self.shared.bitmaps.geometry().reserved
+    }
+
+    /// The number of tags of all hardware queues.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// assert_eq!(TagSet::builder().hw_queues(2).depth(8).build(|_, _| ())?.capacity(), 16);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.shared.bitmaps.geometry().tags()
+    }
+}
+
+impl<T> Clone for TagSet<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for TagSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagSet")
+            .field("geometry", &self.shared.bitmaps.geometry())
+            .field("in_use", &self.shared.bitmaps.in_use())
+            .field("frozen", &self.shared.bitmaps.gate().is_closed())
+            .finish_non_exhaustive()
+    }
+}

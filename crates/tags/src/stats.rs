@@ -1,0 +1,113 @@
+//! Counters that cost the fast path nothing it shares.
+//!
+//! How often a slot was given out stands in the slot, which its owner writes anyway. A tenant's counters are
+//! one padded line per CPU. Everything is Relaxed: a reader gets numbers that were true at some
+//! moment of its reading, not all at the same one.
+
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::{CachePadded, cpu};
+
+/// What a set counted since it was built. See [`TagSet::stats`](crate::TagSet::stats).
+///
+/// ```
+/// use inflight_tags::{AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(2).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// drop(dev.try_alloc(AllocOptions::new())?);
+/// let _held = dev.try_alloc(AllocOptions::new())?;
+/// let stats = set.stats();
+/// assert_eq!((stats.allocs, stats.frees, stats.in_use), (2, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetStats {
+    /// Tags given out.
+    pub allocs: u64,
+    /// Tags freed.
+    pub frees: u64,
+    /// Tags held or in flight now.
+    pub in_use: usize,
+    /// Tags in flight now.
+    pub in_flight: usize,
+    /// Waits for a free bit, over all bitmaps.
+    pub waits: u64,
+    /// Waiters woken for a free bit, over all bitmaps.
+    pub wakeups: u64,
+    /// Tokens that were refused.
+    pub redeem_errors: u64,
+}
+
+/// What a tenant counted since it was added. See [`Queue::stats`](crate::Queue::stats).
+///
+/// ```
+/// use inflight_tags::{AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// let _held = dev.try_alloc(AllocOptions::new())?;
+/// let _refused = dev.try_alloc(AllocOptions::new());
+/// assert_eq!((dev.stats().allocs, dev.stats().exhausted), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Tags this tenant got.
+    pub allocs: u64,
+    /// Tries refused because all tags were in use.
+    pub exhausted: u64,
+    /// Tries refused because the set was frozen.
+    pub frozen: u64,
+    /// Allocations that had to wait for a tag or for the thaw.
+    pub waits: u64,
+    /// Waits that ended with their time.
+    pub timeouts: u64,
+}
+
+/// One CPU's share of a tenant's counters.
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    pub(crate) allocs: AtomicU64,
+    pub(crate) exhausted: AtomicU64,
+    pub(crate) frozen: AtomicU64,
+    pub(crate) waits: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+}
+
+/// A tenant's counters.
+#[derive(Debug)]
+pub(crate) struct Striped(Box<[CachePadded<Stripe>]>);
+
+/// More than this many CPUs share stripes: 32 KiB per tenant are enough.
+const MAX_STRIPES: usize = 256;
+
+impl Striped {
+    pub(crate) fn new() -> Self {
+        let stripes = cpu::possible().next_power_of_two().min(MAX_STRIPES);
+        Self((0..stripes).map(|_| CachePadded::default()).collect())
+    }
+
+    /// Adds `n` to one counter in the calling CPU's stripe.
+    #[inline]
+    pub(crate) fn add(&self, counter: impl FnOnce(&Stripe) -> &AtomicU64, n: u64) {
+        // A power of two, so that the mask is a remainder.
+        let stripe = &self.0[cpu::current() & (self.0.len() - 1)];
+        counter(stripe).fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sum(&self) -> QueueStats {
+        let sum = |counter: fn(&Stripe) -> &AtomicU64| {
+            self.0
+                .iter()
+                .map(|stripe| counter(stripe).load(Ordering::Relaxed))
+                .sum()
+        };
+        QueueStats {
+            allocs: sum(|s| &s.allocs),
+            exhausted: sum(|s| &s.exhausted),
+            frozen: sum(|s| &s.frozen),
+            waits: sum(|s| &s.waits),
+            timeouts: sum(|s| &s.timeouts),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The permission to have one request in flight, and the request's data.
+
+use crate::slot::Slot;
+use inflight_sync::Arc;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+/// A tag: the permission to have one request in flight, with the slot that holds its data.
+///
+/// Dereferences to the slot's `T`; nobody else can reach it. Dropping the tag frees it and wakes whoever
+/// is next. [`into_token`](Tag::into_token) puts it in flight instead: from then on nobody can reach
+/// the `T` until [`TagSet::redeem`](crate::TagSet::redeem) gives the tag back.
+///
+/// A tag keeps its slot and the bitmaps alive, so it may outlive all handles of its set. A tag that is
+/// leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
+///
+/// The idea is the request of blk-mq, whose number in the tag map and whose memory are one.
+///
+/// ```
+/// use inflight_tags::{AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(2).build(|_hwq, _tag| vec![0u8; 512])?;
+/// let dev = set.add_queue("nvme0n1");
+/// let mut tag = dev.try_alloc(AllocOptions::new())?;
+/// tag[0] = 7;
+/// let token = tag.into_token(); // submitted
+/// let tag = set.redeem(token)?; // completed
+/// assert_eq!(tag[0], 7);
+/// drop(tag);
+/// assert_eq!(set.in_use(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the tag is freed when it is dropped"]
+pub struct Tag<T> {
+    slot: Arc<Slot<T>>,
+    /// A tag owns its T: it is Sync only if T is.
+    payload: PhantomData<T>,
+}
+
+impl<T> Tag<T> {
+    /// Invariant: the caller owns the slot and gives it to the tag.
+    pub(crate) fn own(slot: &Arc<Slot<T>>) -> Self {
+        Self {
+            slot: slot.clone(),
+            payload: PhantomData,
+        }
+    }
+
+    /// The hardware queue it belongs to.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(3).depth(2).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(2))?.hw_queue(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn hw_queue(&self) -> usize {
+        self.slot.hw_queue
+    }
+
+    /// Its number within its hardware queue, reserved tags first.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(3).reserved(2).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert_eq!(dev.try_alloc(AllocOptions::new())?.index(), 2);
+    /// assert!(dev.try_alloc(AllocOptions::new().reserved())?.index() < 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.slot.tag
+    }
+
+    /// One number for hardware queue and index: `hw_queue << 16 | index`, as blk-mq's unique tag.
+    ///
+    /// It names the slot, not this use of it; what a device may echo is
+    /// [`into_token`](Tag::into_token).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(4).depth(1).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(3))?.unique(), 0x0003_0000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn unique(&self) -> u32 {
+        // The builder allows at most 2^16 hardware queues and 10,240 tags each.
+        ((self.slot.hw_queue as u32) << 16) | self.slot.tag as u32
+    }
+
+    /// Puts the tag in flight and returns the number that names it: a ring's user data.
+    ///
+    /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the same
+    /// slot, until the slot has been used more than 2^33 times. The tag comes back by
+    /// [`TagSet::redeem`](crate::TagSet::redeem). If all handles of the set are dropped before, it
+    /// is lost with the set.
+    ///
+    /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
+    /// without [`ages`](crate::TagSetBuilder::ages).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
+    /// set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "only the token brings the tag back"]
+    pub fn into_token(self) -> u64 {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never used again and its destructor never runs, so the count moves here.
+        let slot = unsafe { std::ptr::read(&raw const this.slot) };
+        // Read before S1: the line may belong to somebody else afterwards.
+        let now = slot.bitmaps.issue_time();
+        let generation = slot.record.issue(now);
+        slot.token(generation)
+    }
+}
+
+impl<T> Deref for Tag<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the tag owns the slot, and a shared borrow of the tag excludes `deref_mut`.
+        unsafe { &*self.slot.payload() }
+    }
+}
+
+impl<T> DerefMut for Tag<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the tag owns the slot, and it is borrowed exclusively.
+        unsafe { &mut *self.slot.payload_mut() }
+    }
+}
+
+impl<T> Drop for Tag<T> {
+    fn drop(&mut self) {
+        self.slot.free();
+    }
+}
+
+impl<T> fmt::Debug for Tag<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tag")
+            .field("hw_queue", &self.hw_queue())
+            .field("index", &self.index())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! A tag in flight as one number: what a ring carries as user data.
+//!
+//! ```text
+//!  63                              30 29      24 23                      0
+//! +----------------------------------+----------+-------------------------+
+//! | generation of the slot, 34 bits  | set, 6   | flat slot index, 24     |
+//! +----------------------------------+----------+-------------------------+
+//! ```
+//!
+//! Invariant: a generation is in `FIRST..=LAST`, so a token is never 0 and never all ones; rings use
+//! both for "no user data".
+
+const INDEX_BITS: u32 = 24;
+const SET_BITS: u32 = 6;
+const GENERATION_BITS: u32 = 34;
+const _: () = assert!(INDEX_BITS + SET_BITS + GENERATION_BITS == u64::BITS);
+
+/// How many slots a set can have.
+pub(crate) const MAX_SLOTS: usize = 1 << INDEX_BITS;
+/// How many sets have numbers of their own.
+pub(crate) const MAX_SETS: u32 = 1 << SET_BITS;
+
+/// Which use of its slot a token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
+
+impl Generation {
+    const FIRST: u64 = 1;
+    const LAST: u64 = (1 << GENERATION_BITS) - 2;
+
+    /// A generation from its number; whatever the number, the result is a legal generation.
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(Self::FIRST + number % Self::LAST)
+    }
+
+    /// Where a slot starts. Neighbours start far apart, so that a token with a damaged index finds a
+    /// slot whose generation does not fit.
+    pub(crate) fn start() -> Self {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            Self::new(fastrand::u64(..))
+        }
+        // A model must run the same way each time.
+        #[cfg(any(loom, shuttle))]
+        {
+            Self::new(0)
+        }
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        // `new` counts from FIRST, so the number itself is already one further.
+        Self::new(self.0)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`bits`](Self::bits), for words this crate wrote.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// The three parts of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// Of a token from outside, possibly no legal generation; such a one fits no slot.
+    pub(crate) generation: Generation,
+    pub(crate) set: u8,
+    pub(crate) index: usize,
+}
+
+impl Token {
+    #[inline]
+    pub(crate) const fn encode(self) -> u64 {
+        debug_assert!(self.index < MAX_SLOTS && (self.set as u32) < MAX_SETS);
+        (self.generation.bits() << (SET_BITS + INDEX_BITS))
+            | ((self.set as u64) << INDEX_BITS)
+            | self.index as u64
+    }
+
+    /// Takes any number apart.
+    #[inline]
+    pub(crate) const fn decode(token: u64) -> Self {
+        Self {
+            generation: Generation::from_bits(token >> (SET_BITS + INDEX_BITS)),
+            set: ((token >> INDEX_BITS) & (MAX_SETS as u64 - 1)) as u8,
+            index: (token & (MAX_SLOTS as u64 - 1)) as usize,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn token(generation: u64, set: u8, index: usize) -> u64 {
+        let generation = Generation::from_bits(generation);
+        Token {
+            generation,
+            set,
+            index,
+        }
+        .encode()
+    }
+
+    #[test]
+    fn layout_vectors() {
+        assert_eq!(token(1, 0, 0), 0x0000_0000_4000_0000);
+        assert_eq!(token(1, 1, 0), 0x0000_0000_4100_0000);
+        assert_eq!(token(1, 63, 0xff_ffff), 0x0000_0000_7fff_ffff);
+        assert_eq!(token(0x2_0000_0000, 5, 0x12_3456), 0x8000_0000_0512_3456);
+        assert_eq!(
+            token(Generation::LAST, 63, 0xff_ffff),
+            0xffff_ffff_bfff_ffff
+        );
+    }
+
+    #[test]
+    fn generations_wrap_past_the_two_forbidden_numbers() {
+        assert_eq!(
+            Generation::from_bits(Generation::LAST).next().bits(),
+            Generation::FIRST
+        );
+        assert_eq!(Generation::from_bits(Generation::FIRST).next().bits(), 2);
+        assert_eq!(
+            Generation::new(u64::MAX).bits(),
+            1 + u64::MAX % Generation::LAST
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn encode_and_decode_are_inverse(number: u64, set in 0u8..64, index in 0..MAX_SLOTS) {
+            let token = Token { generation: Generation::new(number), set, index };
+            prop_assert_eq!(Token::decode(token.encode()), token);
+            prop_assert!(token.encode() != 0 && token.encode() != u64::MAX);
+        }
+
+        #[test]
+        fn decode_takes_anything(bits: u64) {
+            prop_assert_eq!(Token::decode(bits).encode(), bits);
+        }
+
+        #[test]
+        fn a_generation_comes_back_only_after_all_others(number: u64, steps in 1u64..1000) {
+            let start = Generation::new(number);
+            let mut now = start;
+            for _ in 0..steps {
+                now = now.next();
+                prop_assert!((Generation::FIRST..=Generation::LAST).contains(&now.bits()));
+                prop_assert_ne!(now, start);
+            }
+        }
+    }
+}
