@@ -1,1 +1,55 @@
-fn main() {}
+//! The project's own tools. `cargo run --release -p xtask -- <command> --help` tells about each;
+//! `docs/testing-tools.md` shows how to read what they print.
+
+mod models;
+mod mutants;
+mod parallel;
+mod scan;
+mod table;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The project's own tools.
+#[derive(Debug, Parser)]
+#[command(name = "xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the house rules
+    Tidy,
+    /// Run the loom models, each in a process of its own
+    Models(models::Options),
+    /// Weaken each memory ordering in turn and look whether a model notices
+    Mutants(mutants::Options),
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    match run(&command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether the command found nothing wrong.
+fn run(command: &Command) -> Result<bool> {
+    let root = workspace::find_root()?;
+    match command {
+        Command::Tidy => tidy::run(&root),
+        Command::Models(options) => models::run(&root, options),
+        Command::Mutants(options) => mutants::run(&root, options),
+    }
+}

@@ -1,0 +1,121 @@
+//! Rules `file-length`, `fn-length` and `line-length`.
+
+use super::Finding;
+use super::file::File;
+use crate::scan::{Source, Structure};
+
+/// Lines of code in a file, without its `#[cfg(test)]` items.
+const FILE: usize = 700;
+/// Lines of code in a function, from `fn` to its brace.
+const FUNCTION: usize = 90;
+/// Characters in a line.
+const LINE: usize = 100;
+
+/// What has grown too long.
+pub(crate) fn check(file: &File) -> Vec<Finding> {
+    let Some((source, structure)) = &file.rust else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    let code = code_lines(source, structure);
+    if code > FILE {
+        let message = format!("{code} lines of code, at most {FILE}: split it by concept");
+        findings.push(file.finding(1, "file-length", message));
+    }
+    for function in structure
+        .functions
+        .iter()
+        .filter(|f| !f.name.ends_with('!'))
+    {
+        let code = source.code_lines(function.tokens.clone()).len();
+        if code > FUNCTION {
+            let message = format!(
+                "{} has {code} lines of code, at most {FUNCTION}",
+                function.name
+            );
+            findings.push(file.finding(source.line(function.tokens.start), "fn-length", message));
+        }
+    }
+    for (number, line) in file.text.lines().enumerate() {
+        let columns = line.chars().count();
+        // A row of a table in the docs cannot be broken.
+        let row = line
+            .trim_start()
+            .trim_start_matches(['/', '!'])
+            .trim_start()
+            .starts_with('|');
+        if columns > LINE && !row {
+            let message = format!("{columns} columns, at most {LINE}");
+            findings.push(file.finding(number + 1, "line-length", message));
+        }
+    }
+    findings
+}
+
+fn code_lines(source: &Source, structure: &Structure) -> usize {
+    let all = 0..source.tokens.len();
+    let lines = source.code_lines(all.clone());
+    let mut tests: Vec<usize> = structure
+        .guarded
+        .iter()
+        .filter(|g| g.tokens != all && g.predicate.holds(&[("test", false)]) == Some(false))
+        .flat_map(|g| source.code_lines(g.tokens.clone()))
+        .collect();
+    tests.sort_unstable();
+    tests.dedup();
+    lines.len() - tests.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::said;
+    use super::check;
+
+    const PATH: &str = "crates/tags/src/a.rs";
+
+    #[test]
+    fn long_files() {
+        let long = "const A: u8 = 1;\n".repeat(701);
+        assert_eq!(
+            said(check, PATH, &long),
+            ["1: 701 lines of code, at most 700: split it by concept"]
+        );
+        let fits = "const A: u8 = 1;\n\n// why\n".repeat(700);
+        assert!(said(check, PATH, &fits).is_empty());
+        let tests = "#[test] fn t() {}\n".repeat(90);
+        assert!(
+            said(
+                check,
+                PATH,
+                &format!("{fits}#[cfg(test)]\nmod tests {{\n{tests}}}\n")
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn long_functions() {
+        let f = |n: usize| {
+            format!(
+                "/// Docs.\nimpl A {{ fn f() {{\n{}}} }}\n",
+                "    g();\n\n    // x\n".repeat(n)
+            )
+        };
+        assert_eq!(
+            said(check, PATH, &f(89)),
+            ["2: A::f has 91 lines of code, at most 90"]
+        );
+        assert!(said(check, PATH, &f(88)).is_empty());
+    }
+
+    #[test]
+    fn long_lines() {
+        let line = |n: usize| format!("// {}\n", "é".repeat(n - 3));
+        assert_eq!(
+            said(check, PATH, &line(101)),
+            ["1: 101 columns, at most 100"]
+        );
+        assert!(said(check, PATH, &line(100)).is_empty());
+        assert!(said(check, PATH, &format!("//! | {} |", "x".repeat(120))).is_empty());
+    }
+}
