@@ -66,3 +66,7 @@ pub use layout::MAX_DEPTH;
 pub use queue::SbitmapQueue;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
 pub use wait::Get;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

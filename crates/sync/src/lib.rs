@@ -66,3 +66,7 @@ pub use crossbeam_utils::CachePadded;
 /// happens-before edges than there are: it may cause a false alarm, never hide a bug. In return
 /// `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
 pub use std::sync::{Arc, Weak};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# The tests of the data structures under Miri, several seeds. Needs nightly; by hand.
+source "$(dirname "$0")/lib.sh"
+if ! cargo +nightly --version >/dev/null 2>&1 || ! component miri nightly || ! component rust-src nightly; then
+    skip miri "nightly with miri and rust-src cannot be had"
+    exit 0
+fi
+export MIRIFLAGS="${MIRIFLAGS:--Zmiri-strict-provenance -Zmiri-disable-isolation -Zmiri-many-seeds=0..8}"
+step miri cargo +nightly miri test --target-dir "$target/miri" "${@:--pinflight-sync}"
