@@ -69,7 +69,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         explore(&models, options, &target)
     };
     if !options.list {
-        report::results(&models, &outcomes, &target, &missing, options.json)?;
+        // Shorter where it can be, for the commands that are shown.
+        let target = target.strip_prefix(&workspace.root).unwrap_or(&target);
+        report::results(&models, &outcomes, target, &missing, options.json)?;
     } else if !missing.is_empty() {
         eprintln!("models: no model for {}", missing.join(", "));
     }

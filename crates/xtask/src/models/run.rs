@@ -184,8 +184,20 @@ fn explored(text: &str) -> Explored {
 fn first_panic(text: &str) -> Option<String> {
     let mut lines = text.lines();
     let place = lines.find_map(|l| l.split_once("panicked at ").map(|(_, place)| place))?;
-    let message = lines.find(|l| !l.trim().is_empty()).unwrap_or("").trim();
-    Some(format!("{place} {message}").trim().to_owned())
+    // Panics inside loom: which registry the crate came from is of no interest.
+    let place = place
+        .split_once("/registry/src/")
+        .and_then(|(_, p)| p.split_once('/'))
+        .map_or(place, |(_, path)| path);
+    let mut message = format!("{place} {}", lines.next().unwrap_or("").trim());
+    // `assert_eq!` shows the values on lines of their own.
+    let values = lines
+        .map(str::trim)
+        .take_while(|l| l.starts_with("left: ") || l.starts_with("right: "));
+    for value in values {
+        message = format!("{message}, {value}");
+    }
+    Some(message.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -213,6 +225,15 @@ mod tests {
         assert_eq!(
             first_panic(text).unwrap(),
             "src/a.rs:1:2: deadlock; threads = []"
+        );
+        let text = "thread 'a' panicked at b.rs:1:2:\nassertion `left == right` failed: why\n  \
+                    left: 1\n right: 0\nnote: run with x";
+        let expected = "b.rs:1:2: assertion `left == right` failed: why, left: 1, right: 0";
+        assert_eq!(first_panic(text).unwrap(), expected);
+        let text = "thread 'a' panicked at x/registry/src/y-1/loom-0.7.2/src/rt.rs:1:2:\ndeadlock";
+        assert_eq!(
+            first_panic(text).unwrap(),
+            "loom-0.7.2/src/rt.rs:1:2: deadlock"
         );
         assert_eq!(first_panic("fine"), None);
     }

@@ -18,17 +18,19 @@ const MODULE: &str = include_str!("switches.rs");
 /// Added to it where `light` and `heavy` are used.
 const ASYM: &str = "
 impl crate::asym::AsymFence {
-    /// `light`, unless this site is to be removed.
+    /// `light`, or what this site is weakened to.
     pub fn mutant_light(&self, site: u32) {
-        if !is_removed(site) {
-            self.light();
+        match weaker(site) {
+            Some(weak) => weak.into_iter().for_each(crate::atomic::fence),
+            None => self.light(),
         }
     }
 
-    /// `heavy`, unless this site is to be removed.
+    /// `heavy`, or what this site is weakened to.
     pub fn mutant_heavy(&self, site: u32) {
-        if !is_removed(site) {
-            self.heavy();
+        match weaker(site) {
+            Some(weak) => weak.into_iter().for_each(crate::atomic::fence),
+            None => self.heavy(),
         }
     }
 }

@@ -146,7 +146,7 @@ impl Site {
         }
         let fence = self.kind != SiteKind::Access;
         match (fence, self.id.text.as_str()) {
-            (true, "fence(SeqCst)") => vec![Removed, To("AcqRel")],
+            (true, "fence(SeqCst)" | "light()" | "heavy()") => vec![Removed, To("AcqRel")],
             (true, "fence(AcqRel)") => vec![Removed, To("Acquire"), To("Release")],
             (true, _) => vec![Removed],
             (false, "AcqRel") => vec![To("Acquire"), To("Release")],
@@ -158,8 +158,8 @@ impl Site {
     pub(crate) fn shown(&self, weaker: Weaker) -> String {
         match weaker {
             Weaker::Removed => "removed".to_owned(),
-            Weaker::To(ordering) if self.kind == SiteKind::Fence => format!("fence({ordering})"),
-            Weaker::To(ordering) => ordering.to_owned(),
+            Weaker::To(ordering) if self.kind == SiteKind::Access => ordering.to_owned(),
+            Weaker::To(ordering) => format!("fence({ordering})"),
         }
     }
 }
@@ -347,7 +347,7 @@ mod tests {
             ["removed", "fence(AcqRel)"]
         );
         assert_eq!(weaker("fence(Ordering::Release)"), ["removed"]);
-        assert_eq!(weaker("a.heavy()"), ["removed"]);
+        assert_eq!(weaker("a.heavy()"), ["removed", "fence(AcqRel)"]);
         assert!(weaker("a.load(Ordering::Relaxed)").is_empty());
     }
 

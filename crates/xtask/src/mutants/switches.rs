@@ -70,9 +70,3 @@ pub fn fence(site: u32, ordering: Ordering) {
         None => crate::atomic::fence(ordering),
     }
 }
-
-/// Whether the call at `site` is to be left out.
-#[allow(dead_code, reason = "only workspaces with asymmetric fences use it")]
-fn is_removed(site: u32) -> bool {
-    weaker(site) == Some(None)
-}

@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn comments_are_found_and_strings_are_not_comments() {
         let s = parse(
-            "//! crate\n/// doc\nfn f() { // trailing\n let a = \"// no\"; /* b /* c */ */ g(4 / 2)\n}\n\
-             // end",
+            "//! crate\n/// doc\nfn f() { // trailing\n let a = \"// no\"; /* b /* c */ */\n\
+             g(4 / 2)\n}\n// end",
         );
         let found: Vec<_> = s.comments.iter().map(|c| (s.comment(c), c.doc)).collect();
         let expected = [

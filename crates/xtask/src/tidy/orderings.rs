@@ -78,7 +78,8 @@ mod tests {
             "fn f() {\n    self.asym.heavy(); let a = Ordering::Acquire;\n}",
             "fn f() {\n    a.f(\"// Ordering: x\", Ordering::Acquire);\n}",
             "fn f() {\n    // Ordering: of another\n    b();\n    a.load(Ordering::Acquire);\n}",
-            "fn f() {\n    // Ordering: of another\n    if x {\n        a.load(Ordering::Acquire);\n    }\n}",
+            "fn f() {\n // Ordering: of another\n if x {\n a.load(Ordering::Acquire);\n }\n}",
+            "// Ordering: of another\nfn f() {\n    a.load(Ordering::Acquire);\n}",
             "macro_rules! m { ($a:expr) => {\n    $a.load(Ordering::Acquire)\n} }",
         ] {
             assert!(
