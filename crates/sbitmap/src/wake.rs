@@ -122,11 +122,11 @@ impl WakeQueues {
             return;
         }
         let n = u32::try_from(n).expect("a map has at most 2^24 bits");
-        // Ordering: AcqRel pairs with itself in other puts. Whoever takes over another put's count also
-        // takes over the duty to find a waiter that only the other's fence (P2) has seen.
+        // Ordering: Acquire pairs with the fence (P2) of the puts counted before. Whoever takes over
+        // another put's count also takes over the duty to find a waiter that only its fence has seen.
         let completions = self
             .completions
-            .fetch_add(n, Ordering::AcqRel)
+            .fetch_add(n, Ordering::Acquire)
             .wrapping_add(n);
         // Relaxed: the exchange decides, and whoever counts last sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@
 //! | `take_range`: Acquire | `h17_ranges` |
 //! | `put_mask`: Release | `h18_mover_against_direct_clear`, `h17_ranges` |
 //! | `in_use`: Acquire of `cleared` | `a_free_bit_shows_its_last_writes` |
-//! | `in_use`: Acquire of `word` | `a_moved_bit_shows_its_last_writes` |
+//! | `in_use`: Acquire of `word` | `a_bit_in_use_is_never_called_free` |
 //! | `in_use`: `cleared` read before `word` | `a_bit_in_use_is_never_called_free` |
 //! | M2 before M1 | `h2_order_of_the_move` |
 //! | no second look in `move_back` | `h1_both_failed` |
@@ -298,6 +298,7 @@ fn a_bit_in_use_is_never_called_free() {
                     owned.map.put(bit).unwrap(); // the gate was closed: back off, without a touch
                 } else {
                     owned.touch(bit); // inside
+                    owned.map.put_batch(&[bit]).unwrap(); // straight to the word
                 }
             })
         };
@@ -306,8 +307,7 @@ fn a_bit_in_use_is_never_called_free() {
         let free_once = !owned.map.is_any_set();
         // Nobody goes in any more, so what was free once stays free of users.
         if free_once {
-            // SAFETY: a read beside the getter's first touch would be the failure this model looks for.
-            owned.data[bit].with(|_| ());
+            owned.touch(bit);
         }
         getter.join().unwrap();
     });

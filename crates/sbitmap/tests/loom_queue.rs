@@ -7,7 +7,7 @@
 //! |---|---|
 //! | P2, the fence in `freed` | `h4_*`, `h6_*` |
 //! | S2, the fence in `register` | `h4_*`, `h6_*` |
-//! | P4, Acquire or Release of the count | `h6_cancelled_after_chosen` |
+//! | P4, Acquire of the count | `h6_cancelled_after_chosen` |
 //! | no second try after registering | `h4_*` |
 //! | a dropped waiter's wake not passed on | `h6_cancelled_after_chosen`, `h6_timeout_against_wake` |
 //! | a satisfied waiter's wake not passed on | `h6_wake_eaten_by_a_satisfied_waiter` |
