@@ -3,6 +3,7 @@
 
 mod models;
 mod mutants;
+mod output;
 mod parallel;
 mod scan;
 mod table;

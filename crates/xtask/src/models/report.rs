@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use super::build::Model;
 use super::hazards;
 use super::run::{Outcome, Verdict};
+use crate::output::say;
 use crate::table::Table;
 
 /// The models without results.
 pub(crate) fn list(models: &[Model], as_json: bool) -> Result<()> {
     if as_json {
         let all: Vec<_> = models.iter().map(describe).collect();
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&json!({ "models": all }))?
         );
@@ -29,8 +30,8 @@ pub(crate) fn list(models: &[Model], as_json: bool) -> Result<()> {
             hazards_of(m),
         ]);
     }
-    print!("{table}");
-    println!("models: {}", models.len());
+    say!("{}", table.to_string().trim_end());
+    say!("models: {}", models.len());
     Ok(())
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn results(
             "models": models.len(), "passed": passed, "executions": executions,
             "seconds": rounded(seconds), "missing": missing,
         });
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&json!({ "models": all, "totals": totals }))?
         );
@@ -87,25 +88,25 @@ pub(crate) fn results(
             o.verdict.to_string(),
         ]);
     }
-    print!("{table}");
+    say!("{}", table.to_string().trim_end());
     for (m, o) in models
         .iter()
         .zip(outcomes)
         .filter(|(_, o)| o.verdict != Verdict::Passed)
     {
-        println!(
+        say!(
             "\n{} {}: {}",
             o.verdict,
             m.name,
             o.message.as_deref().unwrap_or("")
         );
-        println!("  again, alone: {}", by_hand(m, target));
+        say!("  again, alone: {}", by_hand(m, target));
     }
     for hazard in missing {
-        println!("\nMISSING {hazard}: no model is about it");
+        say!("\nMISSING {hazard}: no model is about it");
     }
     let count = models.len();
-    println!("models: {passed} of {count} passed, {executions} executions, {seconds:.1} s in all");
+    say!("models: {passed} of {count} passed, {executions} executions, {seconds:.1} s in all");
     Ok(())
 }
 

@@ -9,13 +9,14 @@ use super::argued::{Judged, name};
 use super::hunt::{End, Fate};
 use super::numbered;
 use super::sites::{Class, Site};
+use crate::output::say;
 use crate::table::Table;
 
 /// The sites without results.
 pub(crate) fn list(sites: &[Site], as_json: bool) -> Result<()> {
     if as_json {
         let all: Vec<_> = sites.iter().map(describe).collect();
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&json!({ "sites": all }))?
         );
@@ -29,11 +30,11 @@ pub(crate) fn list(sites: &[Site], as_json: bool) -> Result<()> {
             mutants(site),
         ]);
     }
-    print!("{table}");
+    say!("{}", table.to_string().trim_end());
     for package in packages(sites) {
-        println!("{package}: {}", census(sites, Some(&package)));
+        say!("{package}: {}", census(sites, Some(&package)));
     }
-    println!("all: {}", census(sites, None));
+    say!("all: {}", census(sites, None));
     Ok(())
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn results(
             "unargued": judged.unargued, "stale": judged.stale,
             "crates": sums, "all": Sums::of(sites, fates, judged, None).json(),
         });
-        println!("{}", serde_json::to_string_pretty(&value)?);
+        say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(());
     }
     let mut table = Table::new(&["site", "weakened to", "seconds", "result"], &[2]);
@@ -129,17 +130,17 @@ pub(crate) fn results(
         let result = with_verdict("not modelled".to_owned(), &id, judged);
         table.row(vec![id, "-".to_owned(), "-".to_owned(), result]);
     }
-    print!("{table}");
+    say!("{}", table.to_string().trim_end());
     for line in &judged.stale {
-        println!("STALE {}:{line}", super::ARGUMENTS);
+        say!("STALE {}:{line}", super::ARGUMENTS);
     }
     for package in packages(sites) {
-        println!(
+        say!(
             "{package}: {}",
             Sums::of(sites, fates, judged, Some(&package))
         );
     }
-    println!("all: {}", Sums::of(sites, fates, judged, None));
+    say!("all: {}", Sums::of(sites, fates, judged, None));
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::output::say;
 use crate::scan::module_cfgs;
 use crate::workspace;
 use file::File;
@@ -59,9 +60,9 @@ const RULES: [fn(&File) -> Vec<Finding>; 7] = [
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let (findings, files) = findings(root)?;
     for finding in &findings {
-        println!("{finding}");
+        say!("{finding}");
     }
-    println!("tidy: {} findings in {files} files", findings.len());
+    say!("tidy: {} findings in {files} files", findings.len());
     Ok(findings.is_empty())
 }
 
