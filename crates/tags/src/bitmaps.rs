@@ -152,14 +152,8 @@ impl Bitmaps {
             .any(|target| self.bitmap(target).is_any_set())
     }
 
-    pub(crate) fn in_use(&self) -> usize {
-        self.targets()
-            .map(|target| self.bitmap(target).weight())
-            .sum()
-    }
-
-    /// Calls `f` with the hardware queue and number of each tag in use.
-    pub(crate) fn for_each_in_use(&self, mut f: impl FnMut(usize, usize)) {
+    /// Calls `f` with the hardware queue and number of each bit that is set.
+    pub(crate) fn for_each_set(&self, mut f: impl FnMut(usize, usize)) {
         for target in self.targets() {
             self.bitmap(target).for_each_set(0, |bit| {
                 f(target.hw_queue, self.tag_of(target, bit));

@@ -156,7 +156,7 @@ impl<T> Shared<T> {
     /// Shows each tag in flight to `f`.
     pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
         let now = self.bitmaps.issue_time();
-        self.bitmaps.for_each_in_use(|hw_queue, index| {
+        self.bitmaps.for_each_set(|hw_queue, index| {
             let slot = self.slot(hw_queue, index);
             let state = slot.record.observe();
             if !matches!(state.phase, Phase::InFlight | Phase::Overdue) {

@@ -66,3 +66,8 @@ pub use queue::Queue;
 pub use set::TagSet;
 pub use stats::{QueueStats, SetStats};
 pub use tag::Tag;
+
+// Keeps the example of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -74,6 +74,15 @@ impl<T> Shared<T> {
         &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
     }
 
+    /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
+    fn in_use(&self) -> usize {
+        let mut count = 0;
+        self.bitmaps.for_each_set(|hw_queue, tag| {
+            count += usize::from(self.slot(hw_queue, tag).record.is_tag());
+        });
+        count
+    }
+
     /// Finds the token's slot and makes its tag, if `step` makes the caller its owner.
     fn claim(
         &self,
@@ -137,7 +146,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// [`NotInFlight`](RedeemError::NotInFlight) if it has been redeemed,
     /// [`Stale`](RedeemError::Stale) if its slot has been freed since or its generation is damaged,
     /// [`TimedOut`](RedeemError::TimedOut) if it was marked, [`Foreign`](RedeemError::Foreign)
-    /// if another set made it (sure while at most 64 sets live in the process),
+    /// if another set made it (sure unless more than 64 sets lived in the process at once),
     /// [`OutOfRange`](RedeemError::OutOfRange) if it names no slot.
     ///
     /// ```
@@ -303,7 +312,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.shared.bitmaps.in_use()
+        self.shared.in_use()
     }
 
     /// How many tags are in flight, those marked as timed out included. Exact only while nobody
@@ -350,13 +359,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> SetStats {
-        let in_use = self.in_use();
-        let allocs: u64 = self
-            .shared
-            .slots
-            .iter()
-            .map(|slot| slot.record.grants())
-            .sum();
+        let (mut allocs, mut frees) = (0, 0);
+        for slot in &self.shared.slots {
+            let counts = slot.record.allocs_and_frees();
+            allocs += counts.0;
+            frees += counts.1;
+        }
         let (mut waits, mut wakeups) = (0, 0);
         for target in self.shared.bitmaps.targets() {
             let stats = self.shared.bitmaps.bitmap(target).stats();
@@ -365,8 +373,8 @@ impl<T: Send + 'static> TagSet<T> {
         }
         SetStats {
             allocs,
-            frees: allocs.saturating_sub(in_use as u64),
-            in_use,
+            frees,
+            in_use: self.in_use(),
             in_flight: self.in_flight(),
             waits,
             wakeups,
@@ -448,7 +456,7 @@ impl<T> fmt::Debug for TagSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSet")
             .field("geometry", &self.shared.bitmaps.geometry())
-            .field("in_use", &self.shared.bitmaps.in_use())
+            .field("in_use", &self.shared.in_use())
             .field("frozen", &self.shared.bitmaps.gate().is_closed())
             .finish_non_exhaustive()
     }

@@ -76,8 +76,8 @@ pub(crate) struct Record {
     state: AtomicU64,
     /// When the tag was issued, in nanoseconds of the set's clock. Written before S1.
     issued_at: AtomicU64,
-    /// How often the slot was given out. Only its owner writes it.
-    grants: AtomicU64,
+    /// How often the slot was given out and given back: odd while it is a tag. Only its owner writes it.
+    turns: AtomicU64,
 }
 
 impl Record {
@@ -89,7 +89,7 @@ impl Record {
         Self {
             state: AtomicU64::new(state.pack()),
             issued_at: AtomicU64::new(0),
-            grants: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
         }
     }
 
@@ -105,9 +105,23 @@ impl Record {
         Instant::from_nanos(self.issued_at.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn grants(&self) -> u64 {
+    /// How often the slot was given out, and how often it was given back.
+    pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
         // Relaxed: a statistic.
-        self.grants.load(Ordering::Relaxed)
+        let turns = self.turns.load(Ordering::Relaxed);
+        (turns.div_ceil(2), turns / 2)
+    }
+
+    /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.
+    pub(crate) fn is_tag(&self) -> bool {
+        // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the bitmaps.
+        self.turns.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    fn turn(&self) {
+        // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders owners.
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turns + 1, Ordering::Relaxed);
     }
 
     /// The state as its owner sees it.
@@ -119,11 +133,10 @@ impl Record {
         state
     }
 
-    /// Counts one more owner. Called by the owner.
+    /// The bit has been admitted: the slot becomes a tag.
     pub(crate) fn grant(&self) {
-        // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders owners.
-        self.grants
-            .store(self.grants.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        debug_assert!(!self.is_tag(), "the bit was free");
+        self.turn();
     }
 
     /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else.
@@ -201,6 +214,7 @@ impl Record {
             generation,
             phase: Phase::Idle,
         };
+        self.turn();
         // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange sees
         // the newest value whatever the ordering.
         self.state.store(state.pack(), Ordering::Relaxed);

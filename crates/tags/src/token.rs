@@ -18,7 +18,7 @@ const _: () = assert!(INDEX_BITS + SET_BITS + GENERATION_BITS == u64::BITS);
 /// How many slots a set can have.
 pub(crate) const MAX_SLOTS: usize = 1 << INDEX_BITS;
 /// How many sets have numbers of their own.
-pub(crate) const MAX_SETS: u32 = 1 << SET_BITS;
+pub(crate) const MAX_SETS: usize = 1 << SET_BITS;
 
 /// Which use of its slot a token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(crate) struct Token {
 impl Token {
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
-        debug_assert!(self.index < MAX_SLOTS && (self.set as u32) < MAX_SETS);
+        debug_assert!(self.index < MAX_SLOTS && (self.set as usize) < MAX_SETS);
         (self.generation.bits() << (SET_BITS + INDEX_BITS))
             | ((self.set as u64) << INDEX_BITS)
             | self.index as u64

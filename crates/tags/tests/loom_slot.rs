@@ -1,0 +1,277 @@
+//! Models of slot ownership (`PROTOCOL.md`, S1 to S5), driving the shipped set.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | S1, the Release store in `issue` | `h23_age_is_never_too_long`, `payload_reaches_the_handler_of_a_timeout`, `payload_through_token_and_reuse` |
+//! | S2 and S4, the Acquire of the exchange | `payload_reaches_the_handler_of_a_timeout`, `payload_through_token_and_reuse` |
+//! | S2 to S4 a load and a store instead of an exchange | `h23_redeem_against_redeem`, `h23_redeem_against_timeout`, `h23_one_handler_per_timeout`, `h23_visitor_against_reuse`, `payload_through_token_and_reuse` |
+//! | S3 a plain store | `h23_redeem_against_timeout`, `h23_one_handler_per_timeout`, `h23_visitor_against_reuse`, `payload_reaches_the_handler_of_a_timeout` |
+//! | S3 marks whatever generation it finds | `h23_visitor_against_reuse` |
+//! | S5 keeps the generation | `h23_redeem_against_timeout`, `h23_visitor_against_reuse` |
+//! | S5 after the put | `h4_alloc_blocking_against_free`, `payload_through_token_and_reuse` |
+//! | the Acquire in `observe` | `h23_age_is_never_too_long` |
+
+#![cfg(loom)]
+
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use inflight_tags::{AllocOptions, Queue, RedeemError, Tag, TagSet};
+use std::time::Duration;
+
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(4),
+};
+
+fn one_tag() -> (TagSet<u32>, Queue<u32>) {
+    let set = TagSet::builder()
+        .depth(1)
+        .ages(false)
+        .build(|_, _| 0)
+        .unwrap();
+    let queue = set.add_queue("q");
+    (set, queue)
+}
+
+fn submit(queue: &Queue<u32>, value: u32) -> u64 {
+    let mut tag = queue.try_alloc(AllocOptions::new()).unwrap();
+    *tag = value;
+    tag.into_token()
+}
+
+/// Two completions of one token (S2 against S2): exactly one gets the tag, the other is told that it is
+/// not in flight, or stale once the winner has freed it.
+#[test]
+fn h23_redeem_against_redeem() {
+    check("h23_redeem_against_redeem", UNBOUNDED, || {
+        let (set, queue) = one_tag();
+        let token = submit(&queue, 7);
+        let redeem = move |set: &TagSet<u32>| match set.redeem(token) {
+            Ok(mut tag) => {
+                assert_eq!(*tag, 7);
+                *tag = 8;
+                true
+            }
+            Err(error) => {
+                assert!(matches!(
+                    error,
+                    RedeemError::NotInFlight | RedeemError::Stale
+                ));
+                false
+            }
+        };
+        let other = thread::spawn({
+            let set = set.clone();
+            move || redeem(&set)
+        });
+        let here = redeem(&set);
+        assert!(here ^ other.join().unwrap());
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// A completion against the mark of a timeout (S2 against S3, S4): exactly one side owns the tag.
+#[test]
+fn h23_redeem_against_timeout() {
+    check("h23_redeem_against_timeout", UNBOUNDED, || {
+        let (set, queue) = one_tag();
+        let token = submit(&queue, 7);
+        let handler = thread::spawn({
+            let set = set.clone();
+            move || {
+                let mut marked = false;
+                set.for_each_in_flight(|t| marked = t.mark_timed_out());
+                let taken = set.redeem_timed_out(token);
+                assert_eq!(taken.is_ok(), marked);
+                taken.map(|mut tag| *tag += 1).is_ok()
+            }
+        });
+        let completed = match set.redeem(token) {
+            Ok(mut tag) => {
+                *tag += 1;
+                true
+            }
+            Err(error) => {
+                assert!(matches!(error, RedeemError::TimedOut | RedeemError::Stale));
+                false
+            }
+        };
+        assert!(completed ^ handler.join().unwrap());
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// Two scans that mark one tag (S3 against S3), then both try to take it (S4 against S4): one each.
+#[test]
+fn h23_one_handler_per_timeout() {
+    check("h23_one_handler_per_timeout", TWO, || {
+        let (set, queue) = one_tag();
+        let token = submit(&queue, 7);
+        let handle = move |set: &TagSet<u32>| {
+            let mut marks = 0;
+            set.for_each_in_flight(|t| marks += u32::from(t.mark_timed_out()));
+            let takes = set.redeem_timed_out(token).map_or(0, |mut tag| {
+                *tag += 1;
+                1
+            });
+            (marks, takes)
+        };
+        let other = thread::spawn({
+            let set = set.clone();
+            move || handle(&set)
+        });
+        let (marks, takes) = handle(&set);
+        let (other_marks, other_takes) = other.join().unwrap();
+        assert_eq!(marks + other_marks, 1);
+        assert_eq!(takes + other_takes, 1);
+    });
+}
+
+/// A tag that was marked, taken over by a thread that knows nothing but the token: S3 is Relaxed, and as
+/// a read-modify-write continues the release sequence of S1, so the taker sees what the submitter wrote.
+#[test]
+fn payload_reaches_the_handler_of_a_timeout() {
+    check("payload_reaches_the_handler_of_a_timeout", TWO, || {
+        let (set, queue) = one_tag();
+        let late = Arc::new(AtomicU64::new(0));
+        let submitter = thread::spawn({
+            let (set, late) = (set.clone(), late.clone());
+            move || {
+                let token = submit(&queue, 7);
+                set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
+                // Relaxed: the token orders nothing.
+                late.store(token, Ordering::Relaxed);
+            }
+        });
+        let token = loop {
+            let token = late.load(Ordering::Relaxed);
+            if token != 0 {
+                break token;
+            }
+            thread::yield_now();
+        };
+        let mut tag = set.redeem_timed_out(token).unwrap();
+        assert_eq!(*tag, 7);
+        *tag = 8;
+        submitter.join().unwrap();
+    });
+}
+
+/// The token travels without any ordering of its own, as through a device: the redeemer sees what the
+/// submitter wrote (S1 to S2), and the next submitter sees what the redeemer wrote (put to get).
+#[test]
+fn payload_through_token_and_reuse() {
+    check("payload_through_token_and_reuse", TWO, || {
+        let (set, queue) = one_tag();
+        let ring = Arc::new(AtomicU64::new(0));
+        let device = thread::spawn({
+            let (set, ring) = (set.clone(), ring.clone());
+            move || loop {
+                // Relaxed: the device orders nothing for us.
+                let token = ring.load(Ordering::Relaxed);
+                if token != 0 {
+                    let mut tag = set.redeem(token).unwrap();
+                    assert_eq!(*tag, 7);
+                    *tag = 8;
+                    return;
+                }
+                thread::yield_now();
+            }
+        });
+        ring.store(submit(&queue, 7), Ordering::Relaxed);
+        let mut next = queue.alloc_blocking().unwrap();
+        assert_eq!(*next, 8);
+        *next = 9;
+        drop(next);
+        device.join().unwrap();
+    });
+}
+
+/// A visitor among reuse (H23): whatever it sees, a mark made on an old sight never hits the next use.
+#[test]
+fn h23_visitor_against_reuse() {
+    check("h23_visitor_against_reuse", TWO, || {
+        let (set, queue) = one_tag();
+        let first = submit(&queue, 1);
+        let visitor = thread::spawn({
+            let set = set.clone();
+            move || {
+                let mut marked = None;
+                set.for_each_in_flight(|t| marked = t.mark_timed_out().then(|| t.token()));
+                marked
+            }
+        });
+        let completed_first = set.redeem(first).map(drop).is_ok();
+        let second = completed_first.then(|| submit(&queue, 2));
+        let marked = visitor.join().unwrap();
+        match second {
+            None => assert_eq!(marked, Some(first)),
+            Some(second) => {
+                assert_ne!(marked, Some(first), "it had completed");
+                let redeemed = set.redeem(second).map(|tag| *tag);
+                let expected = match marked {
+                    None => Ok(2),
+                    Some(token) => {
+                        assert_eq!(token, second);
+                        Err(RedeemError::TimedOut)
+                    }
+                };
+                assert_eq!(redeemed, expected);
+            }
+        }
+    });
+}
+
+/// A visitor that sees a tag issued sees its time stamp, not that of the slot's earlier use: nothing is
+/// timed out too early.
+#[test]
+fn h23_age_is_never_too_long() {
+    check("h23_age_is_never_too_long", TWO, || {
+        let clock = Clock::manual();
+        let set = TagSet::builder()
+            .depth(1)
+            .clock(clock.clone())
+            .build(|_, _| 0)
+            .unwrap();
+        let queue = set.add_queue("q");
+        let first = submit(&queue, 1);
+        let visitor = thread::spawn({
+            let set = set.clone();
+            move || {
+                let mut oldest = Duration::ZERO;
+                set.for_each_in_flight(|t| {
+                    if t.token() != first {
+                        oldest = t.age();
+                    }
+                });
+                oldest
+            }
+        });
+        drop(set.redeem(first).unwrap());
+        clock.advance(Duration::from_secs(1));
+        let _second = submit(&queue, 2);
+        assert_eq!(visitor.join().unwrap(), Duration::ZERO);
+    });
+}
+
+/// A waiter and a tag that is freed: the waiter gets it, and sees its last owner's writes.
+#[test]
+fn h4_alloc_blocking_against_free() {
+    check("h4_alloc_blocking_against_free", UNBOUNDED, || {
+        let (_set, queue) = one_tag();
+        let mut held: Tag<u32> = queue.try_alloc(AllocOptions::new()).unwrap();
+        let waiter = thread::spawn({
+            let queue = queue.clone();
+            move || *queue.alloc_blocking().unwrap()
+        });
+        *held = 7;
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), 7);
+    });
+}
