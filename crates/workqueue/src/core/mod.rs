@@ -1,0 +1,249 @@
+//! The decisions of one worker pool, as a pure state machine.
+//!
+//! The core knows no atomics, threads or clocks. It lives behind the pool's lock; the worker threads
+//! drive it in production, and a simulation can drive it in virtual time. Each event returns at most
+//! one [`Action`], which the driver performs after it has let go of the lock.
+//!
+//! Rules, after the concurrency-managed workqueues of Linux:
+//!
+//! * `running` counts the workers that are neither idle nor blocked, including one that has been
+//!   woken and has not arrived yet. At most `target` may run; those that come back from a block may
+//!   exceed it until one of them finishes its item. Nobody is preempted.
+//! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker that
+//!   takes an item while more wait brings the next one: the chain fills the pool up to its target.
+//! * An item that is being run by another worker of the pool is put behind that worker, so that it
+//!   never runs twice at once.
+//!
+//! Invariant: whenever the lock is free and an item is ready, `running >= target`, or a worker is
+//! being created, or the last attempt to create one failed and every worker is blocked.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+
+/// What the core needs to know of an item.
+pub(crate) trait Item {
+    /// Names what must not run twice at once.
+    type Key: Copy + Eq + Debug;
+
+    /// The item's name.
+    fn key(&self) -> Self::Key;
+
+    /// Whether the same thing ran on this pool when the item was queued. Only then is it looked for.
+    fn may_be_running(&self) -> bool;
+}
+
+/// What the driver does after an event, outside the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a worker is waiting to be brought"]
+pub(crate) enum Action {
+    /// Nothing.
+    None,
+    /// Wake this worker: it has left the idle list and counts as running.
+    Wake(usize),
+    /// Start a thread that reports itself with `created`, or report with `create_failed`.
+    Create,
+}
+
+/// What a worker does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<T> {
+    /// Run this, then ask again.
+    Run(T),
+    /// It is on the idle list. Sleep until an [`Action::Wake`] names it.
+    Sleep,
+    /// The pool has stopped and nothing is left to run.
+    Exit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    Blocked,
+    Idle,
+    Gone,
+}
+
+#[derive(Debug)]
+struct Worker<T: Item> {
+    state: State,
+    current: Option<T::Key>,
+    /// Further runs of what it is running; nobody else may take them.
+    scheduled: VecDeque<T>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core<T: Item> {
+    target: usize,
+    ready: VecDeque<T>,
+    workers: Vec<Worker<T>>,
+    /// A stack: the worker that went idle last is woken first, its caches are warm.
+    idle: Vec<usize>,
+    running: usize,
+    creating: bool,
+    stopped: bool,
+}
+
+impl<T: Item> Core<T> {
+    /// A pool whose first worker is being created.
+    pub(crate) fn new(target: usize) -> Self {
+        assert!(target > 0, "a pool may run something");
+        Self {
+            target,
+            ready: VecDeque::new(),
+            workers: Vec::new(),
+            idle: Vec::new(),
+            running: 0,
+            creating: true,
+            stopped: false,
+        }
+    }
+
+    /// An item that may run now has come.
+    pub(crate) fn push(&mut self, item: T) -> Action {
+        self.ready.push_back(item);
+        self.kick()
+    }
+
+    /// Takes an item out that no worker has taken yet.
+    pub(crate) fn remove(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let lists = self.workers.iter_mut().map(|w| &mut w.scheduled);
+        for list in std::iter::once(&mut self.ready).chain(lists) {
+            if let Some(at) = list.iter().position(&wanted) {
+                return list.remove(at);
+            }
+        }
+        None
+    }
+
+    /// A thread has arrived to be a worker. It counts as running and asks `next`.
+    pub(crate) fn created(&mut self) -> usize {
+        self.creating = false;
+        self.running += 1;
+        self.workers.push(Worker {
+            state: State::Running,
+            current: None,
+            scheduled: VecDeque::new(),
+        });
+        self.workers.len() - 1
+    }
+
+    /// The thread could not be started. The next item or block asks again.
+    pub(crate) fn create_failed(&mut self) {
+        self.creating = false;
+    }
+
+    /// The worker has finished what it ran, if anything, and asks for more.
+    pub(crate) fn next(&mut self, me: usize) -> (Next<T>, Action) {
+        debug_assert_eq!(self.workers[me].state, State::Running);
+        self.workers[me].current = None;
+        // They waited for me only because I ran the same thing; now anybody may take them.
+        while let Some(item) = self.workers[me].scheduled.pop_back() {
+            self.ready.push_front(item);
+        }
+        // A stopped pool has nothing left to run, and nobody to wake who parks.
+        if self.running > self.target && !self.stopped {
+            return (self.park(me), Action::None);
+        }
+        while let Some(item) = self.ready.pop_front() {
+            match self.runner_of(&item) {
+                Some(other) => self.workers[other].scheduled.push_back(item),
+                None => {
+                    self.workers[me].current = Some(item.key());
+                    return (Next::Run(item), self.kick());
+                }
+            }
+        }
+        if self.stopped {
+            self.running -= 1;
+            self.workers[me].state = State::Gone;
+            return (Next::Exit, Action::None);
+        }
+        (self.park(me), Action::None)
+    }
+
+    /// The worker's item is about to sleep: another worker may run.
+    pub(crate) fn block(&mut self, me: usize) -> Action {
+        debug_assert_eq!(self.workers[me].state, State::Running);
+        self.workers[me].state = State::Blocked;
+        self.running -= 1;
+        self.kick()
+    }
+
+    /// The worker is back on its CPU. It goes on even if that makes one too many.
+    pub(crate) fn unblock(&mut self, me: usize) {
+        debug_assert_eq!(self.workers[me].state, State::Blocked);
+        self.workers[me].state = State::Running;
+        self.running += 1;
+    }
+
+    /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be woken.
+    pub(crate) fn stop(&mut self) -> Vec<usize> {
+        self.stopped = true;
+        let woken = std::mem::take(&mut self.idle);
+        for &worker in &woken {
+            self.workers[worker].state = State::Running;
+            self.running += 1;
+        }
+        woken
+    }
+
+    /// Whether the worker still sleeps as far as the pool knows.
+    pub(crate) fn is_idle(&self, me: usize) -> bool {
+        self.workers[me].state == State::Idle
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        let scheduled: usize = self.workers.iter().map(|w| w.scheduled.len()).sum();
+        self.ready.len() + scheduled
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(crate) fn target(&self) -> usize {
+        self.target
+    }
+
+    /// What each worker does, by number.
+    pub(crate) fn states(&self) -> impl Iterator<Item = State> + '_ {
+        self.workers.iter().map(|w| w.state)
+    }
+
+    /// Brings a worker if one is needed.
+    fn kick(&mut self) -> Action {
+        if self.ready.is_empty() || self.running >= self.target {
+            return Action::None;
+        }
+        if let Some(worker) = self.idle.pop() {
+            self.workers[worker].state = State::Running;
+            self.running += 1;
+            return Action::Wake(worker);
+        }
+        // One creation at a time: the new worker brings the next one when it takes its first item.
+        if self.creating {
+            return Action::None;
+        }
+        self.creating = true;
+        Action::Create
+    }
+
+    fn park(&mut self, me: usize) -> Next<T> {
+        self.workers[me].state = State::Idle;
+        self.running -= 1;
+        self.idle.push(me);
+        Next::Sleep
+    }
+
+    /// The worker that is running the same thing as `item`. The caller runs nothing.
+    fn runner_of(&self, item: &T) -> Option<usize> {
+        if !item.may_be_running() {
+            return None;
+        }
+        let key = Some(item.key());
+        self.workers.iter().position(|w| w.current == key)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

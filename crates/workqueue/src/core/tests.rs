@@ -1,0 +1,405 @@
+//! The core alone: single events, and whole scenarios in virtual time.
+
+use super::*;
+use crate::gate::{Admitted, Gate};
+
+/// A number, and whether it ran when it was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Job(usize, bool);
+
+impl Item for Job {
+    type Key = usize;
+    fn key(&self) -> usize {
+        self.0
+    }
+    fn may_be_running(&self) -> bool {
+        self.1
+    }
+}
+
+fn job(n: usize) -> Job {
+    Job(n, false)
+}
+
+/// A pool whose first worker has arrived and found nothing to do.
+fn idle_pool(target: usize) -> Core<Job> {
+    let mut core = Core::new(target);
+    let first = core.created();
+    assert_eq!(core.next(first), (Next::Sleep, Action::None));
+    core
+}
+
+#[test]
+fn a_push_wakes_one_worker_and_the_next_push_none() {
+    let mut core = idle_pool(1);
+    assert_eq!(core.push(job(1)), Action::Wake(0));
+    assert_eq!(
+        core.push(job(2)),
+        Action::None,
+        "the woken one counts as running"
+    );
+    assert_eq!(core.next(0), (Next::Run(job(1)), Action::None));
+    assert_eq!(core.next(0), (Next::Run(job(2)), Action::None));
+    assert_eq!(core.next(0), (Next::Sleep, Action::None));
+}
+
+/// Two pushes, one wake: the worker that takes the first item brings the next worker.
+#[test]
+fn i3_workers_chain_up_to_the_target() {
+    let mut core = idle_pool(2);
+    assert_eq!(core.push(job(1)), Action::Wake(0));
+    assert_eq!(core.push(job(2)), Action::Create);
+    assert_eq!(core.push(job(3)), Action::None, "one creation at a time");
+    assert_eq!(core.next(0), (Next::Run(job(1)), Action::None));
+    let second = core.created();
+    assert_eq!(
+        core.next(second),
+        (Next::Run(job(2)), Action::None),
+        "two run, the target"
+    );
+    assert_eq!(core.running(), 2);
+}
+
+#[test]
+fn the_worker_that_went_idle_last_is_woken_first() {
+    let mut core = idle_pool(2);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    assert_eq!(core.push(job(1)), Action::Wake(second));
+    assert_eq!(core.push(job(2)), Action::Wake(0));
+}
+
+/// The block itself looks for waiting work, so an item pushed just before it is not stranded.
+#[test]
+fn i2_a_block_brings_a_worker_for_what_waits() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(1));
+    let _ = core.next(0);
+    assert_eq!(core.push(job(2)), Action::None, "a worker runs");
+    assert_eq!(core.block(0), Action::Create);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Run(job(2)), Action::None));
+    core.unblock(0);
+    assert_eq!(core.running(), 2, "nobody is preempted");
+    let _ = core.push(job(3));
+    assert_eq!(
+        core.next(second),
+        (Next::Sleep, Action::None),
+        "one too many: it parks"
+    );
+    assert_eq!(core.next(0), (Next::Run(job(3)), Action::None));
+}
+
+#[test]
+fn a_block_with_nothing_waiting_brings_nobody() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(1));
+    let _ = core.next(0);
+    assert_eq!(core.block(0), Action::None);
+    assert_eq!(core.push(job(2)), Action::Create, "the push after it does");
+}
+
+#[test]
+fn a_failed_creation_is_tried_again_at_the_next_event() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(1));
+    let _ = core.next(0);
+    let _ = core.push(job(2));
+    assert_eq!(core.block(0), Action::Create);
+    core.create_failed();
+    assert_eq!(core.push(job(3)), Action::Create);
+    core.create_failed();
+    core.unblock(0);
+    assert_eq!(
+        core.next(0),
+        (Next::Run(job(2)), Action::None),
+        "the old worker goes on"
+    );
+    assert_eq!(core.block(0), Action::Create);
+}
+
+/// A requeued item that still runs on one worker is not given to another.
+#[test]
+fn i25_a_running_item_is_put_behind_its_runner() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(7));
+    let _ = core.next(0);
+    let _ = core.block(0);
+    assert_eq!(core.push(Job(7, true)), Action::Create);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    assert_eq!(core.ready(), 1);
+    core.unblock(0);
+    assert_eq!(core.next(0), (Next::Run(Job(7, true)), Action::None));
+}
+
+#[test]
+fn what_waits_behind_a_runner_can_be_taken_back() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(7));
+    let _ = core.next(0);
+    let _ = core.block(0);
+    let _ = core.push(Job(7, true));
+    let second = core.created();
+    let _ = core.next(second);
+    assert_eq!(core.remove(|j| j.0 == 7), Some(Job(7, true)));
+    assert_eq!(
+        core.remove(|j| j.0 == 7),
+        None,
+        "the running one is not on a list"
+    );
+}
+
+#[test]
+fn a_stopped_pool_sends_all_workers_home() {
+    let mut core = idle_pool(1);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    assert_eq!(
+        core.stop(),
+        [0, second],
+        "more than may run, but they only leave"
+    );
+    assert_eq!(core.next(0), (Next::Exit, Action::None));
+    assert_eq!(core.next(second), (Next::Exit, Action::None));
+    assert_eq!(core.running(), 0);
+}
+
+/// One CPU in virtual time: who burns on it, who waits for it, who sleeps.
+struct Machine {
+    core: Core<Job>,
+    gate: Gate<Job>,
+    now: u32,
+    /// Workers that want the CPU, in the order of their wakeups.
+    runnable: VecDeque<usize>,
+    /// What is left of each worker's item: burn, sleep, burn, ...
+    phases: Vec<VecDeque<u32>>,
+    running: Vec<Option<Job>>,
+    asleep: Vec<(u32, usize)>,
+    scripts: Vec<Vec<u32>>,
+    log: Vec<(u32, usize, &'static str)>,
+}
+
+impl Machine {
+    fn new(max_active: usize, scripts: &[&[u32]]) -> Self {
+        let mut machine = Self {
+            core: idle_pool(1),
+            gate: Gate::new(max_active),
+            now: 0,
+            runnable: VecDeque::new(),
+            phases: vec![VecDeque::new()],
+            running: vec![None],
+            asleep: Vec::new(),
+            scripts: scripts.iter().map(|s| s.to_vec()).collect(),
+            log: Vec::new(),
+        };
+        for n in 0..scripts.len() {
+            if let Admitted::Active(job) = machine.gate.admit(|_| job(n)) {
+                let action = machine.core.push(job);
+                machine.perform(action);
+            }
+        }
+        machine
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::None => {}
+            Action::Wake(worker) => self.runnable.push_back(worker),
+            Action::Create => {
+                let worker = self.core.created();
+                self.phases.push(VecDeque::new());
+                self.running.push(None);
+                self.runnable.push_back(worker);
+            }
+        }
+    }
+
+    fn note(&mut self, job: Job, what: &'static str) {
+        self.log.push((self.now, job.0, what));
+    }
+
+    /// The worker has the CPU: from here to where it gives it up.
+    fn step(&mut self, worker: usize) {
+        if let Some(job) = self.running[worker] {
+            // Back from its sleep; counted when it arrives, not when it is woken.
+            self.core.unblock(worker);
+            self.note(job, "wakes");
+        }
+        loop {
+            let Some(job) = self.running[worker] else {
+                let (next, action) = self.core.next(worker);
+                self.perform(action);
+                let Next::Run(job) = next else { return };
+                self.note(job, "starts");
+                self.phases[worker] = self.scripts[job.0].iter().copied().collect();
+                self.running[worker] = Some(job);
+                continue;
+            };
+            if let Some(burn) = self.phases[worker].pop_front() {
+                self.burn(burn);
+            }
+            if let Some(sleep) = self.phases[worker].pop_front() {
+                self.note(job, "sleeps");
+                self.asleep.push((self.now + sleep, worker));
+                let action = self.core.block(worker);
+                self.perform(action);
+                return;
+            }
+            self.note(job, "ends");
+            self.running[worker] = None;
+            self.gate.leave(0, true);
+            if let Some(job) = self.gate.promote() {
+                let action = self.core.push(job);
+                self.perform(action);
+            }
+        }
+    }
+
+    /// Time passes on the CPU; sleepers whose time comes queue up for it.
+    fn burn(&mut self, ms: u32) {
+        self.now += ms;
+        self.asleep.sort();
+        while self.asleep.first().is_some_and(|(at, _)| *at <= self.now) {
+            self.runnable.push_back(self.asleep.remove(0).1);
+        }
+    }
+
+    fn run(mut self) -> Vec<(u32, usize, &'static str)> {
+        loop {
+            while let Some(worker) = self.runnable.pop_front() {
+                self.step(worker);
+            }
+            self.asleep.sort();
+            let Some((at, _)) = self.asleep.first() else {
+                break;
+            };
+            let idle = at - self.now;
+            self.burn(idle);
+        }
+        assert!(self.gate.is_idle() && self.core.ready() == 0, "all has run");
+        self.log
+    }
+}
+
+fn at(log: &[(u32, usize, &'static str)], job: usize, what: &str) -> Vec<u32> {
+    let hits = log.iter().filter(|(_, j, w)| *j == job && *w == what);
+    hits.map(|(t, ..)| *t).collect()
+}
+
+/// w0 burns 5, sleeps 10, burns 5; w1 and w2 burn 5 and sleep 10.
+const THREE: [&[u32]; 3] = [&[5, 10, 5], &[5, 10], &[5, 10]];
+
+#[test]
+fn timeline_with_room_for_all() {
+    let log = Machine::new(3, &THREE).run();
+    assert_eq!(
+        [
+            at(&log, 0, "starts"),
+            at(&log, 0, "sleeps"),
+            at(&log, 0, "ends")
+        ],
+        [[0], [5], [20]]
+    );
+    assert_eq!(
+        [
+            at(&log, 1, "starts"),
+            at(&log, 1, "sleeps"),
+            at(&log, 1, "ends")
+        ],
+        [[5], [10], [20]]
+    );
+    assert_eq!(
+        [
+            at(&log, 2, "starts"),
+            at(&log, 2, "sleeps"),
+            at(&log, 2, "ends")
+        ],
+        [[10], [15], [25]]
+    );
+}
+
+#[test]
+fn timeline_with_max_active_two() {
+    let log = Machine::new(2, &THREE).run();
+    assert_eq!(
+        [
+            at(&log, 0, "sleeps"),
+            at(&log, 0, "wakes"),
+            at(&log, 0, "ends")
+        ],
+        [[5], [15], [20]]
+    );
+    assert_eq!([at(&log, 1, "starts"), at(&log, 1, "sleeps")], [[5], [10]]);
+    // A tie: w0's end lets w2 start just as w1 wakes.
+    let w1_ends = at(&log, 1, "ends")[0];
+    assert!(w1_ends == 20 || w1_ends == 25, "{w1_ends}");
+    assert_eq!(
+        [
+            at(&log, 2, "starts"),
+            at(&log, 2, "sleeps"),
+            at(&log, 2, "ends")
+        ],
+        [[20], [25], [35]]
+    );
+}
+
+/// As a workqueue with a single worker would do it.
+#[test]
+fn timeline_with_max_active_one() {
+    let log = Machine::new(1, &THREE).run();
+    assert_eq!([at(&log, 0, "starts"), at(&log, 0, "ends")], [[0], [20]]);
+    assert_eq!(
+        [
+            at(&log, 1, "starts"),
+            at(&log, 1, "sleeps"),
+            at(&log, 1, "ends")
+        ],
+        [[20], [25], [35]]
+    );
+    assert_eq!(
+        [
+            at(&log, 2, "starts"),
+            at(&log, 2, "sleeps"),
+            at(&log, 2, "ends")
+        ],
+        [[35], [40], [50]]
+    );
+}
+
+#[test]
+fn pure_burns_are_serial_whatever_the_limit() {
+    let log = Machine::new(1024, &[&[5], &[5], &[5]]).run();
+    let spans: Vec<_> = (0..3)
+        .map(|j| (at(&log, j, "starts")[0], at(&log, j, "ends")[0]))
+        .collect();
+    assert_eq!(spans, [(0, 5), (5, 10), (10, 15)]);
+}
+
+#[test]
+fn a_long_burn_holds_a_short_one() {
+    let log = Machine::new(1024, &[&[25], &[5]]).run();
+    assert_eq!([at(&log, 0, "ends"), at(&log, 1, "ends")], [[25], [30]]);
+}
+
+/// At no time two items of a bound pool burn, and starts keep the order.
+#[test]
+fn starts_keep_the_order_in_which_items_came() {
+    let scripts: Vec<Vec<u32>> = (0..20u32).map(|n| vec![1 + n % 3, n % 5 + 1, 2]).collect();
+    let scripts: Vec<&[u32]> = scripts.iter().map(Vec::as_slice).collect();
+    for max_active in [1, 2, 7, 100] {
+        let log = Machine::new(max_active, &scripts).run();
+        let starts: Vec<_> = log
+            .iter()
+            .filter(|e| e.2 == "starts")
+            .map(|e| e.1)
+            .collect();
+        assert_eq!(starts, (0..20).collect::<Vec<_>>());
+        let mut active = 0usize;
+        for (_, _, what) in log {
+            active += usize::from(what == "starts");
+            active -= usize::from(what == "ends");
+            assert!(active <= max_active);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What can go wrong, one small enum for each kind of operation.
+
+use inflight_sync::Mutex;
+use inflight_topology::DiscoverError;
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// Why a workqueue did not take an item. The item is as if it had never been queued.
+///
+/// ```
+/// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("gone").bound().build()?;
+/// wq.destroy()?;
+/// assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::Destroyed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The workqueue is being drained and takes only what its own items queue. Try again afterwards.
+    Draining,
+    /// The workqueue has been destroyed.
+    Destroyed,
+    /// The system is shutting down or has been.
+    ShutDown,
+    /// The machine has no CPU of this number.
+    NoSuchCpu(usize),
+    /// No usable CPU belongs to a memory node of this number.
+    NoSuchNode(usize),
+    /// The pool has no worker, and the system refused a thread for the first one.
+    NoWorker(io::ErrorKind),
+    /// The work is being run by a worker of another system; queue it there, or when it has ended.
+    OtherSystem,
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Draining => f.write_str("the workqueue is being drained"),
+            Self::Destroyed => f.write_str("the workqueue has been destroyed"),
+            Self::ShutDown => f.write_str("the workqueue system has been shut down"),
+            Self::NoSuchCpu(cpu) => write!(f, "there is no CPU {cpu}"),
+            Self::NoSuchNode(node) => write!(f, "memory node {node} has no usable CPU"),
+            Self::NoWorker(kind) => write!(f, "no thread for the pool's first worker: {kind}"),
+            Self::OtherSystem => f.write_str("the work is running in another workqueue system"),
+        }
+    }
+}
+
+impl Error for QueueError {}
+
+/// The wait could only end by the caller's own return, so it was not begun.
+///
+/// Found by looking at what the calling worker runs. A cycle over several items, each waiting for the
+/// next, is not found.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, WouldDeadlock};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("own").bound().build()?;
+/// let inside = wq.clone();
+/// assert_eq!(wq.spawn(move || inside.flush()).wait()?, Err(WouldDeadlock));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WouldDeadlock;
+
+impl fmt::Display for WouldDeadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait could end only by the caller's own return")
+    }
+}
+
+impl Error for WouldDeadlock {}
+
+/// Why a work was not disabled.
+///
+/// ```
+/// use inflight_workqueue::{DisableError, WouldDeadlock};
+///
+/// assert_eq!(DisableError::from(WouldDeadlock), DisableError::WouldDeadlock);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DisableError {
+    /// It has been disabled 65,535 times without being enabled. Nothing has changed.
+    DepthOverflow,
+    /// The caller is the work itself: it cannot wait for its own end. Nothing has changed.
+    WouldDeadlock,
+}
+
+impl fmt::Display for DisableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DepthOverflow => f.write_str("the work is disabled 65535 times over"),
+            Self::WouldDeadlock => WouldDeadlock.fmt(f),
+        }
+    }
+}
+
+impl Error for DisableError {}
+
+impl From<WouldDeadlock> for DisableError {
+    fn from(_: WouldDeadlock) -> Self {
+        Self::WouldDeadlock
+    }
+}
+
+/// The work was enabled more often than disabled. Nothing has changed.
+///
+/// ```
+/// use inflight_workqueue::{NotDisabled, Work};
+///
+/// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotDisabled;
+
+impl fmt::Display for NotDisabled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the work is not disabled")
+    }
+}
+
+impl Error for NotDisabled {}
+
+/// A limit outside 1 to [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+///
+/// ```
+/// use inflight_workqueue::MaxActiveError;
+///
+/// assert_eq!(MaxActiveError { asked: 0 }.to_string(), "max_active is 1 to 2048, not 0");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxActiveError {
+    /// What was asked for.
+    pub asked: usize,
+}
+
+impl fmt::Display for MaxActiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = crate::MAX_ACTIVE_LIMIT;
+        write!(f, "max_active is 1 to {limit}, not {}", self.asked)
+    }
+}
+
+impl Error for MaxActiveError {}
+
+/// Why a workqueue was not made.
+///
+/// ```
+/// use inflight_workqueue::{BuildError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// assert_eq!(sys.workqueue("").bound().build().unwrap_err(), BuildError::EmptyName);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The name is empty.
+    EmptyName,
+    /// The name has more than 31 bytes.
+    NameTooLong {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// The limit is out of range.
+    MaxActive(MaxActiveError),
+    /// The system is shutting down or has been.
+    ShutDown,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyName => f.write_str("a workqueue has a name"),
+            Self::NameTooLong { bytes } => {
+                let limit = crate::NAME_LIMIT;
+                write!(
+                    f,
+                    "a workqueue's name has at most {limit} bytes, not {bytes}"
+                )
+            }
+            Self::MaxActive(e) => e.fmt(f),
+            Self::ShutDown => QueueError::ShutDown.fmt(f),
+        }
+    }
+}
+
+impl Error for BuildError {}
+
+/// Why a system was not made.
+///
+/// ```
+/// use inflight_workqueue::{SystemError, WorkqueueSystem};
+///
+/// let sys: Result<WorkqueueSystem, SystemError> = WorkqueueSystem::builder().build();
+/// assert!(sys.is_ok());
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SystemError {
+    /// No topology was given, and this machine's could not be read.
+    Topology(DiscoverError),
+}
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topology(e) => {
+                write!(
+                    f,
+                    "no topology was given and this machine's is unreadable: {e}"
+                )
+            }
+        }
+    }
+}
+
+impl Error for SystemError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Topology(e) => Some(e),
+        }
+    }
+}
+
+/// Why a spawned function gave no result.
+///
+/// ```
+/// use inflight_workqueue::{JoinError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let failed = wq.spawn(|| panic!("no luck")).wait();
+/// assert!(matches!(failed, Err(JoinError::Panicked(p)) if p.message() == Some("no luck")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked.
+    Panicked(PanicPayload),
+    /// It was cancelled before it began.
+    Cancelled,
+    /// The workqueue did not take it.
+    Rejected(QueueError),
+    /// The function waits for itself.
+    WouldDeadlock,
+    /// The handle was polled again after it had given its result.
+    Taken,
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(p) => match p.message() {
+                Some(message) => write!(f, "the function panicked: {message}"),
+                None => f.write_str("the function panicked"),
+            },
+            Self::Cancelled => f.write_str("the function was cancelled before it began"),
+            Self::Rejected(e) => write!(f, "the function was not queued: {e}"),
+            Self::WouldDeadlock => WouldDeadlock.fmt(f),
+            Self::Taken => f.write_str("the result has already been taken"),
+        }
+    }
+}
+
+impl Error for JoinError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Rejected(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// What a panicking function threw.
+///
+/// ```
+/// use inflight_workqueue::{JoinError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let thrown = wq.spawn(|| std::panic::panic_any(7u32)).wait();
+/// let Err(JoinError::Panicked(payload)) = thrown else { panic!("it panics") };
+/// assert_eq!(*payload.into_inner().downcast::<u32>().unwrap(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PanicPayload {
+    message: Option<String>,
+    /// The lock is never contended. It makes the error `Sync`, as error types are expected to be.
+    payload: Mutex<Box<dyn Any + Send>>,
+}
+
+impl PanicPayload {
+    pub(crate) fn new(payload: Box<dyn Any + Send>) -> Self {
+        let message = payload
+            .downcast_ref::<&'static str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned());
+        Self {
+            message,
+            payload: Mutex::new(payload),
+        }
+    }
+
+    /// The text, if a text was thrown, as `panic!` does.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("at {}", 3)).wait() else { panic!() };
+    /// assert_eq!(p.message(), Some("at 3"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    /// The value itself, for `downcast` or `std::panic::resume_unwind`.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("text")).wait() else { panic!() };
+    /// assert!(p.into_inner().is::<&str>());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn into_inner(self) -> Box<dyn Any + Send> {
+        self.payload.into_inner()
+    }
+}
+
+impl fmt::Debug for PanicPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PanicPayload")
+            .field("message", &self.message)
+            .finish_non_exhaustive()
+    }
+}

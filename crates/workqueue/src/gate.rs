@@ -1,0 +1,171 @@
+//! What a workqueue lets through at once, as a pure state machine.
+//!
+//! A gate stands between a workqueue and the pools. It counts the items that are active (on a pool's
+//! list or being run) against `max_active` and keeps the others, oldest first, until one ends. A bound
+//! workqueue has a gate for each CPU, an unbound one has a single gate: its limit is exact for the
+//! whole system.
+
+use crate::flush::{Colour, Ledger};
+use std::collections::BTreeMap;
+
+/// Where an item went when it was queued.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admitted<T> {
+    /// It may run: the caller hands it to its pool.
+    Active(T),
+    /// It waits in the gate under this ticket.
+    Inactive(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Gate<T> {
+    max_active: usize,
+    active: usize,
+    /// Inactive items by ticket, so in the order they came.
+    inactive: BTreeMap<u64, T>,
+    next_ticket: u64,
+    pub(crate) ledger: Ledger,
+    queued: u64,
+    /// Items that have ended, by running or by being cancelled.
+    ended: u64,
+}
+
+impl<T> Gate<T> {
+    pub(crate) fn new(max_active: usize) -> Self {
+        Self {
+            max_active,
+            active: 0,
+            inactive: BTreeMap::new(),
+            next_ticket: 0,
+            ledger: Ledger::default(),
+            queued: 0,
+            ended: 0,
+        }
+    }
+
+    /// A new item has come. `make` is told its flush colour.
+    pub(crate) fn admit(&mut self, make: impl FnOnce(Colour) -> T) -> Admitted<T> {
+        self.queued += 1;
+        let item = make(self.ledger.enter());
+        // Not past those that wait, even if the limit has just been raised: order is kept.
+        if self.inactive.is_empty() && self.active < self.max_active {
+            self.active += 1;
+            return Admitted::Active(item);
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.inactive.insert(ticket, item);
+        Admitted::Inactive(ticket)
+    }
+
+    /// Takes an inactive item out. `None` if it has become active.
+    pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
+        self.inactive.remove(&ticket)
+    }
+
+    /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
+    /// who flushes or drains should look again.
+    pub(crate) fn leave(&mut self, colour: Colour, was_active: bool) -> bool {
+        self.active -= usize::from(was_active);
+        self.ended += 1;
+        self.ledger.leave(colour) || self.is_idle()
+    }
+
+    /// The next inactive item, if there is room for it now. It has become active.
+    pub(crate) fn promote(&mut self) -> Option<T> {
+        if self.active >= self.max_active {
+            return None;
+        }
+        let (_, item) = self.inactive.pop_first()?;
+        self.active += 1;
+        Some(item)
+    }
+
+    /// Changes the limit. After a rise the caller promotes until nothing comes.
+    pub(crate) fn set_max_active(&mut self, max_active: usize) {
+        self.max_active = max_active;
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued == self.ended
+    }
+
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.active
+    }
+
+    pub(crate) fn inactive(&self) -> usize {
+        self.inactive.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admit(gate: &mut Gate<&'static str>, item: &'static str) -> Admitted<&'static str> {
+        gate.admit(|_| item)
+    }
+
+    #[test]
+    fn holds_what_is_too_much_and_keeps_order() {
+        let mut gate = Gate::new(1);
+        assert_eq!(admit(&mut gate, "a"), Admitted::Active("a"));
+        assert!(matches!(admit(&mut gate, "b"), Admitted::Inactive(_)));
+        assert!(matches!(admit(&mut gate, "c"), Admitted::Inactive(_)));
+        assert_eq!(gate.promote(), None, "no room");
+        gate.leave(0, true);
+        assert_eq!(gate.promote(), Some("b"));
+        assert_eq!(gate.promote(), None, "the limit is one");
+    }
+
+    /// Raising the limit must not let a newcomer overtake.
+    #[test]
+    fn i14_a_newcomer_waits_behind_the_inactive() {
+        let mut gate = Gate::new(1);
+        let _ = admit(&mut gate, "a");
+        let _ = admit(&mut gate, "b");
+        gate.set_max_active(3);
+        assert!(matches!(admit(&mut gate, "c"), Admitted::Inactive(_)));
+        assert_eq!(
+            [gate.promote(), gate.promote(), gate.promote()],
+            [Some("b"), Some("c"), None]
+        );
+    }
+
+    #[test]
+    fn lowering_takes_effect_as_items_end() {
+        let mut gate = Gate::new(3);
+        for item in ["a", "b", "c", "d"] {
+            let _ = admit(&mut gate, item);
+        }
+        gate.set_max_active(1);
+        gate.leave(0, true);
+        gate.leave(0, true);
+        assert_eq!((gate.active(), gate.promote()), (1, None));
+        gate.leave(0, true);
+        assert_eq!(gate.promote(), Some("d"));
+    }
+
+    #[test]
+    fn a_cancelled_inactive_item_gives_no_slot_back() {
+        let mut gate = Gate::new(1);
+        let _ = admit(&mut gate, "a");
+        let Admitted::Inactive(ticket) = admit(&mut gate, "b") else {
+            panic!("the limit is one")
+        };
+        assert_eq!(gate.remove(ticket), Some("b"));
+        assert_eq!(gate.remove(ticket), None);
+        assert!(!gate.leave(0, false), "a is still there");
+        assert_eq!((gate.active(), gate.inactive()), (1, 0));
+        assert!(gate.leave(0, true) && gate.is_idle());
+    }
+}

@@ -1,0 +1,277 @@
+//! The result of a spawned function.
+
+use crate::error::{JoinError, PanicPayload};
+use crate::queue::Shared;
+use crate::work::{Ended, Item, Run, WorkRef, caught};
+use crate::worker;
+use inflight_sync::time::Clock;
+use inflight_sync::wait::Notify;
+use inflight_sync::{Arc, Mutex, Parker};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
+///
+/// A future, for tasks; [`wait`](JoinHandle::wait), for threads. It always resolves: to the result, to
+/// the panic, or to the reason why the function did not run. Dropping the handle, or a wait for it,
+/// detaches: the function runs all the same.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let handle = wq.spawn(|| "done");
+/// # let async_part = async {
+/// assert_eq!(handle.await?, "done");
+/// # Ok::<(), inflight_workqueue::JoinError>(()) };
+/// # inflight_sync::block_on(async_part)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the handle detaches the function: nobody learns how it ended"]
+pub struct JoinHandle<T> {
+    item: WorkRef,
+    outcome: Arc<Outcome<T>>,
+    clock: Clock,
+}
+
+/// Shared by the function and its handle.
+struct Outcome<T>(Mutex<State<T>>);
+
+enum State<T> {
+    Open {
+        /// There is one handle, so there is at most one who waits.
+        waiter: Option<Notify>,
+    },
+    Done(Result<T, JoinError>),
+    Taken,
+}
+
+impl<T> Outcome<T> {
+    /// J1: sets the result. Only the first call counts.
+    fn complete(&self, result: Result<T, JoinError>) {
+        let mut state = self.0.lock();
+        let State::Open { waiter } = &mut *state else {
+            return;
+        };
+        let waiter = waiter.take();
+        *state = State::Done(result);
+        drop(state);
+        if let Some(waiter) = waiter {
+            waiter.notify();
+        }
+    }
+
+    /// J2: takes the result, or leaves word who is to be told of it.
+    fn take_or_wait(&self, notify: impl FnOnce() -> Notify) -> Option<Result<T, JoinError>> {
+        let mut state = self.0.lock();
+        if let State::Open { waiter } = &mut *state {
+            let old = waiter.replace(notify());
+            drop(state);
+            // Dropping a waker runs foreign code, so not under the lock.
+            drop(old);
+            return None;
+        }
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Done(result) => Some(result),
+            _ => Some(Err(JoinError::Taken)),
+        }
+    }
+}
+
+struct Task<T, F> {
+    /// Gone once it runs or is cancelled.
+    f: Mutex<Option<F>>,
+    outcome: Arc<Outcome<T>>,
+}
+
+impl<T, F> Run for Task<T, F>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    fn run(&self) -> Ended {
+        let f = self.f.lock().take();
+        // A task is queued once, so the function is still there.
+        let Some(f) = f else {
+            return Ended::Cancelled;
+        };
+        match caught(f) {
+            Ok(value) => {
+                self.outcome.complete(Ok(value));
+                Ended::Returned
+            }
+            Err(payload) => {
+                let payload = PanicPayload::new(payload);
+                self.outcome.complete(Err(JoinError::Panicked(payload)));
+                Ended::Panicked
+            }
+        }
+    }
+
+    fn discard(&self, why: JoinError) {
+        let f = self.f.lock().take();
+        drop(f);
+        self.outcome.complete(Err(why));
+    }
+}
+
+pub(crate) fn spawn<T, F>(queue: &Arc<Shared>, cpu: usize, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let outcome = Arc::new(Outcome(Mutex::new(State::Open { waiter: None })));
+    let item = Item::new(Task {
+        f: Mutex::new(Some(f)),
+        outcome: outcome.clone(),
+    });
+    if let Err(refusal) = queue.submit(&item, cpu) {
+        item.discard(JoinError::Rejected(refusal));
+    }
+    let clock = queue.clock();
+    JoinHandle {
+        item,
+        outcome,
+        clock,
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the result. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`] that says why there is no result.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.spawn(|| 1 + 1).wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(self) -> Result<T, JoinError> {
+        if self.is_own() {
+            return Err(JoinError::WouldDeadlock);
+        }
+        let parker = Parker::current();
+        loop {
+            let result = self
+                .outcome
+                .take_or_wait(|| Notify::Thread(parker.unparker()));
+            if let Some(result) = result {
+                return result;
+            }
+            parker.park();
+        }
+    }
+
+    /// Waits for the result, at most for `limit` on the system's clock.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, if the time has run out; the function goes on.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// match wq.spawn(|| 1 + 1).wait_timeout(Duration::from_secs(60)) {
+    ///     Ok(result) => assert_eq!(result?, 2),
+    ///     Err(handle) => drop(handle), // too slow for us
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_timeout(self, limit: Duration) -> Result<Result<T, JoinError>, Self> {
+        if self.is_own() {
+            return Ok(Err(JoinError::WouldDeadlock));
+        }
+        let deadline = self.clock.now() + limit;
+        let parker = Parker::current();
+        let mut in_time = true;
+        loop {
+            let result = self
+                .outcome
+                .take_or_wait(|| Notify::Thread(parker.unparker()));
+            match result {
+                Some(result) => return Ok(result),
+                None if !in_time => return Err(self),
+                None => in_time = parker.park_until(&self.clock, deadline),
+            }
+        }
+    }
+
+    /// Cancels the function if it has not begun; `true` if so. The handle then gives
+    /// [`JoinError::Cancelled`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let handle = wq.spawn(|| "ran");
+    /// if handle.try_cancel() {
+    ///     assert!(matches!(handle.wait(), Err(JoinError::Cancelled)));
+    /// } else {
+    ///     assert_eq!(handle.wait()?, "ran");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_cancel(&self) -> bool {
+        let cancelled = self.item.cancel();
+        if cancelled {
+            self.item.discard(JoinError::Cancelled);
+        }
+        cancelled
+    }
+
+    /// Whether the result is there.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let handle = wq.spawn(|| ());
+    /// wq.flush()?;
+    /// assert!(handle.is_finished());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        !matches!(&*self.outcome.0.lock(), State::Open { .. })
+    }
+
+    /// Whether the caller is the function that the handle stands for.
+    fn is_own(&self) -> bool {
+        worker::runs_work(self.item.key())
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_own() {
+            return Poll::Ready(Err(JoinError::WouldDeadlock));
+        }
+        match self
+            .outcome
+            .take_or_wait(|| Notify::Task(cx.waker().clone()))
+        {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("finished", &self.is_finished())
+            .finish_non_exhaustive()
+    }
+}

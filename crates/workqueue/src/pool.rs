@@ -1,0 +1,266 @@
+//! A worker pool: the core behind its lock, and the threads that drive it.
+
+use crate::attrs::Place;
+use crate::core::{Action, Core, Item, Next, State};
+use crate::flush::Colour;
+use crate::queue::Shared;
+use crate::work::WorkRef;
+use crate::worker;
+use inflight_sync::fault::Faults;
+use inflight_sync::thread::{Builder, JoinHandle};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, Unparker};
+use inflight_topology::Topology;
+use std::fmt;
+use std::io;
+
+/// What every pool of a system shares.
+pub(crate) struct Env {
+    pub(crate) topology: Topology,
+    pub(crate) clock: Clock,
+    pub(crate) faults: Faults,
+    pub(crate) threads: Mutex<Threads>,
+}
+
+/// The worker threads of a system.
+#[derive(Default)]
+pub(crate) struct Threads {
+    pub(crate) handles: Vec<JoinHandle<()>>,
+    /// No thread is started any more.
+    pub(crate) stopped: bool,
+}
+
+/// One queueing of one item, on its way through a gate and a pool.
+pub(crate) struct Entry {
+    pub(crate) work: WorkRef,
+    pub(crate) queue: Arc<Shared>,
+    pub(crate) pool: Arc<Pool>,
+    /// Which gate of the queue it passes.
+    pub(crate) gate: usize,
+    pub(crate) instance: u64,
+    pub(crate) colour: Colour,
+    /// The item was being run by this pool when it was queued.
+    pub(crate) may_be_running: bool,
+}
+
+impl Item for Entry {
+    type Key = usize;
+
+    fn key(&self) -> usize {
+        self.work.key()
+    }
+
+    fn may_be_running(&self) -> bool {
+        self.may_be_running
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("work", &format_args!("{:#x}", self.work.key()))
+            .field("instance", &self.instance)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An [`Action`] that has left the lock.
+#[must_use = "a worker is waiting to be brought"]
+pub(crate) enum Deed {
+    None,
+    Wake(Unparker),
+    Create(Arc<Pool>),
+}
+
+impl Deed {
+    /// Does it. No lock of gates, pools or items may be held.
+    pub(crate) fn perform(self) {
+        match self {
+            Self::None => {}
+            Self::Wake(unparker) => unparker.unpark(),
+            Self::Create(pool) => {
+                // A pool has a worker from the start, so nothing is lost: it goes on with that one,
+                // and the next item or block asks again.
+                if pool.start_worker().is_err() {
+                    pool.state.lock().core.create_failed();
+                }
+            }
+        }
+    }
+}
+
+pub(crate) struct Pool {
+    place: Place,
+    /// Of an unbound pool; names its threads.
+    id: usize,
+    env: Arc<Env>,
+    state: Mutex<Inner>,
+}
+
+struct Inner {
+    core: Core<Entry>,
+    /// By worker.
+    unparkers: Vec<Unparker>,
+    /// Threads asked for, to number them.
+    started: usize,
+}
+
+impl Pool {
+    /// A pool with its first worker on the way.
+    pub(crate) fn new(place: Place, id: usize, env: &Arc<Env>) -> io::Result<Arc<Self>> {
+        let pool = Arc::new(Self {
+            state: Mutex::new(Inner {
+                core: Core::new(place.target()),
+                unparkers: Vec::new(),
+                started: 0,
+            }),
+            place,
+            id,
+            env: env.clone(),
+        });
+        pool.start_worker()?;
+        Ok(pool)
+    }
+
+    fn start_worker(self: &Arc<Self>) -> io::Result<()> {
+        let number = {
+            let mut inner = self.state.lock();
+            inner.started += 1;
+            inner.started - 1
+        };
+        let name = match &self.place {
+            Place::Cpu(cpu) => format!("inflight/{cpu}:{number}"),
+            Place::Pod { .. } => format!("inflight/u{}:{number}", self.id),
+        };
+        // The lock spans the start, so that whoever stops the threads joins this one or prevents it.
+        let mut threads = self.env.threads.lock();
+        if threads.stopped {
+            return Err(io::Error::other("the workqueue system has been shut down"));
+        }
+        let pool = self.clone();
+        let builder = Builder::new().name(name).faults(&self.env.faults);
+        threads
+            .handles
+            .push(builder.spawn(move || worker::run(&pool))?);
+        Ok(())
+    }
+
+    /// Keeps the calling worker near its CPUs, as far as the system lets it.
+    pub(crate) fn settle_thread(&self) {
+        let topology = &self.env.topology;
+        match &self.place {
+            Place::Cpu(cpu) => {
+                // Where pinning is refused the worker runs elsewhere; what it queues stays with it.
+                let _ = topology.pin_current_thread_for_good(&[*cpu].into());
+                inflight_sync::cpu::set_current_for_thread(Some(*cpu));
+            }
+            Place::Pod { cpus, strict: true } => {
+                let _ = topology.pin_current_thread_for_good(cpus);
+            }
+            Place::Pod { strict: false, .. } => {}
+        }
+    }
+
+    pub(crate) fn env(&self) -> &Arc<Env> {
+        &self.env
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn id(&self) -> usize {
+        self.id
+    }
+
+    pub(crate) fn push(self: &Arc<Self>, entry: Entry) -> Deed {
+        self.event(|core| ((), core.push(entry))).1
+    }
+
+    /// Takes back an entry that no worker has taken.
+    pub(crate) fn remove(&self, key: usize, instance: u64) -> Option<Entry> {
+        let mut inner = self.state.lock();
+        inner
+            .core
+            .remove(|e| e.instance == instance && e.key() == key)
+    }
+
+    /// A worker thread arrives.
+    pub(crate) fn enter(&self, unparker: Unparker) -> usize {
+        let mut inner = self.state.lock();
+        inner.unparkers.push(unparker);
+        inner.core.created()
+    }
+
+    pub(crate) fn next(self: &Arc<Self>, me: usize) -> (Next<Entry>, Deed) {
+        self.event(|core| core.next(me))
+    }
+
+    pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
+        self.event(|core| ((), core.block(me))).1
+    }
+
+    pub(crate) fn unblock(&self, me: usize) {
+        self.state.lock().core.unblock(me);
+    }
+
+    pub(crate) fn is_idle(&self, me: usize) -> bool {
+        self.state.lock().core.is_idle(me)
+    }
+
+    /// Sends the workers home. Nothing is queued and nothing will be.
+    pub(crate) fn stop(&self) {
+        let woken: Vec<Unparker> = {
+            let mut inner = self.state.lock();
+            let woken = inner.core.stop();
+            woken
+                .into_iter()
+                .map(|w| inner.unparkers[w].clone())
+                .collect()
+        };
+        woken.iter().for_each(Unparker::unpark);
+    }
+
+    pub(crate) fn report(&self) -> PoolReport {
+        let inner = self.state.lock();
+        PoolReport {
+            workers: inner.core.states().filter(|s| *s != State::Gone).count(),
+            idle: inner.core.states().filter(|s| *s == State::Idle).count(),
+            blocked: inner.core.states().filter(|s| *s == State::Blocked).count(),
+            running: inner.core.running(),
+            target: inner.core.target(),
+            ready: inner.core.ready(),
+        }
+    }
+
+    /// One event of the core; its action becomes a deed.
+    fn event<R>(self: &Arc<Self>, f: impl FnOnce(&mut Core<Entry>) -> (R, Action)) -> (R, Deed) {
+        let mut inner = self.state.lock();
+        let (result, action) = f(&mut inner.core);
+        let deed = match action {
+            Action::None => Deed::None,
+            Action::Wake(worker) => Deed::Wake(inner.unparkers[worker].clone()),
+            Action::Create => Deed::Create(self.clone()),
+        };
+        (result, deed)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("place", &self.place)
+            .field("state", &self.report())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PoolReport {
+    pub(crate) workers: usize,
+    pub(crate) idle: usize,
+    pub(crate) blocked: usize,
+    pub(crate) running: usize,
+    pub(crate) target: usize,
+    pub(crate) ready: usize,
+}

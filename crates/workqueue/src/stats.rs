@@ -1,0 +1,68 @@
+//! What can be seen of a system from outside.
+
+use crate::attrs::{Kind, Place};
+use crate::pool::Pool;
+use crate::queue;
+use std::fmt::{self, Write as _};
+
+/// What went through a workqueue, and what is in it.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueStats, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("new").bound().build()?;
+/// assert_eq!(wq.stats(), WorkqueueStats::default());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkqueueStats {
+    /// Items queued since the queue was made.
+    pub queued: u64,
+    /// Runs that have begun.
+    pub started: u64,
+    /// Runs that have ended, by return or by panic.
+    pub completed: u64,
+    /// Runs that have ended by panic.
+    pub panicked: u64,
+    /// Items taken back before their run began.
+    pub cancelled: u64,
+    /// Items on a pool's list or being run now: what `max_active` limits.
+    pub active: usize,
+    /// Items that wait now because `max_active` others are active.
+    pub inactive: usize,
+}
+
+pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
+    match pool.place() {
+        Place::Cpu(cpu) => write!(out, "pool cpu {cpu}")?,
+        Place::Pod { cpus, strict } => {
+            let strict = if *strict { " strict" } else { "" };
+            write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
+        }
+    }
+    let r = pool.report();
+    writeln!(
+        out,
+        ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
+        r.workers, r.running, r.target, r.blocked, r.idle, r.ready
+    )
+}
+
+pub(crate) fn describe_queue(out: &mut String, queue: &queue::Shared) -> fmt::Result {
+    write!(out, "queue {}", queue.name())?;
+    match queue.kind() {
+        Kind::Bound => write!(out, " bound")?,
+        Kind::Unbound(attrs) => {
+            let strict = if attrs.is_strict() { " strict" } else { "" };
+            write!(out, " unbound {}{strict}", attrs.get_scope())?;
+        }
+    }
+    let s = queue.stats();
+    writeln!(
+        out,
+        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled",
+        s.active, s.inactive, s.queued, s.started, s.completed, s.panicked, s.cancelled
+    )
+}

@@ -1,0 +1,553 @@
+//! The system: pools, their threads, and the end of both.
+
+use crate::attrs::{Attrs, Kind, Place};
+use crate::error::{BuildError, SystemError};
+use crate::pool::{Env, Pool, Threads};
+use crate::queue::{self, DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
+use crate::stats;
+use crate::worker;
+use inflight_sync::fault::Faults;
+use inflight_sync::thread::JoinHandle;
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, Mutex, Weak};
+use inflight_topology::Topology;
+use std::borrow::Borrow;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Worker pools, and the workqueues that share them.
+///
+/// Starts no thread until an item is queued. A clone is another handle on the same system.
+///
+/// # Shutdown
+///
+/// When the last handle is dropped the system shuts down: what is queued runs, new items are refused
+/// (also from the system's own items), and the drop returns when the worker threads have ended.
+/// Workqueues do not keep the system alive, so that an item may hold the queue it is queued on. Dropped
+/// on one of its own workers, the system shuts down in the same way, but the drop returns at once and
+/// the threads end by themselves.
+///
+/// ```
+/// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let handle = wq.spawn(|| 3);
+/// drop(sys);
+/// assert_eq!(handle.wait()?, 3, "what was queued has run");
+/// assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct WorkqueueSystem {
+    handle: Arc<Handle>,
+}
+
+/// Shuts the system down when the last handle goes.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    env: Arc<Env>,
+    pools: Mutex<Vec<Arc<Pool>>>,
+    registry: Mutex<Registry>,
+    /// The system has stopped.
+    event: Event,
+}
+
+#[derive(Default)]
+struct Registry {
+    queues: Vec<Weak<queue::Shared>>,
+    /// Shutdown has begun.
+    shut: bool,
+    /// A timed shutdown has returned with work left: nobody waits any more.
+    given_up: bool,
+}
+
+impl Shared {
+    pub(crate) fn env(&self) -> &Arc<Env> {
+        &self.env
+    }
+
+    /// The pool that serves a place, made if there is none.
+    pub(crate) fn pool(&self, place: &Place) -> io::Result<Arc<Pool>> {
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.iter().find(|pool| pool.place() == place) {
+            return Ok(pool.clone());
+        }
+        let unbound = pools
+            .iter()
+            .filter(|p| matches!(p.place(), Place::Pod { .. }))
+            .count();
+        let pool = Pool::new(place.clone(), unbound, &self.env)?;
+        pools.push(pool.clone());
+        Ok(pool)
+    }
+
+    fn queues(&self) -> Vec<Arc<queue::Shared>> {
+        self.registry
+            .lock()
+            .queues
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    fn register(self: &Arc<Self>, queue: &Arc<queue::Shared>) -> Result<(), BuildError> {
+        let mut registry = self.registry.lock();
+        if registry.shut {
+            return Err(BuildError::ShutDown);
+        }
+        registry.queues.retain(|queue| queue.strong_count() > 0);
+        registry.queues.push(Arc::downgrade(queue));
+        Ok(())
+    }
+
+    /// Z1, Z2: closes every queue. Whoever finds the last item gone stops the pools.
+    fn begin_shutdown(&self) {
+        self.registry.lock().shut = true;
+        // No queue is added after the flag, so these are all.
+        self.queues().iter().for_each(|queue| queue.shut());
+        self.queue_is_idle();
+    }
+
+    /// Z3, Z4: a closed queue has become idle; if all are, sends the workers home.
+    ///
+    /// Closed queues stay idle, so of those that end the last items, the last one to look finds all
+    /// idle.
+    pub(crate) fn queue_is_idle(&self) {
+        if !self.queues().iter().all(|queue| queue.is_idle()) {
+            return;
+        }
+        self.env.threads.lock().stopped = true;
+        let pools = self.pools.lock().clone();
+        pools.iter().for_each(|pool| pool.stop());
+        self.event.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.env.threads.lock().stopped
+    }
+
+    fn join(&self) {
+        let handles = std::mem::take(&mut self.env.threads.lock().handles);
+        for handle in handles {
+            // A worker catches the panics of what it runs.
+            let _ = JoinHandle::join(handle);
+        }
+    }
+
+    fn leftover(&self, own_worker: bool) -> Leftover {
+        let queues = self.queues().into_iter().filter_map(|queue| {
+            let stats = queue.stats();
+            let items = stats.queued - stats.completed - stats.cancelled;
+            (items > 0).then(|| (queue.name().to_owned(), items))
+        });
+        Leftover {
+            queues: queues.collect(),
+            own_worker,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.begin_shutdown();
+        if shared.registry.lock().given_up || worker::belongs_to(&shared.env) {
+            return;
+        }
+        shared.event.wait_while(|| !shared.is_stopped());
+        shared.join();
+    }
+}
+
+impl WorkqueueSystem {
+    /// A system to be described.
+    ///
+    /// ```
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn builder() -> SystemBuilder {
+        SystemBuilder {
+            topology: None,
+            clock: Clock::system(),
+            faults: Faults::none(),
+        }
+    }
+
+    /// A workqueue to be described. Its kind is chosen next.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Attrs, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let irq = sys.workqueue("complete").bound().build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).max_active(64).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn workqueue(&self, name: impl Into<String>) -> WorkqueueDraft {
+        WorkqueueDraft {
+            system: self.handle.shared.clone(),
+            name: name.into(),
+        }
+    }
+
+    /// Shuts the system down now, whoever else holds handles, and waits at most for `limit` on its
+    /// clock.
+    ///
+    /// On success everything that was queued has ended, and so have the worker threads. Else the items
+    /// that are left still run, and dropping the last handle no longer waits for them. Called on one of
+    /// the system's own workers it does not wait at all.
+    ///
+    /// # Errors
+    ///
+    /// [`Leftover`] says what had not ended.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// drop(wq.spawn(|| ()));
+    /// sys.shutdown_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
+        let shared = &self.handle.shared;
+        let deadline: Instant = shared.env.clock.now() + limit;
+        shared.begin_shutdown();
+        let own_worker = worker::belongs_to(&shared.env);
+        let clock = &shared.env.clock;
+        let running = || !shared.is_stopped();
+        if own_worker || !shared.event.wait_while_until(clock, deadline, running) {
+            shared.registry.lock().given_up = true;
+            return Err(shared.leftover(own_worker));
+        }
+        shared.join();
+        Ok(())
+    }
+
+    /// The pools, their workers and the queues as text for a person; the form may change.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("events").bound().build()?;
+    /// assert!(sys.dump().contains("queue events bound"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dump(&self) -> String {
+        let shared = &self.handle.shared;
+        let pools = shared.pools.lock().clone();
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = pools
+            .iter()
+            .try_for_each(|pool| stats::describe_pool(&mut out, pool));
+        let queues = shared.queues();
+        let _ = queues
+            .iter()
+            .try_for_each(|queue| stats::describe_queue(&mut out, queue));
+        out
+    }
+}
+
+impl fmt::Debug for WorkqueueSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.handle.shared;
+        f.debug_struct("WorkqueueSystem")
+            .field("pools", &shared.pools.lock().len())
+            .field("queues", &shared.queues().len())
+            .field("shut", &shared.registry.lock().shut)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What had not ended when a timed shutdown returned.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("stuck").bound().build()?;
+/// let (go, wait) = mpsc::channel::<()>();
+/// let handle = wq.spawn(move || wait.recv());
+/// let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
+/// assert_eq!(left.items(), 1);
+/// drop(go);
+/// assert!(handle.wait()?.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    queues: Vec<(String, u64)>,
+    own_worker: bool,
+}
+
+impl Leftover {
+    /// How many items were queued or running.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let left = sys.shutdown_timeout(std::time::Duration::from_secs(60));
+    /// assert_eq!(left.map_or_else(|left| left.items(), |()| 0), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.queues.iter().map(|(_, items)| items).sum()
+    }
+
+    /// The queues that had items left, with their number.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// if let Err(left) = sys.shutdown_timeout(std::time::Duration::from_secs(60)) {
+    ///     left.queues().for_each(|(name, items)| eprintln!("{name}: {items}"));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queues(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.queues
+            .iter()
+            .map(|(name, items)| (name.as_str(), *items))
+    }
+
+    /// Whether the caller was one of the system's own workers, whose end cannot be waited for.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # use std::time::Duration;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("jobs").bound().build()?;
+    /// let last = wq.spawn(move || sys.shutdown_timeout(Duration::MAX)).wait()?;
+    /// assert!(last.unwrap_err().is_own_worker());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_own_worker(&self) -> bool {
+        self.own_worker
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} items had not ended", self.items())?;
+        for (at, (name, items)) in self.queues.iter().enumerate() {
+            write!(f, "{} {name} {items}", if at == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for Leftover {}
+
+/// Describes a [`WorkqueueSystem`].
+///
+/// ```
+/// use inflight_topology::Topology;
+/// use inflight_workqueue::WorkqueueSystem;
+///
+/// let topo = Topology::synthetic("cache:2 core:4")?;
+/// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is made before `build`"]
+pub struct SystemBuilder {
+    topology: Option<Topology>,
+    clock: Clock,
+    faults: Faults,
+}
+
+impl SystemBuilder {
+    /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().topology(Topology::discover()?).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn topology(self, topology: impl Borrow<Topology>) -> Self {
+        let topology = Some(topology.borrow().clone());
+        Self { topology, ..self }
+    }
+
+    /// The clock of timed waits, the system's by default.
+    ///
+    /// ```
+    /// # use inflight_sync::time::Clock;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().clock(Clock::manual()).build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Lets a test refuse threads.
+    ///
+    /// ```
+    /// # use inflight_sync::fault::Faults;
+    /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
+    /// let faults = Faults::new();
+    /// let sys = WorkqueueSystem::builder().faults(&faults).build()?;
+    /// let wq = sys.workqueue("jobs").bound().build()?;
+    /// faults.refuse_spawns(true);
+    /// assert!(matches!(wq.queue(&Work::new(|| ())), Err(QueueError::NoWorker(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn faults(self, faults: &Faults) -> Self {
+        let faults = faults.clone();
+        Self { faults, ..self }
+    }
+
+    /// Makes the system. No thread is started yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Topology`] if no topology was given and this machine's cannot be read.
+    ///
+    /// ```
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn build(self) -> Result<WorkqueueSystem, SystemError> {
+        let topology = match self.topology {
+            Some(topology) => topology,
+            None => Topology::discover().map_err(SystemError::Topology)?,
+        };
+        let env = Arc::new(Env {
+            topology,
+            clock: self.clock,
+            faults: self.faults,
+            threads: Mutex::new(Threads::default()),
+        });
+        let shared = Arc::new(Shared {
+            env,
+            pools: Mutex::new(Vec::new()),
+            registry: Mutex::new(Registry::default()),
+            event: Event::new(),
+        });
+        let handle = Arc::new(Handle { shared });
+        Ok(WorkqueueSystem { handle })
+    }
+}
+
+/// A workqueue whose kind has not been chosen.
+///
+/// ```
+/// # use inflight_workqueue::{WorkqueueDraft, WorkqueueSystem};
+/// # let sys = WorkqueueSystem::builder().build()?;
+/// let draft: WorkqueueDraft = sys.workqueue("events");
+/// let wq = draft.bound().build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is made before `build`"]
+pub struct WorkqueueDraft {
+    system: Arc<Shared>,
+    name: String,
+}
+
+impl WorkqueueDraft {
+    /// Items run on the CPU they are queued on, one at a time unless they block.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("complete").bound().build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bound(self) -> WorkqueueBuilder {
+        self.kind(Kind::Bound)
+    }
+
+    /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::Attrs;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("kcryptd").unbound(Attrs::new().scope(Scope::Numa)).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn unbound(self, attrs: Attrs) -> WorkqueueBuilder {
+        self.kind(Kind::Unbound(attrs))
+    }
+
+    fn kind(self, kind: Kind) -> WorkqueueBuilder {
+        WorkqueueBuilder {
+            draft: self,
+            kind,
+            max_active: DEFAULT_MAX_ACTIVE,
+        }
+    }
+}
+
+impl fmt::Debug for WorkqueueDraft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkqueueDraft")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Describes a [`Workqueue`].
+///
+/// ```
+/// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("complete").bound().max_active(2).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is made before `build`"]
+pub struct WorkqueueBuilder {
+    draft: WorkqueueDraft,
+    kind: Kind,
+    max_active: usize,
+}
+
+impl WorkqueueBuilder {
+    /// How many items may be active at once: for each CPU of a bound queue, altogether for an unbound
+    /// one. [`DEFAULT_MAX_ACTIVE`] unless set, at most [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert!(sys.workqueue("none").bound().max_active(0).build().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_active(self, max_active: usize) -> Self {
+        Self { max_active, ..self }
+    }
+
+    /// Makes the workqueue.
+    ///
+    /// # Errors
+    ///
+    /// A [`BuildError`] says what is wrong with the name or the limit, or that the system is shutting
+    /// down.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("events").bound().build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build(self) -> Result<Workqueue, BuildError> {
+        let WorkqueueDraft { system, name } = self.draft;
+        let name = checked_name(name)?;
+        let max_active = checked_max_active(self.max_active).map_err(BuildError::MaxActive)?;
+        let queue = queue::Shared::new(name, self.kind, max_active, &system);
+        system.register(&queue)?;
+        Ok(Workqueue::new(queue))
+    }
+}

@@ -1,0 +1,160 @@
+//! A worker thread, and what the code it runs can ask it.
+
+use crate::core::Next;
+use crate::pool::{Entry, Pool};
+use crate::work::{Ended, caught};
+use inflight_sync::observer::{self, BlockObserver};
+use inflight_sync::{Arc, Parker};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
+}
+
+/// What a thread knows of itself while it is a worker.
+struct Context {
+    pool: Arc<Pool>,
+    me: usize,
+    /// The item it runs and the queue it came through; `None` between items.
+    item: Cell<Option<Running>>,
+    /// Depth of blocking sections; only the outermost is the pool's business.
+    blocked: Cell<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Running {
+    work: usize,
+    queue: usize,
+}
+
+impl BlockObserver for Context {
+    fn blocking(&self) {
+        // Between items the worker sleeps on the pool's own account.
+        if self.item.get().is_none() {
+            return;
+        }
+        let depth = self.blocked.get();
+        self.blocked.set(depth + 1);
+        if depth == 0 {
+            self.pool.block(self.me).perform();
+        }
+    }
+
+    fn unblocked(&self) {
+        if self.item.get().is_none() {
+            return;
+        }
+        let depth = self.blocked.get() - 1;
+        self.blocked.set(depth);
+        if depth == 0 {
+            self.pool.unblock(self.me);
+        }
+    }
+}
+
+/// The thread function of a worker.
+pub(crate) fn run(pool: &Arc<Pool>) {
+    pool.settle_thread();
+    let parker = Parker::current();
+    let context = Rc::new(Context {
+        pool: pool.clone(),
+        me: pool.enter(parker.unparker()),
+        item: Cell::new(None),
+        blocked: Cell::new(0),
+    });
+    CURRENT.with(|c| c.replace(Some(context.clone())));
+    let observed = observer::install(context.clone());
+    loop {
+        let (next, deed) = pool.next(context.me);
+        deed.perform();
+        match next {
+            Next::Run(entry) => execute(&context, entry),
+            // The token of a wake that came before the sleep is kept, so park first, then look.
+            Next::Sleep => loop {
+                parker.park();
+                if !pool.is_idle(context.me) {
+                    break;
+                }
+            },
+            Next::Exit => break,
+        }
+    }
+    drop(observed);
+    CURRENT.with(|c| c.replace(None));
+}
+
+fn execute(context: &Context, entry: Entry) {
+    let mut ended = Ended::Cancelled;
+    if entry.work.claim(entry.instance, &context.pool) {
+        context.item.set(Some(Running {
+            work: entry.work.key(),
+            queue: entry.queue.key(),
+        }));
+        entry.queue.started(entry.gate);
+        // The item catches its own panic; this is for destructors it did not think of.
+        ended = caught(|| entry.work.run()).unwrap_or(Ended::Panicked);
+        context.item.set(None);
+        entry.work.finish();
+    }
+    entry.queue.leave(entry.gate, entry.colour, ended);
+    // The last handle on a function may go here, and its destructor must not take the worker along.
+    let _ = caught(|| drop(entry));
+}
+
+fn current() -> Option<Rc<Context>> {
+    // While the thread's locals are being destroyed it is no worker any more.
+    CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
+}
+
+fn running() -> Option<Running> {
+    current()?.item.get()
+}
+
+/// Whether the calling thread is a worker running this item.
+pub(crate) fn runs_work(key: usize) -> bool {
+    running().is_some_and(|r| r.work == key)
+}
+
+/// Whether the calling thread is a worker running an item of this queue.
+pub(crate) fn runs_item_of(queue: usize) -> bool {
+    running().is_some_and(|r| r.queue == queue)
+}
+
+/// Whether the calling thread is a worker of the pool's system.
+pub(crate) fn belongs_to(env: &Arc<crate::pool::Env>) -> bool {
+    current().is_some_and(|c| Arc::ptr_eq(c.pool.env(), env))
+}
+
+/// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
+///
+/// Around a read from a file, a lock that is held for long, a wait for a device. The pool wakes or
+/// starts another worker if work waits, at the price of one lock section before and one after. When
+/// `f` has returned, the item goes on at once, even if that makes one running worker too many for a
+/// while. Waiting with this library's own means (`flush`, `JoinHandle::wait`, bits, tags) counts as
+/// blocking by itself. Nested sections count once. On a thread that is no worker it just calls `f`.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, blocking};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("reads").bound().build()?;
+/// let read = wq.spawn(|| blocking(|| std::fs::read("Cargo.toml")));
+/// assert!(!read.wait()??.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    struct Section(Rc<Context>);
+    impl Drop for Section {
+        fn drop(&mut self) {
+            self.0.unblocked();
+        }
+    }
+    let _section = current().map(|context| {
+        context.blocking();
+        Section(context)
+    });
+    f()
+}

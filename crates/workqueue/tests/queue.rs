@@ -1,0 +1,751 @@
+//! Workqueues and pools: placement, limits, order, blocking, flush, drain, destroy, threads.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::fault::Faults;
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, cpu, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{
+    Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, WorkqueueSystem, WouldDeadlock,
+    blocking,
+};
+use std::time::Duration;
+use support::{Inside, Level, Log, bound, four_cpus, system};
+
+#[test]
+fn names_and_limits_are_checked() {
+    let sys = system();
+    let build = |name: &str, max| sys.workqueue(name).bound().max_active(max).build();
+    assert_eq!(build("", 1).unwrap_err(), BuildError::EmptyName);
+    assert_eq!(
+        build(&"x".repeat(32), 1).unwrap_err(),
+        BuildError::NameTooLong { bytes: 32 }
+    );
+    let out_of_range = |asked| BuildError::MaxActive(MaxActiveError { asked });
+    assert_eq!(build("x", 0).unwrap_err(), out_of_range(0));
+    assert_eq!(build("x", 2049).unwrap_err(), out_of_range(2049));
+    assert_eq!(build(&"x".repeat(31), 2048).unwrap().name().len(), 31);
+}
+
+#[test]
+fn no_thread_until_work_comes() {
+    let faults = Faults::new();
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .faults(&faults)
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    assert_eq!(faults.spawn_attempts(), 0);
+    wq.spawn(|| ()).wait().unwrap();
+    assert_eq!(faults.spawn_attempts(), 1);
+}
+
+#[test]
+fn a_bound_item_runs_as_its_cpu() {
+    let sys = system();
+    let wq = bound(&sys);
+    let seen = Log::new();
+    for cpu in [3, 0, 2] {
+        let seen = seen.clone();
+        let work = Work::new(move || seen.push(cpu::current()));
+        assert!(wq.queue_on(cpu, &work).unwrap().is_queued());
+        work.flush().unwrap();
+    }
+    assert_eq!(seen.entries(), [3, 0, 2]);
+    let missing = wq.queue_on(4, &Work::new(|| ()));
+    assert_eq!(missing, Err(QueueError::NoSuchCpu(4)));
+}
+
+#[test]
+fn an_item_goes_to_the_cpu_it_is_queued_on() {
+    let sys = system();
+    let wq = bound(&sys);
+    let on_two = thread::spawn({
+        let wq = wq.clone();
+        move || {
+            cpu::set_current_for_thread(Some(2));
+            wq.spawn(cpu::current).wait().unwrap()
+        }
+    });
+    assert_eq!(on_two.join().unwrap(), 2);
+}
+
+#[test]
+fn workers_are_pinned_where_the_machine_allows() {
+    let topo = Topology::discover().unwrap();
+    let last = topo.cpus().last().unwrap();
+    let sys = WorkqueueSystem::builder().topology(&topo).build().unwrap();
+    let wq = bound(&sys);
+    let seen = Log::new();
+    let work = Work::new({
+        let seen = seen.clone();
+        move || seen.push(Topology::discover().unwrap().cpus().clone())
+    });
+    assert!(wq.queue_on(last, &work).unwrap().is_queued());
+    work.flush().unwrap();
+    if cfg!(target_os = "linux") {
+        assert_eq!(seen.entries(), [inflight_topology::CpuSet::from([last])]);
+    }
+}
+
+#[test]
+fn a_node_is_served_by_its_cpus() {
+    let topo = Topology::synthetic("numa:2 core:2").unwrap();
+    let sys = WorkqueueSystem::builder().topology(&topo).build().unwrap();
+    let wq = bound(&sys);
+    let seen = Log::new();
+    let work = Work::new({
+        let seen = seen.clone();
+        move || seen.push(cpu::current())
+    });
+    let elsewhere = thread::spawn({
+        let (wq, work) = (wq.clone(), work.clone());
+        move || {
+            cpu::set_current_for_thread(Some(0));
+            assert!(wq.queue_node(1, &work).unwrap().is_queued());
+            work.flush().unwrap();
+            cpu::set_current_for_thread(Some(3));
+            assert!(wq.queue_node(1, &work).unwrap().is_queued());
+            work.flush().unwrap();
+        }
+    });
+    elsewhere.join().unwrap();
+    assert_eq!(
+        seen.entries(),
+        [2, 3],
+        "the node's first, or the caller's own"
+    );
+    assert_eq!(wq.queue_node(2, &work), Err(QueueError::NoSuchNode(2)));
+}
+
+#[test]
+fn threads_carry_their_pool_in_the_name() {
+    let sys = system();
+    let wq = sys.workqueue("u").unbound(Attrs::new()).build().unwrap();
+    let name = || std::thread::current().name().map(str::to_owned);
+    assert_eq!(wq.spawn(name).wait().unwrap().unwrap(), "inflight/u0:0");
+    let seen = Log::new();
+    let work = Work::new({
+        let seen = seen.clone();
+        move || seen.push(name())
+    });
+    assert!(bound(&sys).queue_on(3, &work).unwrap().is_queued());
+    work.flush().unwrap();
+    assert_eq!(seen.entries(), [Some("inflight/3:0".to_owned())]);
+}
+
+#[test]
+fn items_of_one_cpu_start_in_the_order_they_came() {
+    let sys = system();
+    let wq = sys.workqueue("fifo").bound().max_active(2).build().unwrap();
+    let starts = Log::new();
+    let gate = Level::new();
+    for n in 0..50 {
+        let (starts, gate) = (starts.clone(), gate.clone());
+        let work = Work::new(move || {
+            starts.push(n);
+            gate.wait(1);
+        });
+        assert!(wq.queue_on(1, &work).unwrap().is_queued());
+    }
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(starts.entries(), (0..50).collect::<Vec<_>>());
+}
+
+/// One running worker for a CPU; when it blocks the next item runs, told or noticed.
+#[test]
+fn a_blocked_item_lets_the_next_one_run() {
+    let sys = system();
+    let wq = bound(&sys);
+    for told in [true, false] {
+        let released = Level::new();
+        let waiter = Work::new({
+            let released = released.clone();
+            move || {
+                if told {
+                    blocking(|| released.wait_silently(1));
+                } else {
+                    released.wait(1); // parks: the observer notices
+                }
+            }
+        });
+        let releaser = Work::new(move || released.raise());
+        assert!(wq.queue_on(0, &waiter).unwrap().is_queued());
+        assert!(wq.queue_on(0, &releaser).unwrap().is_queued());
+        waiter.flush().unwrap();
+        releaser.flush().unwrap();
+    }
+    assert!(
+        sys.dump().contains("pool cpu 0: 2 workers"),
+        "{}",
+        sys.dump()
+    );
+}
+
+/// At most one item of a CPU is past its last block at a time, and never two that do not block.
+#[test]
+fn items_that_do_not_block_never_overlap_on_one_cpu() {
+    let sys = system();
+    let queues = [bound(&sys), bound(&sys)];
+    let inside = Inside::new();
+    for n in 0..100 {
+        let inside = inside.clone();
+        let work = Work::new(move || {
+            inside.enter();
+            thread::yield_now();
+            inside.leave();
+        });
+        assert!(queues[n % 2].queue_on(0, &work).unwrap().is_queued());
+    }
+    queues.iter().for_each(|wq| wq.flush().unwrap());
+    assert_eq!(inside.most(), 1);
+    assert!(
+        sys.dump().contains("pool cpu 0: 1 workers"),
+        "{}",
+        sys.dump()
+    );
+}
+
+#[test]
+fn nested_and_panicking_blocking_sections_leave_the_count_right() {
+    let sys = system();
+    let wq = bound(&sys);
+    wq.spawn(|| {
+        let caught = std::panic::catch_unwind(|| blocking(|| blocking(|| panic!("on purpose"))));
+        assert!(caught.is_err());
+        blocking(|| blocking(|| ()));
+    })
+    .wait()
+    .unwrap();
+    wq.flush().unwrap();
+    items_do_not_overlap(&wq);
+    assert_eq!(blocking(|| 7), 7, "on a thread that is no worker");
+}
+
+fn items_do_not_overlap(wq: &inflight_workqueue::Workqueue) {
+    let inside = Inside::new();
+    for _ in 0..20 {
+        let inside = inside.clone();
+        let work = Work::new(move || {
+            inside.enter();
+            thread::yield_now();
+            inside.leave();
+        });
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    }
+    wq.flush().unwrap();
+    assert_eq!(inside.most(), 1);
+}
+
+/// All items block, so the limit is all that holds them back; it is reached and never exceeded.
+#[test]
+fn max_active_holds_for_the_whole_unbound_queue() {
+    let sys = system();
+    let wq = sys
+        .workqueue("u")
+        .unbound(Attrs::new())
+        .max_active(3)
+        .build()
+        .unwrap();
+    let (inside, gate) = (Inside::new(), Level::new());
+    let begun = Level::new();
+    for n in 0..24 {
+        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
+        let work = Work::new(move || {
+            inside.enter();
+            begun.raise();
+            gate.wait(1);
+            inside.leave();
+        });
+        assert!(wq.queue_on(n % 4, &work).unwrap().is_queued());
+    }
+    begun.wait(3);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (3, 21));
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(inside.most(), 3);
+}
+
+#[test]
+fn max_active_counts_for_each_cpu_of_a_bound_queue() {
+    let sys = system();
+    let wq = sys.workqueue("b").bound().max_active(2).build().unwrap();
+    let (inside, gate, begun) = (Inside::new(), Level::new(), Level::new());
+    for n in 0..12 {
+        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
+        let work = Work::new(move || {
+            inside.enter();
+            begun.raise();
+            gate.wait(1);
+            inside.leave();
+        });
+        assert!(wq.queue_on(n % 2, &work).unwrap().is_queued());
+    }
+    begun.wait(4);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (4, 8));
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(inside.most(), 4);
+}
+
+#[test]
+fn the_limit_changes_while_items_wait() {
+    let sys = system();
+    let wq = sys
+        .workqueue("u")
+        .unbound(Attrs::new())
+        .max_active(1)
+        .build()
+        .unwrap();
+    let (gate, begun) = (Level::new(), Level::new());
+    for n in 0..6 {
+        let (gate, begun) = (gate.clone(), begun.clone());
+        let work = Work::new(move || {
+            begun.raise();
+            gate.wait(1 + n / 4);
+        });
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    }
+    begun.wait(1);
+    wq.set_max_active(4).unwrap();
+    begun.wait(4);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (4, 2));
+    wq.set_max_active(1).unwrap();
+    gate.raise();
+    begun.wait(5);
+    assert_eq!(wq.stats().inactive, 1, "only one at a time again");
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(wq.set_max_active(0), Err(MaxActiveError { asked: 0 }));
+    assert_eq!(
+        wq.set_max_active(4_000),
+        Err(MaxActiveError { asked: 4_000 })
+    );
+}
+
+/// An unbound pool runs as many items as it has CPUs; what blocks does not count.
+#[test]
+fn an_unbound_pool_runs_one_item_for_each_cpu() {
+    let sys = system();
+    let wq = sys.workqueue("u").unbound(Attrs::new()).build().unwrap();
+    let (inside, together) = (Inside::new(), Level::new());
+    for _ in 0..30 {
+        let (inside, together) = (inside.clone(), together.clone());
+        let work = Work::new(move || {
+            inside.enter();
+            together.raise();
+            together.wait_silently(2); // the first two need each other
+            inside.leave();
+        });
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    }
+    wq.flush().unwrap();
+    assert_eq!(inside.most(), 2);
+}
+
+#[test]
+fn equal_attributes_share_pools_and_others_do_not() {
+    let sys = system();
+    for (name, attrs) in [
+        ("a", Attrs::new()),
+        ("b", Attrs::new()),
+        ("c", Attrs::new().strict(true)),
+        ("d", Attrs::new().scope(Scope::System)),
+    ] {
+        let wq = sys.workqueue(name).unbound(attrs).build().unwrap();
+        let work = Work::new(|| ());
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+        wq.flush().unwrap();
+    }
+    let dump = sys.dump();
+    assert_eq!(
+        dump.lines()
+            .filter(|line| line.starts_with("pool u"))
+            .count(),
+        3,
+        "{dump}"
+    );
+    assert!(
+        dump.contains("pool u1 cpus 0-1 strict: 1 workers"),
+        "{dump}"
+    );
+    assert!(dump.contains("pool u2 cpus 0-3: 1 workers"), "{dump}");
+}
+
+#[test]
+fn flush_waits_for_running_pending_and_inactive() {
+    let sys = system();
+    let wq = sys.workqueue("f").bound().max_active(2).build().unwrap();
+    let (gate, ended) = (Level::new(), Level::new());
+    for n in 0..8 {
+        let (gate, ended) = (gate.clone(), ended.clone());
+        let work = Work::new(move || {
+            gate.wait(1);
+            ended.raise();
+        });
+        assert!(wq.queue_on(n % 2, &work).unwrap().is_queued());
+    }
+    let flusher = thread::spawn({
+        let (wq, ended) = (wq.clone(), ended.clone());
+        move || {
+            wq.flush().unwrap();
+            ended.get()
+        }
+    });
+    gate.raise();
+    assert_eq!(flusher.join().unwrap(), 8);
+}
+
+/// An item that was queued before the flush keeps the queue full of later ones.
+#[test]
+fn flush_is_not_held_by_later_items() {
+    let sys = system();
+    let wq = bound(&sys);
+    let stop = Level::new();
+    fn again(wq: &inflight_workqueue::Workqueue, stop: &Level) {
+        let (next, stop) = (wq.clone(), stop.clone());
+        drop(wq.spawn(move || {
+            if stop.get() == 0 {
+                again(&next, &stop);
+            }
+        }));
+    }
+    again(&wq, &stop);
+    for _ in 0..10 {
+        wq.flush().unwrap();
+    }
+    stop.raise();
+    wq.drain().unwrap();
+    assert_eq!(wq.stats().active, 0);
+}
+
+/// The seventeenth flusher over one old item, with items queued in between.
+#[test]
+fn i22_many_flushers_at_once() {
+    let sys = system();
+    let wq = bound(&sys);
+    let gate = Level::new();
+    let held = Work::new({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    assert!(wq.queue_on(0, &held).unwrap().is_queued());
+    let flushers: Vec<_> = (0..17)
+        .map(|_| {
+            drop(wq.spawn(|| ()));
+            let (wq, gate) = (wq.clone(), gate.clone());
+            thread::spawn(move || {
+                wq.flush().unwrap();
+                assert_eq!(gate.get(), 1, "not before the old item has ended");
+            })
+        })
+        .collect();
+    gate.raise();
+    flushers.into_iter().for_each(|f| f.join().unwrap());
+}
+
+#[test]
+fn drain_lets_the_queue_finish_its_chains() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (gate, last) = (Level::new(), Level::new());
+    let chain = {
+        let (wq, gate, last) = (wq.clone(), gate.clone(), last.clone());
+        Work::new(move || {
+            gate.wait(1);
+            let (inner, last) = (wq.clone(), last.clone());
+            // From CPU to CPU, so that a look at one gate after the other would miss it.
+            let two = Work::new(move || {
+                let last = last.clone();
+                let three = Work::new(move || last.raise());
+                assert!(inner.queue_on(0, &three).unwrap().is_queued());
+            });
+            assert!(wq.queue_on(1, &two).unwrap().is_queued());
+        })
+    };
+    assert!(wq.queue_on(0, &chain).unwrap().is_queued());
+    let drainer = thread::spawn({
+        let (wq, last) = (wq.clone(), last.clone());
+        move || {
+            wq.drain().unwrap();
+            last.get()
+        }
+    });
+    let outsider = Work::new(|| ());
+    while wq.queue_on(2, &outsider) != Err(QueueError::Draining) {}
+    gate.raise();
+    assert_eq!(drainer.join().unwrap(), 1, "the chain had ended");
+    assert_eq!(wq.stats().panicked, 0);
+    assert!(
+        wq.queue_on(2, &outsider).unwrap().is_queued(),
+        "it takes items again"
+    );
+    outsider.flush().unwrap();
+}
+
+/// A refused work is idle: it is not pending somewhere for ever.
+#[test]
+fn i38_a_refused_work_is_idle() {
+    let sys = system();
+    let (gone, wq) = (bound(&sys), bound(&sys));
+    gone.destroy().unwrap();
+    let work = Work::new(|| ());
+    assert_eq!(gone.queue(&work), Err(QueueError::Destroyed));
+    assert_eq!(work.flush(), Ok(false));
+    assert!(wq.queue(&work).unwrap().is_queued());
+    assert!(matches!(
+        gone.spawn(|| ()).wait(),
+        Err(JoinError::Rejected(QueueError::Destroyed))
+    ));
+    gone.destroy().unwrap();
+}
+
+#[test]
+fn destroy_drains_first() {
+    let sys = system();
+    let wq = sys.workqueue("d").bound().max_active(1).build().unwrap();
+    let ended = Level::new();
+    for _ in 0..10 {
+        let ended = ended.clone();
+        drop(wq.spawn(move || ended.raise()));
+    }
+    wq.destroy().unwrap();
+    assert_eq!(ended.get(), 10);
+}
+
+#[test]
+fn waiting_for_the_own_queue_is_an_error() {
+    let sys = system();
+    let (wq, other) = (bound(&sys), sys.workqueue("other").bound().build().unwrap());
+    let own = wq.clone();
+    let seen = wq.spawn(move || {
+        // Another queue's end does not depend on the caller's.
+        drop(other.spawn(|| ()));
+        other.flush().unwrap();
+        (own.flush(), own.drain(), own.destroy())
+    });
+    assert_eq!(
+        seen.wait().unwrap(),
+        (Err(WouldDeadlock), Err(WouldDeadlock), Err(WouldDeadlock))
+    );
+    assert!(
+        wq.spawn(|| ()).wait().is_ok(),
+        "the refused destroy has changed nothing"
+    );
+}
+
+/// Waits inside items count as blocking, so a chain of waits on one CPU ends.
+#[test]
+fn waiting_for_a_handle_on_a_worker_lets_others_run() {
+    let sys = system();
+    let wq = bound(&sys);
+    fn depth(wq: &inflight_workqueue::Workqueue, n: u32) -> u32 {
+        if n == 0 {
+            return 0;
+        }
+        let inner = wq.clone();
+        1 + wq.spawn(move || depth(&inner, n - 1)).wait().unwrap()
+    }
+    assert_eq!(depth(&wq, 6), 6);
+}
+
+#[test]
+fn handles_give_results_panics_and_cancellations() {
+    let sys = system();
+    let wq = bound(&sys);
+    assert_eq!(inflight_sync::block_on(wq.spawn(|| 5)).unwrap(), 5);
+    let Err(JoinError::Panicked(payload)) = wq.spawn(|| panic!("on purpose")).wait() else {
+        panic!("the panic is reported");
+    };
+    assert_eq!(payload.message(), Some("on purpose"));
+    let one = sys
+        .workqueue("one")
+        .unbound(Attrs::new())
+        .max_active(1)
+        .build()
+        .unwrap();
+    let gate = Level::new();
+    let first = one.spawn({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    let second = one.spawn(|| ());
+    assert!(second.try_cancel());
+    assert!(second.is_finished() && !second.try_cancel());
+    assert!(matches!(second.wait(), Err(JoinError::Cancelled)));
+    gate.raise();
+    first.wait().unwrap();
+}
+
+/// The closure of a cancelled function goes at once, with what it holds.
+#[test]
+fn cancelling_drops_the_function() {
+    let sys = system();
+    let one = sys
+        .workqueue("one")
+        .unbound(Attrs::new())
+        .max_active(1)
+        .build()
+        .unwrap();
+    let gate = Level::new();
+    let first = one.spawn({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    let held = Arc::new(());
+    let second = one.spawn({
+        let held = held.clone();
+        move || drop(held)
+    });
+    assert!(second.try_cancel());
+    assert_eq!(Arc::strong_count(&held), 1);
+    gate.raise();
+    first.wait().unwrap();
+}
+
+#[test]
+fn a_timed_wait_gives_the_handle_back() {
+    let clock = Clock::manual();
+    let topo = four_cpus();
+    let sys = WorkqueueSystem::builder()
+        .topology(topo)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    let gate = Level::new();
+    let handle = wq.spawn({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    let handle = handle.wait_timeout(Duration::ZERO).unwrap_err();
+    let waiter = thread::spawn(move || handle.wait_timeout(Duration::from_secs(1)));
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    clock.advance(Duration::from_secs(1));
+    let handle = waiter.join().unwrap().unwrap_err();
+    gate.raise();
+    handle.wait_timeout(Duration::MAX).unwrap().unwrap();
+}
+
+#[test]
+fn a_function_that_waits_for_itself_is_told() {
+    let sys = system();
+    let wq = bound(&sys);
+    let slot: Arc<Mutex<Option<inflight_workqueue::JoinHandle<bool>>>> = Arc::default();
+    let (ready, done) = (Level::new(), Level::new());
+    let handle = wq.spawn({
+        let (slot, ready, done) = (slot.clone(), ready.clone(), done.clone());
+        move || {
+            ready.wait(1);
+            let own = slot.lock().take().expect("the test has put it there");
+            assert!(matches!(own.wait(), Err(JoinError::WouldDeadlock)));
+            done.raise();
+            true
+        }
+    });
+    *slot.lock() = Some(handle);
+    ready.raise();
+    done.wait(1);
+}
+
+#[test]
+fn without_any_worker_the_item_is_refused_and_not_left_pending() {
+    let faults = Faults::new();
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .faults(&faults)
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    let work = Work::new(|| ());
+    faults.refuse_spawns(true);
+    assert!(matches!(
+        wq.queue_on(0, &work),
+        Err(QueueError::NoWorker(_))
+    ));
+    let refused = wq.spawn(|| ()).wait();
+    assert!(matches!(
+        refused,
+        Err(JoinError::Rejected(QueueError::NoWorker(_)))
+    ));
+    assert_eq!((work.flush(), wq.stats().queued), (Ok(false), 0));
+    faults.refuse_spawns(false);
+    assert!(wq.queue_on(0, &work).unwrap().is_queued(), "tried again");
+    work.flush().unwrap();
+}
+
+/// The pool goes on with the worker it has, and tries again at the next item.
+#[test]
+fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
+    let faults = Faults::new();
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .faults(&faults)
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    wq.spawn(|| ()).wait().unwrap();
+    let (gate, begun, ended) = (Level::new(), Level::new(), Level::new());
+    let blocker = Work::new({
+        let (gate, begun) = (gate.clone(), begun.clone());
+        move || {
+            begun.raise();
+            gate.wait(1);
+        }
+    });
+    let quick = |ended: &Level| {
+        let ended = ended.clone();
+        Work::new(move || ended.raise())
+    };
+    // The pool of CPU 1 gets its only worker; then threads are refused.
+    assert!(wq.queue_on(1, &blocker).unwrap().is_queued());
+    begun.wait(1);
+    faults.refuse_spawns(true);
+    let before = faults.spawn_attempts();
+    assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
+    while faults.spawn_attempts() == before {
+        // The worker may not have said yet that it blocks; then its block asks for the thread.
+        thread::yield_now();
+    }
+    assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
+    assert_eq!(ended.get(), 0);
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(ended.get(), 2, "the old worker has run them");
+    // With threads allowed again, a blocked worker is relieved.
+    begun.wait(1);
+    let (gate, ended) = (Level::new(), Level::new());
+    let blocker = Work::new({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    assert!(wq.queue_on(1, &blocker).unwrap().is_queued());
+    faults.refuse_spawns(false);
+    assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
+    ended.wait(1);
+    gate.raise();
+}
+
+#[test]
+fn the_dump_names_pools_and_queues() {
+    let sys = system();
+    let wq = sys
+        .workqueue("kcryptd")
+        .unbound(Attrs::new().scope(Scope::Numa))
+        .build()
+        .unwrap();
+    wq.spawn(|| ()).wait().unwrap();
+    wq.flush().unwrap();
+    let dump = sys.dump();
+    assert!(dump.contains("pool u0 cpus 0-3: 1 workers"), "{dump}");
+    assert!(
+        dump.contains("queue kcryptd unbound numa: 0 active, 0 inactive; 1 queued"),
+        "{dump}"
+    );
+}

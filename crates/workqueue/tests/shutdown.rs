@@ -1,0 +1,231 @@
+//! The end of a system, however it comes.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Work, WorkqueueSystem};
+use std::time::Duration;
+use support::{Level, bound, four_cpus, system};
+
+#[test]
+fn what_is_queued_runs_before_the_drop_returns() {
+    let sys = system();
+    let queues = [
+        bound(&sys),
+        sys.workqueue("one")
+            .unbound(Attrs::new())
+            .max_active(1)
+            .build()
+            .unwrap(),
+    ];
+    let ended = Level::new();
+    let handles: Vec<_> = (0..40)
+        .map(|n| {
+            let ended = ended.clone();
+            queues[n % 2].spawn(move || ended.raise())
+        })
+        .collect();
+    drop(sys);
+    assert_eq!(ended.get(), 40);
+    assert!(handles.into_iter().all(|h| h.wait().is_ok()));
+}
+
+#[test]
+fn a_system_never_used_ends_at_once() {
+    drop(system());
+    let sys = system();
+    let wq = bound(&sys);
+    drop(sys);
+    wq.drain().unwrap();
+}
+
+#[test]
+fn a_clone_keeps_the_system_and_a_queue_does_not() {
+    let sys = system();
+    let wq = bound(&sys);
+    let other = sys.clone();
+    drop(sys);
+    assert_eq!(wq.spawn(|| 1).wait().unwrap(), 1);
+    drop(other);
+    assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
+    let refused = wq.spawn(|| ()).wait();
+    assert!(matches!(
+        refused,
+        Err(JoinError::Rejected(QueueError::ShutDown))
+    ));
+}
+
+/// A work that queues itself holds its queue, and the queue does not hold the system.
+#[test]
+fn work_that_queues_itself_is_stopped_by_the_shutdown() {
+    let sys = system();
+    let wq = bound(&sys);
+    let runs = Level::new();
+    fn again(wq: &inflight_workqueue::Workqueue, runs: &Level) {
+        let (next, runs) = (wq.clone(), runs.clone());
+        drop(wq.spawn(move || {
+            runs.raise();
+            again(&next, &runs);
+        }));
+    }
+    again(&wq, &runs);
+    runs.wait(10);
+    drop(sys);
+    let ended = runs.get();
+    wq.drain().unwrap();
+    assert_eq!(runs.get(), ended);
+}
+
+/// The last handle is dropped by an item: the item goes on, the rest runs, the threads end.
+#[test]
+fn the_last_handle_may_go_on_a_worker() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (ended, dropped, gate) = (Level::new(), Level::new(), Level::new());
+    let last = wq.spawn({
+        let (dropped, gate) = (dropped.clone(), gate.clone());
+        move || {
+            gate.wait(1);
+            drop(sys);
+            dropped.raise();
+        }
+    });
+    let handles: Vec<_> = (0..10)
+        .map(|_| {
+            let ended = ended.clone();
+            wq.spawn(move || ended.raise())
+        })
+        .collect();
+    gate.raise();
+    last.wait().unwrap();
+    assert_eq!(dropped.get(), 1, "the drop did not wait for its own item");
+    assert!(handles.into_iter().all(|h| h.wait().is_ok()));
+    assert_eq!(ended.get(), 10);
+    assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
+}
+
+/// The last handle is inside a function that is dropped on a worker, after its item has ended.
+#[test]
+fn the_last_handle_may_go_with_a_function() {
+    let sys = system();
+    let wq = bound(&sys);
+    let begun = Level::new();
+    let work = Work::new({
+        let begun = begun.clone();
+        move || {
+            let _held = &sys;
+            begun.raise();
+        }
+    });
+    assert!(wq.queue(&work).unwrap().is_queued());
+    drop(work);
+    begun.wait(1);
+    while wq.queue(&Work::new(|| ())) != Err(QueueError::ShutDown) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_timed_shutdown_says_what_is_left() {
+    let clock = Clock::manual();
+    let topo = four_cpus();
+    let sys = WorkqueueSystem::builder()
+        .topology(topo)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let wq = sys
+        .workqueue("stuck")
+        .bound()
+        .max_active(1)
+        .build()
+        .unwrap();
+    let gate = Level::new();
+    let stuck = Work::new({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    let behind = Work::new(|| ());
+    assert!(wq.queue_on(0, &stuck).unwrap().is_queued());
+    assert!(wq.queue_on(0, &behind).unwrap().is_queued());
+    let shutter = thread::spawn({
+        let sys = sys.clone();
+        move || sys.shutdown_timeout(Duration::from_secs(1))
+    });
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    clock.advance(Duration::from_secs(1));
+    let left = shutter.join().unwrap().unwrap_err();
+    assert_eq!(left.queues().collect::<Vec<_>>(), [("stuck", 2)]);
+    assert_eq!((left.items(), left.is_own_worker()), (2, false));
+    assert_eq!(left.to_string(), "2 items had not ended: stuck 2");
+    assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
+    assert_eq!(
+        sys.workqueue("late").bound().build().unwrap_err(),
+        BuildError::ShutDown
+    );
+    drop(sys); // does not wait for the stuck one
+    gate.raise();
+    stuck.flush().unwrap();
+    behind.flush().unwrap();
+    assert_eq!(behind.flush(), Ok(false));
+}
+
+#[test]
+fn a_timed_shutdown_in_time_joins_the_threads() {
+    let sys = system();
+    let wq = bound(&sys);
+    let held = Arc::new(());
+    drop(wq.spawn({
+        let held = held.clone();
+        move || drop(held)
+    }));
+    sys.shutdown_timeout(Duration::MAX).unwrap();
+    sys.shutdown_timeout(Duration::ZERO).unwrap();
+    assert_eq!(Arc::strong_count(&held), 1);
+    assert!(sys.dump().contains("0 workers"), "{}", sys.dump());
+}
+
+/// Threads queue while others shut down: every call is answered truly.
+#[test]
+fn racing_queues_and_shutdown_lose_nothing() {
+    for _ in 0..50 {
+        let sys = system();
+        let wq = sys
+            .workqueue("race")
+            .unbound(Attrs::new())
+            .max_active(2)
+            .build()
+            .unwrap();
+        let ran = Level::new();
+        let queuers: Vec<_> = (0..3)
+            .map(|_| {
+                let (wq, ran) = (wq.clone(), ran.clone());
+                thread::spawn(move || {
+                    let mut accepted = 0;
+                    loop {
+                        let ran = ran.clone();
+                        match wq.queue(&Work::new(move || ran.raise())) {
+                            Ok(queued) => accepted += usize::from(queued.is_queued()),
+                            Err(refusal) => {
+                                assert_eq!(refusal, QueueError::ShutDown);
+                                return accepted;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        ran.wait(5);
+        drop(sys);
+        let ran_by_then = ran.get();
+        let accepted: usize = queuers.into_iter().map(|q| q.join().unwrap()).sum();
+        assert_eq!(
+            accepted, ran_by_then,
+            "what was accepted had run when the drop returned"
+        );
+    }
+}

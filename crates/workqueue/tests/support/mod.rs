@@ -1,0 +1,98 @@
+//! What the black-box tests share: systems of known shape, and gates that a test opens by hand.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, Mutex};
+use inflight_topology::Topology;
+use inflight_workqueue::{Workqueue, WorkqueueSystem};
+
+/// Two caches of two CPUs each, whatever the machine is.
+pub(crate) fn system() -> WorkqueueSystem {
+    WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn four_cpus() -> Topology {
+    Topology::synthetic("cache:2 core:2").unwrap()
+}
+
+pub(crate) fn bound(sys: &WorkqueueSystem) -> Workqueue {
+    sys.workqueue("bound").bound().build().unwrap()
+}
+
+/// A number that threads wait for. Waiting on a worker counts as blocking.
+#[derive(Clone, Default)]
+pub(crate) struct Level(Arc<(AtomicUsize, Event)>);
+
+impl Level {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn raise(&self) {
+        // Ordering: Release, pairs with the Acquire in `get`.
+        self.0.0.fetch_add(1, Ordering::Release);
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        // Ordering: Acquire, pairs with the Release in `raise`.
+        self.0.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wait(&self, at_least: usize) {
+        self.0.1.wait_while(|| self.get() < at_least);
+    }
+
+    /// Waits without the pool knowing: the worker stays counted as running.
+    pub(crate) fn wait_silently(&self, at_least: usize) {
+        while self.get() < at_least {
+            inflight_sync::thread::yield_now();
+        }
+    }
+}
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T: Clone> Log<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Vec::new())))
+    }
+
+    pub(crate) fn push(&self, entry: T) {
+        self.0.lock().push(entry);
+    }
+
+    pub(crate) fn entries(&self) -> Vec<T> {
+        self.0.lock().clone()
+    }
+}
+
+/// How many are inside at once, and how many ever were.
+#[derive(Clone, Default)]
+pub(crate) struct Inside(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Inside {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn enter(&self) {
+        // Relaxed: the counts alone are looked at.
+        let now = self.0.0.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.1.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.0.1.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,476 @@
+//! One work: queueing, waiting, cancelling, disabling, panicking, never twice at once.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::{Arc, Mutex, cpu, thread};
+use inflight_workqueue::{
+    Attrs, DisableError, NotDisabled, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
+    WouldDeadlock, blocking,
+};
+use support::{Inside, Level, Log, bound, system};
+
+/// A work that counts its runs in `runs`, after `gate` has been raised once for each.
+fn gated() -> (Work, Level, Level) {
+    let (gate, begun) = (Level::new(), Level::new());
+    let work = Work::new({
+        let (gate, begun) = (gate.clone(), begun.clone());
+        move || {
+            begun.raise();
+            gate.wait(begun.get());
+        }
+    });
+    (work, gate, begun)
+}
+
+/// Fills CPU 0's pool with an item that does not tell that it waits.
+fn plug(wq: &Workqueue) -> Level {
+    let (open, begun) = (Level::new(), Level::new());
+    let plug = Work::new({
+        let (open, begun) = (open.clone(), begun.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    });
+    assert!(wq.queue_on(0, &plug).unwrap().is_queued());
+    begun.wait(1);
+    open
+}
+
+#[test]
+fn pending_means_from_queue_to_the_beginning_of_the_run() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let (work, gate, begun) = gated();
+    assert_eq!(wq.queue_on(0, &work), Ok(Queued::Queued));
+    assert_eq!(wq.queue_on(0, &work), Ok(Queued::AlreadyPending));
+    assert_eq!(
+        wq.queue_on(1, &work),
+        Ok(Queued::AlreadyPending),
+        "on whatever CPU"
+    );
+    open.raise();
+    begun.wait(1);
+    assert_eq!(
+        wq.queue_on(0, &work),
+        Ok(Queued::Queued),
+        "it runs, so it is not pending"
+    );
+    gate.raise();
+    gate.raise();
+    work.flush().unwrap();
+    assert_eq!(begun.get(), 2);
+}
+
+#[test]
+fn clones_are_the_same_work() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let runs = Level::new();
+    let work = Work::new({
+        let runs = runs.clone();
+        move || runs.raise()
+    });
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    assert_eq!(wq.queue_on(0, &work.clone()), Ok(Queued::AlreadyPending));
+    open.raise();
+    work.clone().flush().unwrap();
+    assert_eq!(runs.get(), 1);
+}
+
+#[test]
+fn flush_waits_for_the_last_instance_and_no_later_one() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (work, gate, begun) = gated();
+    assert_eq!(work.flush(), Ok(false), "never queued");
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    begun.wait(1);
+    let flusher = thread::spawn({
+        let work = work.clone();
+        move || work.flush()
+    });
+    gate.raise();
+    assert_eq!(flusher.join().unwrap().map(|_| begun.get()), Ok(1));
+    assert_eq!(work.flush(), Ok(false), "it has ended");
+}
+
+/// A work that queues itself again for as long as the test lives does not hold a flush.
+#[test]
+fn i11_flush_is_not_held_by_requeueing() {
+    let sys = system();
+    let wq = bound(&sys);
+    let runs = Level::new();
+    let own: Arc<Mutex<Option<Work>>> = Arc::new(Mutex::new(None));
+    let work = Work::new({
+        let (wq, own, runs) = (wq.clone(), own.clone(), runs.clone());
+        move || {
+            runs.raise();
+            let me = own.lock().clone().expect("set before the first run");
+            let _ = wq.queue(&me);
+        }
+    });
+    *own.lock() = Some(work.clone());
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    runs.wait(1);
+    for _ in 0..20 {
+        let before = runs.get();
+        assert_eq!(work.flush(), Ok(true));
+        assert!(runs.get() >= before);
+    }
+    work.cancel_sync().unwrap();
+    let stopped = runs.get();
+    assert_eq!(
+        work.flush(),
+        Ok(false),
+        "cancel_sync stops work that queues itself"
+    );
+    assert_eq!(runs.get(), stopped);
+    assert!(
+        wq.queue_on(0, &work).unwrap().is_queued(),
+        "it can be used afterwards"
+    );
+    runs.wait(stopped + 1);
+    work.disable_sync().unwrap();
+    *own.lock() = None;
+}
+
+#[test]
+fn cancel_takes_a_pending_instance_back() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let (work, _, begun) = gated();
+    assert!(!work.cancel());
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    assert!(work.cancel());
+    assert!(!work.cancel());
+    open.raise();
+    wq.flush().unwrap();
+    assert_eq!(begun.get(), 0);
+    let stats = wq.stats();
+    assert_eq!((stats.queued, stats.completed, stats.cancelled), (2, 1, 1));
+}
+
+#[test]
+fn cancel_takes_an_inactive_instance_back_and_gives_no_slot_away() {
+    let sys = system();
+    let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
+    let (first, gate, begun) = gated();
+    let (second, _, second_begun) = gated();
+    let third = Work::new(|| ());
+    assert!(wq.queue_on(0, &first).unwrap().is_queued());
+    begun.wait(1);
+    assert!(wq.queue_on(0, &second).unwrap().is_queued());
+    assert!(wq.queue_on(0, &third).unwrap().is_queued());
+    assert_eq!((wq.stats().active, wq.stats().inactive), (1, 2));
+    assert!(second.cancel());
+    assert_eq!((wq.stats().active, wq.stats().inactive), (1, 1));
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!((second_begun.get(), wq.stats().completed), (0, 2));
+}
+
+/// A waiter for a pending instance leaves when that is cancelled, but not before the run in front.
+#[test]
+fn a_flush_of_a_cancelled_instance_ends_with_the_one_before() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (work, gate, begun) = gated();
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    begun.wait(1);
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    let flusher = thread::spawn({
+        let work = work.clone();
+        move || work.flush()
+    });
+    assert!(work.cancel());
+    gate.raise();
+    assert!(flusher.join().unwrap().is_ok());
+    assert_eq!(begun.get(), 1);
+}
+
+#[test]
+fn cancel_sync_waits_for_the_running_instance() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (work, gate, begun) = gated();
+    let done = Level::new();
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    begun.wait(1);
+    let canceller = thread::spawn({
+        let (work, done) = (work.clone(), done.clone());
+        move || {
+            let was_pending = work.cancel_sync();
+            done.raise();
+            was_pending
+        }
+    });
+    // While it waits nobody can queue the work.
+    while wq.queue_on(0, &work).unwrap() != Queued::Disabled {
+        work.cancel();
+    }
+    assert_eq!(done.get(), 0, "the run has not ended");
+    gate.raise();
+    assert!(canceller.join().unwrap().is_ok());
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    gate.raise();
+    work.flush().unwrap();
+}
+
+#[test]
+fn disable_nests_and_refuses() {
+    let sys = system();
+    let wq = bound(&sys);
+    let work = Work::new(|| ());
+    assert_eq!(work.disable(), Ok(false));
+    assert_eq!(work.disable_sync(), Ok(false));
+    assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
+    assert_eq!(work.enable(), Ok(false));
+    assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
+    assert_eq!(work.enable(), Ok(true));
+    assert_eq!(work.enable(), Err(NotDisabled));
+    assert!(
+        wq.queue(&work).unwrap().is_queued(),
+        "refused calls are not made up for"
+    );
+    work.flush().unwrap();
+    assert_eq!(wq.stats().completed, 1);
+}
+
+#[test]
+fn disable_cancels_what_is_pending() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let work = Work::new(|| ());
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    assert_eq!(work.disable(), Ok(true));
+    open.raise();
+    wq.flush().unwrap();
+    assert_eq!((wq.stats().completed, wq.stats().cancelled), (1, 1));
+}
+
+/// An enable too many must leave a pending instance alone.
+#[test]
+fn i37_enable_takes_nothing_away() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let runs = Level::new();
+    let work = Work::new({
+        let runs = runs.clone();
+        move || runs.raise()
+    });
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    assert_eq!(work.enable(), Err(NotDisabled));
+    open.raise();
+    runs.wait(1);
+}
+
+#[test]
+fn the_disable_depth_is_limited() {
+    let work = Work::new(|| ());
+    for _ in 0..65_535 {
+        work.disable().unwrap();
+    }
+    assert_eq!(work.disable(), Err(DisableError::DepthOverflow));
+    assert_eq!(work.disable_sync(), Err(DisableError::DepthOverflow));
+    for _ in 0..65_534 {
+        assert_eq!(work.enable(), Ok(false));
+    }
+    assert_eq!(work.enable(), Ok(true));
+}
+
+#[test]
+fn waiting_for_oneself_is_an_error() {
+    let sys = system();
+    let wq = bound(&sys);
+    let own: Arc<Mutex<Option<Work>>> = Arc::new(Mutex::new(None));
+    let seen = Log::new();
+    let work = Work::new({
+        let (own, seen) = (own.clone(), seen.clone());
+        move || {
+            let me = own.lock().clone().expect("set before the run");
+            seen.push((me.flush(), me.cancel_sync(), me.disable_sync()));
+            // These do not wait, so they may.
+            assert_eq!(me.disable(), Ok(false));
+            assert_eq!(me.enable(), Ok(true));
+        }
+    });
+    *own.lock() = Some(work.clone());
+    assert!(wq.queue(&work).unwrap().is_queued());
+    work.flush().unwrap();
+    let expected = (
+        Err(WouldDeadlock),
+        Err(WouldDeadlock),
+        Err(DisableError::WouldDeadlock),
+    );
+    assert_eq!(seen.entries(), [expected]);
+    assert_eq!(wq.stats().panicked, 0);
+    *own.lock() = None;
+}
+
+#[test]
+fn a_panicking_work_is_counted_and_can_be_queued_again() {
+    let sys = system();
+    let wq = bound(&sys);
+    let runs = Level::new();
+    let work = Work::new({
+        let runs = runs.clone();
+        move || {
+            runs.raise();
+            assert!(runs.get() > 1, "the first run panics, on purpose");
+        }
+    });
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    work.flush().unwrap();
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    work.flush().unwrap();
+    wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.completed, stats.panicked, runs.get()), (2, 1, 2));
+}
+
+/// A destructor that panics must not take the worker along.
+#[test]
+fn the_worker_survives_a_panicking_destructor() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !thread::panicking() {
+                panic!("in drop, on purpose");
+            }
+        }
+    }
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let bomb = Bomb;
+    let work = Work::new(move || {
+        let _ = &bomb;
+    });
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    drop(work);
+    open.raise();
+    wq.flush().unwrap();
+    let after = Work::new(|| ());
+    assert!(wq.queue_on(0, &after).unwrap().is_queued());
+    after.flush().unwrap();
+}
+
+/// Two queues, four CPUs, many threads: the function is never entered twice.
+#[test]
+fn never_twice_at_once_even_through_two_queues() {
+    let sys = system();
+    let queues = [
+        bound(&sys),
+        sys.workqueue("u").unbound(Attrs::new()).build().unwrap(),
+        sys.workqueue("b2").bound().max_active(1).build().unwrap(),
+    ];
+    let inside = Inside::new();
+    let work = Work::new({
+        let inside = inside.clone();
+        move || {
+            inside.enter();
+            blocking(thread::yield_now);
+            inside.leave();
+        }
+    });
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            let (queues, work) = (queues.clone(), work.clone());
+            thread::spawn(move || {
+                let mut queued = 0u64;
+                for i in 0..300 {
+                    let wq = &queues[(i + n) % 3];
+                    queued += u64::from(wq.queue_on(i % 4, &work).unwrap().is_queued());
+                }
+                queued
+            })
+        })
+        .collect();
+    let queued: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
+    queues.iter().for_each(|wq| wq.flush().unwrap());
+    assert_eq!(inside.most(), 1);
+    assert_eq!(
+        queues.iter().map(|wq| wq.stats().completed).sum::<u64>(),
+        queued,
+        "none is lost"
+    );
+}
+
+/// Queued elsewhere while it runs, it runs afterwards where it ran before.
+#[test]
+fn a_running_work_goes_to_the_workers_that_run_it() {
+    let sys = system();
+    let (wq, other) = (bound(&sys), sys.workqueue("other").bound().build().unwrap());
+    let cpus = Log::new();
+    let (gate, begun) = (Level::new(), Level::new());
+    let work = Work::new({
+        let (gate, begun, cpus) = (gate.clone(), begun.clone(), cpus.clone());
+        move || {
+            cpus.push(cpu::current());
+            begun.raise();
+            gate.wait(begun.get());
+        }
+    });
+    assert!(wq.queue_on(2, &work).unwrap().is_queued());
+    begun.wait(1);
+    assert!(other.queue_on(0, &work).unwrap().is_queued());
+    gate.raise();
+    begun.wait(2);
+    gate.raise();
+    work.flush().unwrap();
+    assert_eq!(cpus.entries(), [2, 2]);
+}
+
+#[test]
+fn a_work_that_runs_in_another_system_is_refused_with_the_reason() {
+    let (here, there) = (system(), system());
+    let (wq, other) = (bound(&here), bound(&there));
+    let (work, gate, begun) = gated();
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    begun.wait(1);
+    assert_eq!(other.queue_on(0, &work), Err(QueueError::OtherSystem));
+    gate.raise();
+    work.flush().unwrap();
+    assert!(
+        other.queue_on(0, &work).unwrap().is_queued(),
+        "it has ended there"
+    );
+    gate.raise();
+    work.flush().unwrap();
+}
+
+/// The last handle of a work goes before its run: it runs all the same.
+#[test]
+fn dropping_the_handle_does_not_cancel() {
+    let sys = system();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let runs = Level::new();
+    {
+        let runs = runs.clone();
+        assert!(
+            wq.queue_on(0, &Work::new(move || runs.raise()))
+                .unwrap()
+                .is_queued()
+        );
+    }
+    open.raise();
+    runs.wait(1);
+}
+
+#[test]
+fn handles_are_send_sync_and_static() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Work>();
+    check::<Workqueue>();
+    check::<WorkqueueSystem>();
+    check::<inflight_workqueue::JoinHandle<u32>>();
+    check::<inflight_workqueue::JoinError>();
+}
