@@ -74,7 +74,8 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// The number of tags of each hardware queue, reserved ones included, 1 to 10,240; by default 128.
+    /// The number of tags of each hardware queue, reserved ones included, 1 to 10,240; by default
+    /// 128.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -99,16 +100,17 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Spreads the hardware queues over the CPUs of `topology`: groups of neighbours (same core, same
-    /// cache, same node) whose sizes differ by at most one. A CPU the topology does not have, or
-    /// every CPU if none is given, is served by hardware queue `cpu % hw_queues`.
+    /// Spreads the hardware queues over the CPUs of `topology`: groups of neighbours (same core,
+    /// same cache, same node) whose sizes differ by at most one. A CPU the topology does not have,
+    /// or every CPU if none is given, is served by hardware queue `cpu % hw_queues`.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// use inflight_topology::Topology;
     /// let topo = Topology::synthetic("numa:2 core:2 smt:2")?; // node 0 has CPUs 0, 1, 4 and 5
     /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-    /// assert_eq!((0..8).map(|cpu| set.hw_queue_of(cpu)).collect::<Vec<_>>(), [0, 0, 1, 1, 0, 0, 1, 1]);
+    /// assert!([0, 1, 4, 5].iter().all(|&cpu| set.hw_queue_of(cpu) == 0));
+    /// assert!([2, 3, 6, 7].iter().all(|&cpu| set.hw_queue_of(cpu) == 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn topology(mut self, topology: &Topology) -> Self {
@@ -131,9 +133,9 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Whether tags remember when they were put in flight; by default they do. It costs one reading of
-    /// the clock (some 20 ns) in each [`into_token`](crate::Tag::into_token); without it every
-    /// [`age`](crate::InFlight::age) is zero.
+    /// Whether tags remember when they were put in flight; by default they do. It costs one
+    /// reading of the clock (some 20 ns) in each [`into_token`](crate::Tag::into_token); without
+    /// it every [`age`](crate::InFlight::age) is zero.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -149,8 +151,8 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Builds the set. `payload` makes the data of each slot, given its hardware queue and tag number,
-    /// once and now.
+    /// Builds the set. `payload` makes the data of each slot, given its hardware queue and tag
+    /// number, once and now.
     ///
     /// # Errors
     ///

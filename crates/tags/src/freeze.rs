@@ -1,10 +1,10 @@
 //! Freezing: no tag is held or in flight, and none is given out until the thaw.
 //!
-//! There is no counter of users. That a tag is in use is read off the bitmaps, and the allocation pays
-//! for the freeze with one light fence and one load of a word that hardly ever changes:
+//! There is no counter of users. That a tag is in use is read off the bitmaps, and the allocation
+//! pays for the freeze with one light fence and one load of a word that hardly ever changes:
 //!
 //! ```text
-//! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> it is a tag, else put it back
+//! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> a tag, else put it back
 //! freezer:   F1 depth += 1            F2 heavy fence    F3 wait on `drained` until no bit is set
 //! put:       P1 clear the bit         P2 light fence    P3 depth != 0 -> notify `drained`
 //! thaw:      T1 depth -= 1            T2 it was the last -> notify `thawed`

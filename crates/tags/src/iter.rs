@@ -1,8 +1,8 @@
 //! Looking at tags in flight while they complete.
 //!
-//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word, and what it
-//! does about it ([`InFlight::mark_timed_out`]) is a compare-exchange on exactly that state: if
-//! the tag has completed meanwhile, or the slot is in its next use, nothing happens.
+//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word,
+//! and what it does about it ([`InFlight::mark_timed_out`]) is a compare-exchange on exactly that
+//! state: if the tag has completed meanwhile, or the slot is in its next use, nothing happens.
 
 use crate::set::Shared;
 use crate::slot::{Phase, Record};
@@ -10,7 +10,8 @@ use crate::token::Generation;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// One tag in flight, as [`TagSet::for_each_in_flight`](crate::TagSet::for_each_in_flight) shows it.
+/// One tag in flight, as [`TagSet::for_each_in_flight`](crate::TagSet::for_each_in_flight) shows
+/// it.
 ///
 /// A snapshot: the tag may have completed by the time it is looked at.
 ///
@@ -85,9 +86,9 @@ impl InFlight<'_> {
         self.index
     }
 
-    /// How long it had been in flight when the visit began. Never too long, so nothing is timed out too
-    /// early: if the slot went on to its next use meanwhile, it is the age of that. Zero in a set
-    /// built with [`ages(false)`](crate::TagSetBuilder::ages).
+    /// How long it had been in flight when the visit began. Never too long, so nothing is timed
+    /// out too early: if the slot went on to its next use meanwhile, it is the age of that. Zero
+    /// in a set built with [`ages(false)`](crate::TagSetBuilder::ages).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -128,11 +129,12 @@ impl InFlight<'_> {
 
     /// Marks it as timed out: its completion will get
     /// [`RedeemError::TimedOut`](crate::RedeemError::TimedOut), and
-    /// [`TagSet::redeem_timed_out`](crate::TagSet::redeem_timed_out) will give the tag to one caller. Returns
-    /// whether this call marked it; false if it has completed, or was marked before.
+    /// [`TagSet::redeem_timed_out`](crate::TagSet::redeem_timed_out) will give the tag to one
+    /// caller. Returns whether this call marked it; false if it has completed, or was marked
+    /// before.
     ///
-    /// The request's buffers may still be in use by the device. Whoever takes the tag makes sure that
-    /// they are not (by cancelling the request there) before it frees the tag.
+    /// The request's buffers may still be in use by the device. Whoever takes the tag makes sure
+    /// that they are not (by cancelling the request there) before it frees the tag.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -146,7 +148,8 @@ impl InFlight<'_> {
     /// # drop(tag);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[allow(clippy::must_use_candidate)] // Why: it acts; who only wants that may ignore who was first.
+    // Why: it acts, and who only wants that may ignore who was first.
+    #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {
         self.record.mark(self.generation)
     }

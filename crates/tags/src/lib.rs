@@ -1,10 +1,11 @@
 //! Tag sets: how many requests may be in flight, and the data of each.
 //!
-//! A storage engine that submits requests to a ring needs three things for each of them: permission, so
-//! that no more are in flight than the device takes; memory, which must stay put while the device works;
-//! and a number to recognise the completion by. A *tag* is all three. A [`TagSet`] has a fixed number of
-//! them, divided among *hardware queues* (one per ring, as a rule), each with a slot of the user's type `T`
-//! that is made once. Taking a tag allocates no memory and takes no lock.
+//! A storage engine that submits requests to a ring needs three things for each of them:
+//! permission, so that no more are in flight than the device takes; memory, which must stay put
+//! while the device works; and a number to recognise the completion by. A *tag* is all three. A
+//! [`TagSet`] has a fixed number of them, divided among *hardware queues* (one per ring, as a
+//! rule), each with a slot of the user's type `T` that is made once. Taking a tag allocates no
+//! memory and takes no lock.
 //!
 //! ```
 //! use inflight_tags::{AllocOptions, TagSet};
@@ -34,12 +35,12 @@
 //! | token, timed out | nobody | [`redeem_timed_out`](TagSet::redeem_timed_out) |
 //!
 //! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
-//! refused ([`RedeemError`]). A set can be [frozen](TagSet::freeze_blocking) until no request exists.
-//! [`TagSet::for_each_in_flight`] looks at requests while they complete.
+//! refused ([`RedeemError`]). A set can be [frozen](TagSet::freeze_blocking) until no request
+//! exists. [`TagSet::for_each_in_flight`] looks at requests while they complete.
 //!
-//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The proofs of the two protocols,
-//! slot ownership and freezing, are in `PROTOCOL.md` beside the sources; the loom models in `tests/`
-//! use its names.
+//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The proofs of the two
+//! protocols, slot ownership and freezing, are in `PROTOCOL.md` beside the sources; the loom
+//! models in `tests/` use its names.
 #![deny(missing_docs)]
 
 mod bitmaps;

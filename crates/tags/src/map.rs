@@ -26,7 +26,8 @@ impl CpuMap {
     /// The CPUs stand in a row in which those of a node, within it of a cache, within it of a core
     /// stand together. The row is cut into as many pieces as there are hardware queues; the pieces
     /// differ by at most one CPU, the longer ones first. With more queues than CPUs each CPU has
-    /// one of its own, and the rest are reached only by [`AllocOptions::hw_queue`](crate::AllocOptions).
+    /// one of its own, and the rest are reached only by
+    /// [`AllocOptions::hw_queue`](crate::AllocOptions).
     pub(crate) fn by_row(row: Vec<usize>, hw_queues: usize) -> Self {
         let mut table = vec![UNMAPPED; row.iter().max().map_or(0, |last| last + 1)];
         let pieces = hw_queues.min(row.len()).max(1);

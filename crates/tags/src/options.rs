@@ -1,7 +1,7 @@
 //! What kind of tag is wanted.
 
-/// What kind of tag an allocation asks for: by default a normal one of the hardware queue that serves the
-/// calling CPU.
+/// What kind of tag an allocation asks for: by default a normal one of the hardware queue that
+/// serves the calling CPU.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
@@ -32,9 +32,10 @@ impl AllocOptions {
         }
     }
 
-    /// Asks for a reserved tag. Reserved tags are for requests that must go on when all normal tags
-    /// are in use, such as an abort or a flush; the set's [`reserved`](crate::TagSetBuilder::reserved)
-    /// says how many there are. A caller that asks for one waits for reserved tags only.
+    /// Asks for a reserved tag. Reserved tags are for requests that must go on when all normal
+    /// tags are in use, such as an abort or a flush; the set's
+    /// [`reserved`](crate::TagSetBuilder::reserved) says how many there are. A caller that asks
+    /// for one waits for reserved tags only.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -49,8 +50,8 @@ impl AllocOptions {
         self
     }
 
-    /// Asks for a tag of hardware queue `n`, wherever the caller runs. For engines in which a thread
-    /// owns a ring and the ring owns a hardware queue.
+    /// Asks for a tag of hardware queue `n`, wherever the caller runs. For engines in which a
+    /// thread owns a ring and the ring owns a hardware queue.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};

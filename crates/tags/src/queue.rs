@@ -18,10 +18,10 @@ use std::time::Duration;
 /// # Which tag
 ///
 /// A tag comes from the hardware queue that serves the calling CPU, unless
-/// [`AllocOptions::hw_queue`] names one; another hardware queue's free tags are not looked at. A caller
-/// that waits, waits at the hardware queue it came to. If it runs on a CPU of another one when its turn
-/// has come, it takes a tag there if one is free, and the one it was woken for goes to the
-/// next waiter.
+/// [`AllocOptions::hw_queue`] names one; another hardware queue's free tags are not looked at. A
+/// caller that waits, waits at the hardware queue it came to. If it runs on a CPU of another one
+/// when its turn has come, it takes a tag there if one is free, and the one it was woken for goes
+/// to the next waiter.
 ///
 /// # Waiting
 ///
@@ -287,7 +287,8 @@ impl<T: Send + 'static> Queue<T> {
         self.alloc_timeout_with(timeout, AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for, sleeping at most for `timeout`. Tries once if that is zero.
+    /// Takes a tag of the kind asked for, sleeping at most for `timeout`. Tries once if that is
+    /// zero.
     ///
     /// # Errors
     ///
@@ -369,9 +370,9 @@ impl<T: Send + 'static> Queue<T> {
 
     /// After a sleep that ended with a bit: a tag, unless a freeze has begun.
     ///
-    /// The thread may have moved. A bit of the hardware queue where it runs now is better, but the wakeup
-    /// it used up was meant for somebody who takes a bit of the old one; putting that
-    /// bit back passes the wakeup on.
+    /// The thread may have moved. A bit of the hardware queue where it runs now is better, but the
+    /// wakeup it used up was meant for somebody who takes a bit of the old one; putting that bit
+    /// back passes the wakeup on.
     fn woken(&self, options: AllocOptions, from: Target, bit: usize) -> Option<Tag<T>> {
         let here = self.target(options);
         if here != from {

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 /// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
 ///
-/// A cheap clone of one shared thing. A set of `n` hardware queues of depth `d` has `n * d` slots, each with a `T`
-/// that is made once. A [`Queue`] allocates; the set redeems, looks at what is in flight, and freezes.
+/// A cheap clone of one shared thing. A set of `n` hardware queues of depth `d` has `n * d` slots,
+/// each with a `T` that is made once. A [`Queue`] allocates; the set redeems, looks at what is in
+/// flight, and freezes.
 ///
 /// When the last handle (set or queue) is dropped, tags that are held stay valid; tags that are in
 /// flight are lost with the set, since nothing is left to redeem them.
@@ -137,8 +138,8 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// Gives the tag of a completed request back to its owner.
     ///
-    /// Of any number of threads that redeem one token, exactly one gets the tag. What was written to the
-    /// slot before [`into_token`](Tag::into_token) is visible to it.
+    /// Of any number of threads that redeem one token, exactly one gets the tag. What was written
+    /// to the slot before [`into_token`](Tag::into_token) is visible to it.
     ///
     /// # Errors
     ///
@@ -169,8 +170,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Errors
     ///
-    /// As [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the tag is in flight
-    /// and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been taken.
+    /// As [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the tag is in
+    /// flight and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been taken.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -187,8 +188,9 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.claim(token, Record::take_overdue)
     }
 
-    /// Shows `f` each tag in flight, also while tags complete and others are put in flight: every tag that
-    /// is in flight all the while is shown once, others may be or not. `f` may call anything of the set.
+    /// Shows `f` each tag in flight, also while tags complete and others are put in flight: every
+    /// tag that is in flight all the while is shown once, others may be or not. `f` may call
+    /// anything of the set.
     ///
     /// Walks the bitmaps without stopping anybody. Tags that are held are passed over.
     ///
@@ -209,13 +211,14 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.for_each_in_flight(f);
     }
 
-    /// Freezes the set: no tag is given out from now on, and the call returns when none is held or in
-    /// flight. Freezes nest; the last guard's drop thaws.
+    /// Freezes the set: no tag is given out from now on, and the call returns when none is held or
+    /// in flight. Freezes nest; the last guard's drop thaws.
     ///
     /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Queue`] return
     /// [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
     ///
-    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for ever.
+    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
+    /// ever.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};

@@ -1,9 +1,9 @@
 //! The number that tells sets apart in tokens.
 //!
-//! A process-wide table, because tokens of two sets that know nothing of each other must differ. A new
-//! set gets a number that the fewest living sets have: none, as long as there are fewer than 64. Where
-//! two sets share a number, a token of the other is refused by its generation only.
-//! In a model there is no state outside the model, so all sets have number 0 there.
+//! A process-wide table, because tokens of two sets that know nothing of each other must differ. A
+//! new set gets a number that the fewest living sets have: none, as long as there are fewer than
+//! 64. Where two sets share a number, a token of the other is refused by its generation only. In a
+//! model there is no state outside the model, so all sets have number 0 there.
 
 /// A set's number; given back when dropped.
 #[derive(Debug)]

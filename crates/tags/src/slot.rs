@@ -12,11 +12,11 @@
 //!    +--- S5 retire: from every phase that has an owner, generation + 1
 //! ```
 //!
-//! Idle, Redeemed and Handled belong to the one `Tag` (or to nobody, if the bit is free). S1 and S5 are
-//! therefore plain stores of the owner. S2, S3 and S4 are each one compare-exchange on an exact
-//! generation and phase: of any number of racers exactly one wins. S1 from Redeemed or Handled moves the
-//! generation too, so that each token names one submission and a late completion of an earlier one finds
-//! nothing.
+//! Idle, Redeemed and Handled belong to the one `Tag` (or to nobody, if the bit is free). S1 and
+//! S5 are therefore plain stores of the owner. S2, S3 and S4 are each one compare-exchange on an
+//! exact generation and phase: of any number of racers exactly one wins. S1 from Redeemed or
+//! Handled moves the generation too, so that each token names one submission and a late completion
+//! of an earlier one finds nothing.
 
 use crate::bitmaps::Bitmaps;
 use crate::error::RedeemError;
@@ -76,7 +76,8 @@ pub(crate) struct Record {
     state: AtomicU64,
     /// When the tag was issued, in nanoseconds of the set's clock. Written before S1.
     issued_at: AtomicU64,
-    /// How often the slot was given out and given back: odd while it is a tag. Only its owner writes it.
+    /// How often the slot was given out and given back: odd while it is a tag. Only its owner
+    /// writes it.
     turns: AtomicU64,
 }
 
@@ -114,12 +115,14 @@ impl Record {
 
     /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.
     pub(crate) fn is_tag(&self) -> bool {
-        // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the bitmaps.
+        // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the
+        // bitmaps.
         self.turns.load(Ordering::Relaxed) % 2 == 1
     }
 
     fn turn(&self) {
-        // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders owners.
+        // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders
+        // owners.
         let turns = self.turns.load(Ordering::Relaxed);
         self.turns.store(turns + 1, Ordering::Relaxed);
     }
@@ -155,8 +158,8 @@ impl Record {
             generation,
             phase: Phase::InFlight,
         };
-        // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one wrote
-        // to the payload.
+        // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one
+        // wrote to the payload.
         self.state.store(state.pack(), Ordering::Release);
         generation
     }
@@ -215,8 +218,8 @@ impl Record {
             phase: Phase::Idle,
         };
         self.turn();
-        // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange sees
-        // the newest value whatever the ordering.
+        // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange
+        // sees the newest value whatever the ordering.
         self.state.store(state.pack(), Ordering::Relaxed);
     }
 }
@@ -224,8 +227,8 @@ impl Record {
 /// A slot: its place, its record and its payload.
 ///
 /// It keeps the bitmaps alive, and each tag keeps its slot alive. A count per slot rather than one
-/// per set: it lies on a line the tag's owner writes anyway, where a common count would be the one line
-/// all CPUs fight for.
+/// per set: it lies on a line the tag's owner writes anyway, where a common count would be the one
+/// line all CPUs fight for.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
@@ -235,9 +238,9 @@ pub(crate) struct Slot<T> {
     payload: UnsafeCell<T>,
 }
 
-// SAFETY: the payload is reached only by the one owner of the slot, through `payload` and `payload_mut`,
-// whose callers answer for that; moving from owner to owner is moving between threads, hence T: Send.
-// Everything else in the slot is Sync.
+// SAFETY: the payload is reached only by the one owner of the slot, through `payload` and
+// `payload_mut`, whose callers answer for that; moving from owner to owner is moving between
+// threads, hence T: Send. Everything else in the slot is Sync.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {

@@ -1,8 +1,8 @@
 //! Counters that cost the fast path nothing it shares.
 //!
-//! How often a slot was given out stands in the slot, which its owner writes anyway. A tenant's counters are
-//! one padded line per CPU. Everything is Relaxed: a reader gets numbers that were true at some
-//! moment of its reading, not all at the same one.
+//! How often a slot was given out stands in the slot, which its owner writes anyway. A tenant's
+//! counters are one padded line per CPU. Everything is Relaxed: a reader gets numbers that were
+//! true at some moment of its reading, not all at the same one.
 
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{CachePadded, cpu};

@@ -9,12 +9,12 @@ use std::ops::{Deref, DerefMut};
 
 /// A tag: the permission to have one request in flight, with the slot that holds its data.
 ///
-/// Dereferences to the slot's `T`; nobody else can reach it. Dropping the tag frees it and wakes whoever
-/// is next. [`into_token`](Tag::into_token) puts it in flight instead: from then on nobody can reach
-/// the `T` until [`TagSet::redeem`](crate::TagSet::redeem) gives the tag back.
+/// Dereferences to the slot's `T`; nobody else can reach it. Dropping the tag frees it and wakes
+/// whoever is next. [`into_token`](Tag::into_token) puts it in flight instead: from then on nobody
+/// can reach the `T` until [`TagSet::redeem`](crate::TagSet::redeem) gives the tag back.
 ///
-/// A tag keeps its slot and the bitmaps alive, so it may outlive all handles of its set. A tag that is
-/// leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
+/// A tag keeps its slot and the bitmaps alive, so it may outlive all handles of its set. A tag
+/// that is leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
 ///
 /// The idea is the request of blk-mq, whose number in the tag map and whose memory are one.
 ///
@@ -96,8 +96,8 @@ impl<T> Tag<T> {
 
     /// Puts the tag in flight and returns the number that names it: a ring's user data.
     ///
-    /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the same
-    /// slot, until the slot has been used more than 2^33 times. The tag comes back by
+    /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the
+    /// same slot, until the slot has been used more than 2^33 times. The tag comes back by
     /// [`TagSet::redeem`](crate::TagSet::redeem). If all handles of the set are dropped before, it
     /// is lost with the set.
     ///
@@ -116,7 +116,8 @@ impl<T> Tag<T> {
     #[must_use = "only the token brings the tag back"]
     pub fn into_token(self) -> u64 {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again and its destructor never runs, so the count moves here.
+        // SAFETY: `this` is never used again and its destructor never runs, so the count moves
+        // here.
         let slot = unsafe { std::ptr::read(&raw const this.slot) };
         // Read before S1: the line may belong to somebody else afterwards.
         let now = slot.bitmaps.issue_time();

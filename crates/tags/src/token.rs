@@ -7,8 +7,8 @@
 //! +----------------------------------+----------+-------------------------+
 //! ```
 //!
-//! Invariant: a generation is in `FIRST..=LAST`, so a token is never 0 and never all ones; rings use
-//! both for "no user data".
+//! Invariant: a generation is in `FIRST..=LAST`, so a token is never 0 and never all ones; rings
+//! use both for "no user data".
 
 const INDEX_BITS: u32 = 24;
 const SET_BITS: u32 = 6;
@@ -33,8 +33,8 @@ impl Generation {
         Self(Self::FIRST + number % Self::LAST)
     }
 
-    /// Where a slot starts. Neighbours start far apart, so that a token with a damaged index finds a
-    /// slot whose generation does not fit.
+    /// Where a slot starts. Neighbours start far apart, so that a token with a damaged index finds
+    /// a slot whose generation does not fit.
     pub(crate) fn start() -> Self {
         #[cfg(not(any(loom, shuttle)))]
         {

@@ -228,7 +228,8 @@ fn a_timed_wait_ends_with_the_clock() {
     assert!(stats.waits >= 2 && stats.wakeups >= 1, "{stats:?}");
 }
 
-/// Who needs a reserved tag waits for reserved tags, and is not served by a normal one (nor the reverse).
+/// Who needs a reserved tag waits for reserved tags, and is not served by a normal one (nor the
+/// reverse).
 #[test]
 fn h16_waiters_of_the_two_kinds_do_not_mix() {
     let dev = queue(2, 1);
@@ -304,8 +305,8 @@ fn a_dropped_future_loses_no_tag() {
     assert!(dev.try_alloc(PLAIN).is_ok());
 }
 
-/// A waiter that has moved to the CPU of another hardware queue takes a tag there; the one it was woken
-/// for goes to the waiter behind it.
+/// A waiter that has moved to the CPU of another hardware queue takes a tag there; the one it was
+/// woken for goes to the waiter behind it.
 #[test]
 fn h25_a_waiter_that_moved_passes_its_wakeup_on() {
     let set = TagSet::builder().hw_queues(2).depth(1).build(|_, _| ());

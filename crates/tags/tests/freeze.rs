@@ -163,7 +163,8 @@ fn a_timed_freeze_gives_up() {
     assert!(set.freeze_timeout(Duration::ZERO).is_some());
 }
 
-/// A sleeper that is woken by a put of the draining set does not get through: it waits for the thaw.
+/// A sleeper that is woken by a put of the draining set does not get through: it waits for the
+/// thaw.
 #[test]
 fn h24_a_sleeper_does_not_slip_through_a_freeze() {
     let dev = queue(1);

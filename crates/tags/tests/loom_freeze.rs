@@ -1,22 +1,23 @@
-//! Models of freezing (`src/freeze.rs`, A1 to A3, F1 to F3, P1 to P3, T1 and T2, B1 and B2), driving the
-//! shipped set.
+//! Models of freezing (`src/freeze.rs`, A1 to A3, F1 to F3, P1 to P3, T1 and T2, B1 and B2),
+//! driving the shipped set.
 //!
-//! Submitter and freezer meet in all models but `h24_two_freezers` and `h25_…`.
+//! Below, "all" are the models in which a submitter meets a freezer: `h24_try`, `h24_blocking`,
+//! `h24_task`, `h24_sleeper`, `h24_batch`; "most" are these without `h24_batch`.
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | A2, the light fence in `admits` | every model in which submitter and freezer meet |
-//! | F2, the heavy fence in `raise` | the same |
-//! | P2, the light fence in `after_put` | none while `SbitmapQueue::put` has a full fence of its own; with that one gone, `h24_try_against_freeze`, both `h24_…_against_freeze_and_thaw` and `h24_batch_against_freeze` pass with P2 and fail without |
-//! | P3 notifies nobody | every model in which submitter and freezer meet |
-//! | T1, the Release in `lower`; its partner, the Acquire in `is_closed` | the same |
-//! | T2 notifies nobody, or before T1 | `h24_blocking_against_freeze_and_thaw`, `h24_task_against_freeze_and_thaw`, `h24_sleeper_woken_into_a_freeze` |
+//! | A2, the light fence in `admits` | all |
+//! | F2, the heavy fence in `raise` | all |
+//! | P2, the light fence in `after_put` | none: `SbitmapQueue::put` has a full fence of its own |
+//! | P2 and that fence | all; with P2 kept, all but `h24_sleeper` pass |
+//! | P3 notifies nobody | all |
+//! | T1, the Release in `lower`, or its partner in `is_closed` | all |
+//! | T2 notifies nobody, or before T1 | `h24_blocking`, `h24_task`, `h24_sleeper` |
 //! | T1 thaws with another guard alive | `h24_two_freezers` |
-//! | B1 loses the bit | both `h24_…_against_freeze_and_thaw`, `h24_try_against_freeze`, `h24_sleeper_woken_into_a_freeze` |
-//! | B1 puts without P3 | the same |
-//! | a woken sleeper skips A2 and A3 | `h24_sleeper_woken_into_a_freeze` |
-//! | a batch skips A2 and A3, or is not put back | `h24_batch_against_freeze` |
-//! | a waiter that moved keeps the old bit | `h25_moving_passes_the_wakeup_on` |
+//! | B1 loses the bit, or puts it without P3 | most |
+//! | a woken sleeper skips A2 and A3 | `h24_sleeper` |
+//! | a batch skips A2 and A3, or is not put back | `h24_batch` |
+//! | a waiter that moved keeps the old bit | `h25_moving` |
 
 #![cfg(loom)]
 
@@ -49,10 +50,10 @@ fn set_of(depth: usize) -> (TagSet<()>, Queue<()>) {
     (set, queue)
 }
 
-/// Data that only the freezer and the holders of tags touch. That their accesses never meet is what a
-/// freeze is for; loom reports it if they do.
+/// Data that only the freezer and the holders of tags touch. That their accesses never meet is
+/// what a freeze is for; loom reports it if they do.
 struct Guarded(UnsafeCell<u32>);
-// SAFETY: the models access the cell only with a tag of a set of depth 1, or under its freeze.
+// SAFETY: the models access the cell only while they hold all tags of a set, or under its freeze.
 unsafe impl Sync for Guarded {}
 // SAFETY: a u32 may move between threads.
 unsafe impl Send for Guarded {}
@@ -73,11 +74,11 @@ impl Guarded {
     }
 }
 
-/// A try against a freeze (A1 to A3 against F1 to F3): the submitter is refused, or the freezer waits
-/// for it and sees what it did.
+/// A try against a freeze (A1 to A3 against F1 to F3): the submitter is refused, or the freezer
+/// waits for it and sees what it did.
 #[test]
-fn h24_try_against_freeze() {
-    check("h24_try_against_freeze", UNBOUNDED, || {
+fn h24_try() {
+    check("h24_try", UNBOUNDED, || {
         let (set, queue) = set_of(1);
         let data = Guarded::new();
         let submitter = thread::spawn({
@@ -96,11 +97,11 @@ fn h24_try_against_freeze() {
     });
 }
 
-/// A waiting submitter against freeze and thaw (B1 and B2 against T1 and T2): it gets its tag in the end,
-/// never under the freeze, and sees what was done under it.
+/// A waiting submitter against freeze and thaw (B1 and B2 against T1 and T2): it gets its tag in
+/// the end, never under the freeze, and sees what was done under it.
 #[test]
-fn h24_blocking_against_freeze_and_thaw() {
-    check("h24_blocking_against_freeze_and_thaw", THREE, || {
+fn h24_blocking() {
+    check("h24_blocking", THREE, || {
         let (set, queue) = set_of(1);
         let data = Guarded::new();
         let submitter = thread::spawn({
@@ -121,8 +122,8 @@ fn h24_blocking_against_freeze_and_thaw() {
 
 /// The same as a task.
 #[test]
-fn h24_task_against_freeze_and_thaw() {
-    check("h24_task_against_freeze_and_thaw", THREE, || {
+fn h24_task() {
+    check("h24_task", THREE, || {
         let (set, queue) = set_of(1);
         let data = Guarded::new();
         let submitter = thread::spawn({
@@ -140,11 +141,11 @@ fn h24_task_against_freeze_and_thaw() {
     });
 }
 
-/// A sleeper in the bitmap's queue when the freeze begins, woken by the last put: it puts the bit back
-/// and waits for the thaw; the freezer is told of the second put too.
+/// A sleeper in the bitmap's queue when the freeze begins, woken by the last put: it puts the bit
+/// back and waits for the thaw; the freezer is told of the second put too.
 #[test]
-fn h24_sleeper_woken_into_a_freeze() {
-    check("h24_sleeper_woken_into_a_freeze", TWO, || {
+fn h24_sleeper() {
+    check("h24_sleeper", TWO, || {
         let (set, queue) = set_of(1);
         let data = Guarded::new();
         let held = queue.try_alloc(AllocOptions::new()).unwrap();
@@ -195,8 +196,8 @@ fn h24_two_freezers() {
 
 /// A batch against a freeze: all of it, or none.
 #[test]
-fn h24_batch_against_freeze() {
-    check("h24_batch_against_freeze", TWO, || {
+fn h24_batch() {
+    check("h24_batch", TWO, || {
         let (set, queue) = set_of(2);
         let data = Guarded::new();
         let submitter = thread::spawn({
@@ -221,8 +222,8 @@ fn h24_batch_against_freeze() {
 /// A waiter that was woken for a bit of one hardware queue and runs on the CPU of another (H25): it
 /// takes a tag there, and the bit it leaves reaches the waiter behind it.
 #[test]
-fn h25_moving_passes_the_wakeup_on() {
-    check("h25_moving_passes_the_wakeup_on", TWO, || {
+fn h25_moving() {
+    check("h25_moving", TWO, || {
         let set = TagSet::builder()
             .hw_queues(2)
             .depth(1)

@@ -2,14 +2,14 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | S1, the Release store in `issue` | `h23_age_is_never_too_long`, `payload_reaches_the_handler_of_a_timeout`, `payload_through_token_and_reuse` |
-//! | S2 and S4, the Acquire of the exchange | `payload_reaches_the_handler_of_a_timeout`, `payload_through_token_and_reuse` |
-//! | S2 to S4 a load and a store instead of an exchange | `h23_redeem_against_redeem`, `h23_redeem_against_timeout`, `h23_one_handler_per_timeout`, `h23_visitor_against_reuse`, `payload_through_token_and_reuse` |
-//! | S3 a plain store | `h23_redeem_against_timeout`, `h23_one_handler_per_timeout`, `h23_visitor_against_reuse`, `payload_reaches_the_handler_of_a_timeout` |
-//! | S3 marks whatever generation it finds | `h23_visitor_against_reuse` |
-//! | S5 keeps the generation | `h23_redeem_against_timeout`, `h23_visitor_against_reuse` |
-//! | S5 after the put | `h4_alloc_blocking_against_free`, `payload_through_token_and_reuse` |
-//! | the Acquire in `observe` | `h23_age_is_never_too_long` |
+//! | S1, the Release store in `issue` | `h23_age`, `payload_to_handler`, `payload_to_next` |
+//! | S2 and S4, the Acquire of the exchange | `payload_to_handler`, `payload_to_next` |
+//! | S2 to S4, load and store for the exchange | all with `h23_` but `h23_age`; `payload_to_next` |
+//! | S3 a plain store | the same but `h23_redeem_twice`; `payload_to_handler` |
+//! | S3 marks whatever generation it finds | `h23_visitor` |
+//! | S5 keeps the generation | `h23_redeem_or_timeout`, `h23_visitor` |
+//! | S5 after the put | `h4_alloc_or_free`, `payload_to_next` |
+//! | the Acquire in `observe` | `h23_age` |
 
 #![cfg(loom)]
 
@@ -45,11 +45,11 @@ fn submit(queue: &Queue<u32>, value: u32) -> u64 {
     tag.into_token()
 }
 
-/// Two completions of one token (S2 against S2): exactly one gets the tag, the other is told that it is
-/// not in flight, or stale once the winner has freed it.
+/// Two completions of one token (S2 against S2): exactly one gets the tag, the other is told that
+/// it is not in flight, or stale once the winner has freed it.
 #[test]
-fn h23_redeem_against_redeem() {
-    check("h23_redeem_against_redeem", UNBOUNDED, || {
+fn h23_redeem_twice() {
+    check("h23_redeem_twice", UNBOUNDED, || {
         let (set, queue) = one_tag();
         let token = submit(&queue, 7);
         let redeem = move |set: &TagSet<u32>| match set.redeem(token) {
@@ -78,8 +78,8 @@ fn h23_redeem_against_redeem() {
 
 /// A completion against the mark of a timeout (S2 against S3, S4): exactly one side owns the tag.
 #[test]
-fn h23_redeem_against_timeout() {
-    check("h23_redeem_against_timeout", UNBOUNDED, || {
+fn h23_redeem_or_timeout() {
+    check("h23_redeem_or_timeout", UNBOUNDED, || {
         let (set, queue) = one_tag();
         let token = submit(&queue, 7);
         let handler = thread::spawn({
@@ -109,8 +109,8 @@ fn h23_redeem_against_timeout() {
 
 /// Two scans that mark one tag (S3 against S3), then both try to take it (S4 against S4): one each.
 #[test]
-fn h23_one_handler_per_timeout() {
-    check("h23_one_handler_per_timeout", TWO, || {
+fn h23_one_handler() {
+    check("h23_one_handler", TWO, || {
         let (set, queue) = one_tag();
         let token = submit(&queue, 7);
         let handle = move |set: &TagSet<u32>| {
@@ -133,11 +133,12 @@ fn h23_one_handler_per_timeout() {
     });
 }
 
-/// A tag that was marked, taken over by a thread that knows nothing but the token: S3 is Relaxed, and as
-/// a read-modify-write continues the release sequence of S1, so the taker sees what the submitter wrote.
+/// A tag that was marked, taken over by a thread that knows nothing but the token: S3 is Relaxed,
+/// and as a read-modify-write continues the release sequence of S1, so the taker sees what the
+/// submitter wrote.
 #[test]
-fn payload_reaches_the_handler_of_a_timeout() {
-    check("payload_reaches_the_handler_of_a_timeout", TWO, || {
+fn payload_to_handler() {
+    check("payload_to_handler", TWO, || {
         let (set, queue) = one_tag();
         let late = Arc::new(AtomicU64::new(0));
         let submitter = thread::spawn({
@@ -163,11 +164,12 @@ fn payload_reaches_the_handler_of_a_timeout() {
     });
 }
 
-/// The token travels without any ordering of its own, as through a device: the redeemer sees what the
-/// submitter wrote (S1 to S2), and the next submitter sees what the redeemer wrote (put to get).
+/// The token travels without any ordering of its own, as through a device: the redeemer sees what
+/// the submitter wrote (S1 to S2), and the next submitter sees what the redeemer wrote (put to
+/// get).
 #[test]
-fn payload_through_token_and_reuse() {
-    check("payload_through_token_and_reuse", TWO, || {
+fn payload_to_next() {
+    check("payload_to_next", TWO, || {
         let (set, queue) = one_tag();
         let ring = Arc::new(AtomicU64::new(0));
         let device = thread::spawn({
@@ -193,10 +195,11 @@ fn payload_through_token_and_reuse() {
     });
 }
 
-/// A visitor among reuse (H23): whatever it sees, a mark made on an old sight never hits the next use.
+/// A visitor among reuse (H23): whatever it sees, a mark made on an old sight never hits the next
+/// use.
 #[test]
-fn h23_visitor_against_reuse() {
-    check("h23_visitor_against_reuse", TWO, || {
+fn h23_visitor() {
+    check("h23_visitor", TWO, || {
         let (set, queue) = one_tag();
         let first = submit(&queue, 1);
         let visitor = thread::spawn({
@@ -228,11 +231,11 @@ fn h23_visitor_against_reuse() {
     });
 }
 
-/// A visitor that sees a tag issued sees its time stamp, not that of the slot's earlier use: nothing is
-/// timed out too early.
+/// A visitor that sees a tag issued sees its time stamp, not that of the slot's earlier use:
+/// nothing is timed out too early.
 #[test]
-fn h23_age_is_never_too_long() {
-    check("h23_age_is_never_too_long", TWO, || {
+fn h23_age() {
+    check("h23_age", TWO, || {
         let clock = Clock::manual();
         let set = TagSet::builder()
             .depth(1)
@@ -262,8 +265,8 @@ fn h23_age_is_never_too_long() {
 
 /// A waiter and a tag that is freed: the waiter gets it, and sees its last owner's writes.
 #[test]
-fn h4_alloc_blocking_against_free() {
-    check("h4_alloc_blocking_against_free", UNBOUNDED, || {
+fn h4_alloc_or_free() {
+    check("h4_alloc_or_free", UNBOUNDED, || {
         let (_set, queue) = one_tag();
         let mut held: Tag<u32> = queue.try_alloc(AllocOptions::new()).unwrap();
         let waiter = thread::spawn({

@@ -1,4 +1,5 @@
-//! Many sets in one process. One test in a process of its own, because it counts the sets that live.
+//! Many sets in one process. One test in a process of its own, because it counts the sets that
+//! live.
 
 #![cfg(not(any(loom, shuttle)))]
 

@@ -1,4 +1,5 @@
-//! Many threads, all forms of allocation, tokens that travel; ownership is checked in the slot itself.
+//! Many threads, all forms of allocation, tokens that travel; ownership is checked in the slot
+//! itself.
 
 #![cfg(not(any(loom, shuttle)))]
 
