@@ -1,0 +1,208 @@
+//! Random schedules of more threads than the exhaustive models can afford, on few bits.
+//!
+//! A lost wakeup shows as a deadlock, a bit with two owners as a failed claim, a lost bit as a short
+//! count at the end.
+#![cfg(shuttle)]
+
+use inflight_sbitmap::{SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::model::{check_pct, check_random};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, block_on, thread};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+const RUNS: usize = 2_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Both ways to choose schedules.
+fn check(name: &str, model: fn()) {
+    check_random(name, RUNS, model);
+    check_pct(name, RUNS, 4, model);
+}
+
+/// A queue, and for each bit who holds it.
+struct Owned {
+    queue: SbitmapQueue,
+    owners: Vec<AtomicUsize>,
+}
+
+impl Owned {
+    fn new(builder: SbitmapQueueBuilder) -> Arc<Self> {
+        let queue = builder.build().unwrap();
+        let owners = (0..queue.depth()).map(|_| AtomicUsize::new(0)).collect();
+        Arc::new(Self { queue, owners })
+    }
+
+    fn claim(&self, bit: usize) {
+        assert_eq!(self.owners[bit].swap(1, Ordering::Relaxed), 0, "bit {bit} has two owners");
+    }
+
+    fn put(&self, bit: usize) {
+        assert_eq!(self.owners[bit].swap(0, Ordering::Relaxed), 1);
+        self.queue.put(bit).unwrap();
+    }
+
+    fn use_and_put(&self, bit: usize) {
+        self.claim(bit);
+        self.put(bit);
+    }
+
+    fn assert_all_back(&self) {
+        let snapshot = self.queue.snapshot();
+        assert_eq!((self.queue.weight(), snapshot.ws_active), (0, 0));
+        assert!(snapshot.waiters.iter().all(|&n| n == 0));
+        let mut bits = Vec::new();
+        let depth = self.queue.depth();
+        assert_eq!(self.queue.try_get_batch(depth, &mut bits), depth, "a bit was lost");
+    }
+}
+
+/// Polls and gives up, as a `select!` whose other branch was faster.
+fn cancelled_get(queue: &SbitmapQueue) -> Option<usize> {
+    let mut get = pin!(queue.get());
+    let mut last = false;
+    block_on(poll_fn(move |cx| match get.as_mut().poll(cx) {
+        Poll::Ready(bit) => Poll::Ready(Some(bit)),
+        Poll::Pending if last => Poll::Ready(None),
+        Poll::Pending => {
+            last = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }))
+}
+
+fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread::JoinHandle<()> {
+    let owned = owned.clone();
+    thread::spawn(move || f(&owned))
+}
+
+fn join_all(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// One waiter of each kind, twice each, and a clock that moves meanwhile.
+fn all_kinds(depth: usize) {
+    let clock = Clock::manual();
+    let owned = Owned::new(SbitmapQueue::builder(depth).clock(clock.clone()));
+    let twice = |owned: &Owned, get: fn(&SbitmapQueue) -> Option<usize>| {
+        for _ in 0..2 {
+            if let Some(bit) = get(&owned.queue) {
+                owned.use_and_put(bit);
+            }
+        }
+    };
+    let threads = vec![
+        spawn(&owned, move |o| twice(o, |q| Some(q.get_blocking()))),
+        spawn(&owned, move |o| twice(o, |q| Some(q.get_blocking()))),
+        spawn(&owned, move |o| twice(o, |q| Some(block_on(q.get())))),
+        spawn(&owned, move |o| twice(o, cancelled_get)),
+        spawn(&owned, move |o| twice(o, |q| q.get_timeout(SECOND))),
+    ];
+    clock.advance(SECOND);
+    clock.advance(SECOND);
+    join_all(threads);
+    owned.assert_all_back();
+}
+
+#[test]
+fn waiters_of_all_kinds_on_two_bits() {
+    check("waiters_of_all_kinds_on_two_bits", || all_kinds(2));
+}
+
+#[test]
+fn waiters_of_all_kinds_on_three_bits() {
+    check("waiters_of_all_kinds_on_three_bits", || all_kinds(3));
+}
+
+/// H6. Waiters that keep their bits: as many as there are bits, and two that give up.
+#[test]
+fn h6_those_who_stay_get_what_those_who_leave_were_offered() {
+    check("h6_those_who_stay_get_what_those_who_leave_were_offered", || {
+        let clock = Clock::manual();
+        let owned = Owned::new(SbitmapQueue::builder(2).clock(clock.clone()));
+        let bits = [owned.queue.get_blocking(), owned.queue.get_blocking()];
+        let back = |owned: &Owned, bit: Option<usize>| {
+            if let Some(bit) = bit {
+                owned.use_and_put(bit);
+            }
+        };
+        let threads = vec![
+            spawn(&owned, |o| o.claim(o.queue.get_blocking())),
+            spawn(&owned, |o| o.claim(block_on(o.queue.get()))),
+            spawn(&owned, move |o| back(o, cancelled_get(&o.queue))),
+            spawn(&owned, move |o| back(o, o.queue.get_timeout(SECOND))),
+        ];
+        owned.queue.put(bits[0]).unwrap();
+        clock.advance(SECOND);
+        owned.queue.put(bits[1]).unwrap();
+        join_all(threads);
+        assert_eq!(owned.queue.weight(), 2);
+        (0..2).for_each(|bit| owned.put(bit));
+        owned.assert_all_back();
+    });
+}
+
+/// H11, H31. A wake batch of two: puts of several sizes by several threads complete it together.
+#[test]
+fn h31_putters_complete_a_batch_together() {
+    check("h31_putters_complete_a_batch_together", || {
+        let owned = Owned::new(SbitmapQueue::builder(16).shift(4));
+        let mut bits = Vec::new();
+        assert_eq!(owned.queue.try_get_batch(16, &mut bits), 16);
+        let waiter = |o: &Owned| o.claim(o.queue.get_blocking());
+        let threads = vec![
+            spawn(&owned, waiter),
+            spawn(&owned, waiter),
+            spawn(&owned, |o| o.claim(block_on(o.queue.get()))),
+            spawn(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap()),
+            spawn(&owned, |o| o.queue.put(2).unwrap()),
+        ];
+        owned.queue.put(3).unwrap();
+        join_all(threads);
+        assert_eq!(owned.queue.weight(), 15);
+        assert_eq!(owned.queue.snapshot().ws_active, 0);
+    });
+}
+
+/// In turn a search may miss free bits before its start; a waiter must not sleep on that.
+///
+/// The turn is at 14 and 15 is taken. A getter that holds 14 and has not yet moved the turn on lets the
+/// waiter's first search fail; if the turn then is 15, its second one finds nothing either, although
+/// fifteen bits are free.
+#[test]
+fn h4_in_turn_a_waiter_sleeps_only_if_all_is_taken() {
+    check("h4_in_turn_a_waiter_sleeps_only_if_all_is_taken", || {
+        let owned = Owned::new(SbitmapQueue::builder(16).shift(4).round_robin(true));
+        let mut bits = Vec::new();
+        assert_eq!(owned.queue.try_get_batch(16, &mut bits), 16);
+        owned.queue.put_batch(&bits).unwrap();
+        // One more round, to move the turn to 14 whatever the batch did to it.
+        while owned.queue.try_get() != Some(13) {}
+        owned.queue.put_batch(&(0..16).filter(|&b| owned.queue.is_set(b)).collect::<Vec<_>>()).unwrap();
+        assert_eq!(owned.queue.try_get(), Some(14));
+        assert_eq!(owned.queue.try_get(), Some(15));
+        owned.queue.put_batch(&[14]).unwrap();
+        while owned.queue.try_get() != Some(13) {}
+        owned.queue.put_batch(&(0..14).collect::<Vec<_>>()).unwrap();
+        assert_eq!(owned.queue.weight(), 1);
+
+        let threads = vec![
+            spawn(&owned, |o| {
+                let bit = o.queue.get_blocking();
+                o.queue.put(bit).unwrap();
+            }),
+            spawn(&owned, |o| {
+                if let Some(bit) = o.queue.try_get() {
+                    o.queue.put(bit).unwrap();
+                }
+            }),
+        ];
+        owned.queue.put(15).unwrap();
+        join_all(threads);
+        owned.assert_all_back();
+    });
+}

@@ -1,0 +1,569 @@
+//! Who is woken when, with tasks polled by hand: nothing here depends on timing.
+#![cfg(not(any(loom, shuttle)))]
+
+#[path = "common/tasks.rs"]
+mod tasks;
+
+use inflight_sbitmap::{Fairness, Get, PutError, SbitmapQueue};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, block_on};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+use tasks::{Count, Task, poll_once};
+
+/// A queue with all bits taken.
+fn full(depth: usize) -> SbitmapQueue {
+    let queue = SbitmapQueue::builder(depth).build().unwrap();
+    take_all(&queue);
+    queue
+}
+
+fn take_all(queue: &SbitmapQueue) {
+    let free = queue.depth() - queue.weight();
+    assert_eq!(queue.try_get_batch(queue.depth(), &mut Vec::new()), free);
+}
+
+/// Bits freed while somebody waited, and how many of them have been turned into wakes.
+fn counters(queue: &SbitmapQueue) -> (u32, u32) {
+    let snapshot = queue.snapshot();
+    (snapshot.completions, snapshot.wakeups)
+}
+
+fn assert_nobody_waits(queue: &SbitmapQueue) {
+    let snapshot = queue.snapshot();
+    assert_eq!(snapshot.ws_active, 0);
+    assert!(snapshot.waiters.iter().all(|&n| n == 0));
+}
+
+fn woken(tasks: &[Task<'_>]) -> usize {
+    tasks.iter().filter(|task| task.is_woken()).count()
+}
+
+#[test]
+fn the_wake_batch_is_an_eighth_of_the_depth_from_1_to_8() {
+    let batches = [
+        (0, 1),
+        (1, 1),
+        (15, 1),
+        (16, 2),
+        (31, 3),
+        (32, 4),
+        (63, 7),
+        (64, 8),
+        (999, 8),
+    ];
+    for (depth, batch) in batches {
+        let queue = SbitmapQueue::builder(depth).build().unwrap();
+        assert_eq!(queue.snapshot().wake_batch, batch, "depth {depth}");
+        assert_eq!(queue.snapshot().fairness, Fairness::Batched);
+    }
+}
+
+#[test]
+fn a_free_bit_is_had_at_once() {
+    let clock = Clock::manual();
+    let queue = SbitmapQueue::builder(5)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let past = clock.now();
+    clock.advance(Duration::from_secs(1));
+    let mut bits = vec![
+        queue.try_get().unwrap(),
+        queue.get_blocking(),
+        queue.get_timeout(Duration::ZERO).unwrap(),
+        queue.get_deadline(past).unwrap(),
+        poll_once(queue.get()).unwrap(),
+    ];
+    bits.sort_unstable();
+    assert_eq!(bits, [0, 1, 2, 3, 4]);
+    assert_eq!(queue.try_get(), None);
+    assert_eq!(queue.get_timeout(Duration::ZERO), None);
+    assert_eq!(queue.get_deadline(past), None);
+    assert_eq!(queue.stats().wakeups, 0);
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn puts_are_counted_only_while_somebody_waits() {
+    let queue = full(32);
+    (0..10).for_each(|bit| queue.put(bit).unwrap());
+    assert_eq!(counters(&queue), (0, 0));
+    take_all(&queue);
+
+    let mut task = Task::waiting(&queue);
+    (0..3).for_each(|bit| queue.put(bit).unwrap());
+    assert_eq!((counters(&queue), task.wakes()), ((3, 0), 0));
+    queue.put(3).unwrap();
+    assert_eq!((counters(&queue), task.wakes()), ((4, 4), 1));
+    assert!(task.poll().is_some());
+    assert_eq!(queue.stats().wakeups, 1);
+    assert_nobody_waits(&queue);
+}
+
+/// Waiters in chosen queues: many join, then all but some leave.
+fn waiters_in<'a>(queue: &'a SbitmapQueue, wanted: &[usize]) -> Vec<(usize, Task<'a>)> {
+    let lens = || queue.snapshot().waiters;
+    let mut tasks = Vec::new();
+    while lens().iter().zip(wanted).any(|(have, want)| have < want) {
+        let before = lens();
+        let task = Task::waiting(queue);
+        let after = lens();
+        let joined = (0..after.len()).find(|&i| after[i] > before[i]).unwrap();
+        tasks.push((joined, task));
+    }
+    // The first come of each queue stay.
+    let mut kept = vec![0; wanted.len()];
+    tasks.retain(|&(joined, _)| {
+        kept[joined] += 1;
+        kept[joined] <= wanted[joined]
+    });
+    assert_eq!(lens(), wanted);
+    tasks
+}
+
+#[test]
+fn a_batch_goes_on_to_the_next_queue() {
+    let queue = full(32);
+    let tasks = waiters_in(&queue, &[1, 0, 0, 5, 0, 0, 0, 0]);
+    assert_eq!(queue.snapshot().wake_index, 0);
+    (0..4).for_each(|bit| queue.put(bit).unwrap());
+    let snapshot = queue.snapshot();
+    assert_eq!(snapshot.waiters, [0, 0, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(snapshot.wake_index, 4);
+    assert_eq!(snapshot.ws_active, 6, "woken ones have not run yet");
+    // Those that came last to queue 3 still sleep.
+    let sleeping: Vec<_> = tasks.iter().map(|(_, task)| !task.is_woken()).collect();
+    assert_eq!(sleeping, [false, false, false, false, true, true]);
+}
+
+#[test]
+fn a_large_batch_of_puts_wakes_several_batches() {
+    let queue = full(32);
+    let tasks: Vec<_> = (0..20).map(|_| Task::waiting(&queue)).collect();
+    queue.put_batch(&[0, 1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    assert_eq!((counters(&queue), woken(&tasks)), ((9, 8), 8));
+    (9..12).for_each(|bit| queue.put(bit).unwrap());
+    assert_eq!((counters(&queue), woken(&tasks)), ((12, 12), 12));
+}
+
+#[test]
+fn a_batch_of_puts_counts_its_good_bits() {
+    let queue = full(16);
+    let tasks: Vec<_> = (0..4).map(|_| Task::waiting(&queue)).collect();
+    assert_eq!(queue.put_batch(&[0, 99, 0]), Err(PutError::OutOfRange));
+    assert_eq!((counters(&queue), woken(&tasks)), ((1, 0), 0));
+    assert_eq!(queue.put_batch(&[0, 1]), Err(PutError::NotAllocated));
+    assert_eq!((counters(&queue), woken(&tasks)), ((2, 2), 2));
+    assert_eq!(queue.put(0), Err(PutError::NotAllocated));
+    assert_eq!(queue.put(16), Err(PutError::OutOfRange));
+    assert_eq!(queue.put_batch(&[]), Ok(()));
+    assert_eq!(
+        (counters(&queue), woken(&tasks)),
+        ((2, 2), 2),
+        "nothing was freed"
+    );
+}
+
+#[test]
+fn within_a_queue_the_first_come_is_woken_first() {
+    let queue = full(1);
+    let wanted = [4, 0, 3, 0, 0, 3, 0, 0];
+    let tasks = waiters_in(&queue, &wanted);
+    let mut order: Vec<usize> = Vec::new();
+    for _ in 0..tasks.len() {
+        queue.put(0).unwrap();
+        // The bit goes to a thief, so every put wakes somebody who has not been woken yet.
+        assert_eq!(queue.try_get(), Some(0));
+        let new = (0..tasks.len()).filter(|i| tasks[*i].1.is_woken() && !order.contains(i));
+        let new: Vec<_> = new.collect();
+        assert_eq!(new.len(), 1, "one bit, one wake");
+        order.extend(new);
+    }
+    for lane in 0..wanted.len() {
+        let lane: Vec<_> = order.iter().filter(|&&i| tasks[i].0 == lane).collect();
+        assert!(lane.is_sorted(), "{order:?}");
+    }
+    assert!(tasks.iter().all(|(_, task)| task.wakes() == 1));
+}
+
+/// The waiter at position `p` of all is woken within about `p + 1` freed bits, rounded up to a batch.
+#[test]
+fn nobody_is_forgotten() {
+    for (depth, waiters) in [(8, 40_usize), (16, 33), (32, 64), (64, 100)] {
+        let queue = full(depth);
+        let batch = queue.snapshot().wake_batch as usize;
+        let tasks: Vec<_> = (0..waiters).map(|_| Task::waiting(&queue)).collect();
+        let mut freed: usize = 0;
+        for bit in (0..depth).cycle().take(waiters.next_multiple_of(batch)) {
+            queue.put(bit).unwrap();
+            freed += 1;
+            assert_eq!(queue.try_get(), Some(bit), "a thief takes it");
+            let due = freed / batch * batch;
+            assert_eq!(woken(&tasks), due.min(waiters));
+            // The queues are served in turn, so position is kept up to one round of them.
+            let overdue = due.saturating_sub(8 * batch).min(waiters);
+            assert!(tasks[..overdue].iter().all(Task::is_woken));
+        }
+        assert_eq!(woken(&tasks), waiters);
+    }
+}
+
+#[test]
+fn an_overtaken_waiter_queues_again() {
+    let queue = full(1);
+    let mut task = Task::waiting(&queue);
+    for round in 1..=20 {
+        queue.put(0).unwrap();
+        assert_eq!(task.wakes(), round);
+        assert_eq!(queue.try_get(), Some(0), "whoever tries may overtake");
+        assert_eq!(task.poll(), None);
+        assert_eq!(queue.snapshot().ws_active, 1);
+    }
+    assert_eq!(queue.stats().waits, 21);
+    queue.put(0).unwrap();
+    assert_eq!(task.poll(), Some(0));
+    assert_eq!(queue.stats().wakeups, 21);
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn the_last_polled_waker_is_the_one_that_is_woken() {
+    let queue = full(1);
+    let (first, second) = (Arc::<Count>::default(), Arc::<Count>::default());
+    let mut get = pin!(queue.get());
+    for count in [&first, &second] {
+        let waker = Waker::from(count.clone());
+        assert!(
+            get.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+    }
+    assert_eq!(
+        queue.snapshot().ws_active,
+        1,
+        "polling again does not queue twice"
+    );
+    queue.put(0).unwrap();
+    assert_eq!((first.get(), second.get()), (0, 1));
+}
+
+#[test]
+fn a_future_that_was_never_polled_does_not_wait() {
+    let queue = full(1);
+    drop(queue.get());
+    let _unpolled = queue.get();
+    assert_nobody_waits(&queue);
+    assert_eq!(queue.stats().waits, 0);
+}
+
+#[test]
+fn a_future_dropped_before_it_is_chosen_leaves_the_queue() {
+    let queue = full(1);
+    let first = Task::waiting(&queue);
+    let mut second = Task::waiting(&queue);
+    drop(first);
+    assert_eq!(queue.snapshot().ws_active, 1);
+    queue.put(0).unwrap();
+    assert_eq!(second.wakes(), 1);
+    assert_eq!(second.poll(), Some(0));
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn a_future_dropped_after_it_was_chosen_passes_the_wake_on() {
+    let queue = full(1);
+    let mut tasks: Vec<_> = (0..10).map(|_| Task::waiting(&queue)).collect();
+    queue.put(0).unwrap();
+    for left in (1..10).rev() {
+        let chosen = tasks.iter().position(Task::is_woken).unwrap();
+        drop(tasks.remove(chosen));
+        assert_eq!((tasks.len(), woken(&tasks)), (left, 1));
+    }
+    assert_eq!(tasks[0].poll(), Some(0));
+    drop(tasks);
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn a_chosen_future_without_successor_drops_its_wake_and_no_bit() {
+    let queue = full(2);
+    let task = Task::waiting(&queue);
+    queue.put(1).unwrap();
+    assert_eq!(task.wakes(), 1);
+    drop(task);
+    assert_nobody_waits(&queue);
+    assert_eq!(queue.try_get(), Some(1));
+}
+
+#[test]
+fn a_finished_future_takes_no_more_wakes() {
+    let queue = full(2);
+    let mut first = Task::waiting(&queue);
+    let second = Task::waiting(&queue);
+    queue.put(0).unwrap();
+    assert_eq!(first.poll(), Some(0));
+    queue.put(1).unwrap();
+    assert_eq!((first.wakes(), second.wakes()), (1, 1));
+    drop(first);
+    assert_eq!(queue.snapshot().ws_active, 1);
+}
+
+/// Counts, then panics.
+struct Bomb(Arc<Count>);
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        self.0.clone().wake();
+        panic!("this waker panics on purpose");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_costs_nobody_else_a_wake() {
+    for bad in 0..8 {
+        let queue = full(64);
+        let mut tasks: Vec<Task<'_>> = Vec::new();
+        let bomb = Arc::<Count>::default();
+        let mut get = pin!(queue.get());
+        for i in 0..8 {
+            if i == bad {
+                let waker = Waker::from(Arc::new(Bomb(bomb.clone())));
+                assert!(
+                    get.as_mut()
+                        .poll(&mut Context::from_waker(&waker))
+                        .is_pending()
+                );
+            } else {
+                tasks.push(Task::waiting(&queue));
+            }
+        }
+        let bits = [0, 1, 2, 3, 4, 5, 6, 7];
+        let put = catch_unwind(AssertUnwindSafe(|| queue.put_batch(&bits)));
+        assert!(put.is_err(), "the panic reaches the putter");
+        assert_eq!(
+            (bomb.get(), woken(&tasks)),
+            (1, 7),
+            "the bad one was number {bad}"
+        );
+        assert!(tasks.iter_mut().all(|task| task.poll().is_some()));
+        assert!(
+            get.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_ready()
+        );
+        assert_eq!(queue.weight(), 64);
+        assert_nobody_waits(&queue);
+    }
+}
+
+#[test]
+fn wake_all_makes_everybody_look_again() {
+    let queue = full(32);
+    let mut tasks: Vec<_> = (0..30).map(|_| Task::waiting(&queue)).collect();
+    // Three bits are no batch.
+    queue.put_batch(&[4, 5, 6]).unwrap();
+    assert_eq!(woken(&tasks), 0);
+    queue.wake_all();
+    assert!(tasks.iter().all(|task| task.wakes() == 1));
+    let mut got: Vec<_> = tasks.iter_mut().filter_map(Task::poll).collect();
+    got.sort_unstable();
+    assert_eq!(got, [4, 5, 6]);
+    let snapshot = queue.snapshot();
+    assert_eq!(
+        (snapshot.ws_active, snapshot.waiters.iter().sum::<usize>()),
+        (27, 27)
+    );
+    queue.wake_all();
+    assert_eq!(tasks.iter().filter(|task| task.wakes() == 2).count(), 27);
+    drop(tasks);
+    queue.wake_all();
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn a_queue_of_no_bits_lets_wait_and_leave() {
+    let clock = Clock::manual();
+    let queue = SbitmapQueue::builder(0)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let task = Task::waiting(&queue);
+    assert_eq!(queue.get_deadline(clock.now()), None);
+    queue.wake_all();
+    assert_eq!(task.wakes(), 1);
+    drop(task);
+    assert_nobody_waits(&queue);
+}
+
+#[test]
+fn the_text_lists_map_and_queues() {
+    let queue = full(32);
+    let _task = Task::waiting(&queue);
+    queue.put(3).unwrap();
+    let text = queue.snapshot().to_string();
+    let keys = [
+        "depth=32",
+        "busy=31",
+        "cleared=1",
+        "bits_per_word=8",
+        "map_nr=4",
+        "alloc_hint={",
+        "wake_batch=4",
+        "wake_index=0",
+        "ws_active=1",
+        "ws={",
+        "round_robin=0",
+    ];
+    let mut lines = text.lines().map(str::trim_start);
+    for key in keys {
+        assert!(
+            lines.any(|line| line.starts_with(key)),
+            "{key} in its place in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn everything_is_sharable_and_shows_itself() {
+    fn check<T: Send + std::fmt::Debug>(value: &T) {
+        assert!(!format!("{value:?}").is_empty());
+    }
+    fn share<T: Send + Sync + 'static>(value: T) -> T {
+        value
+    }
+    let queue = Arc::new(share(full(1)));
+    check(&queue);
+    check(&SbitmapQueue::builder(1));
+    check(&queue.snapshot());
+    check(&queue.stats());
+    let get: Get<'_> = queue.get();
+    check(&get);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait,
+    Abandon(usize),
+    /// Polls one, woken or not.
+    Poll(usize),
+    Steal,
+    Put(usize),
+    PutBatch(usize, usize),
+    WakeAll,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => Just(Step::Wait),
+        2 => any::<usize>().prop_map(Step::Abandon),
+        2 => any::<usize>().prop_map(Step::Poll),
+        2 => Just(Step::Steal),
+        6 => any::<usize>().prop_map(Step::Put),
+        1 => (any::<usize>(), 0..20_usize).prop_map(|(at, n)| Step::PutBatch(at, n)),
+        1 => Just(Step::WakeAll),
+    ]
+}
+
+/// Waiting tasks, and the bits that are held.
+struct Crowd<'a> {
+    queue: &'a SbitmapQueue,
+    tasks: Vec<Task<'a>>,
+    held: Vec<usize>,
+}
+
+impl Crowd<'_> {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Wait => {
+                let mut task = Task::new(self.queue);
+                match task.poll() {
+                    Some(bit) => self.held.push(bit),
+                    None => self.tasks.push(task),
+                }
+            }
+            Step::Abandon(i) if !self.tasks.is_empty() => {
+                self.tasks.swap_remove(i % self.tasks.len());
+            }
+            Step::Poll(i) if !self.tasks.is_empty() => self.poll(i % self.tasks.len()),
+            Step::Steal => self.held.extend(self.queue.try_get()),
+            Step::Put(i) if !self.held.is_empty() => {
+                let bit = self.held.swap_remove(i % self.held.len());
+                self.queue.put(bit).unwrap();
+            }
+            Step::PutBatch(at, n) if !self.held.is_empty() => {
+                let from = at % self.held.len();
+                let bits: Vec<_> = self
+                    .held
+                    .drain(from..self.held.len().min(from + n))
+                    .collect();
+                self.queue.put_batch(&bits).unwrap();
+            }
+            Step::WakeAll => self.queue.wake_all(),
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, i: usize) {
+        if let Some(bit) = self.tasks[i].poll() {
+            self.tasks.swap_remove(i);
+            self.held.push(bit);
+        }
+    }
+
+    /// Runs all tasks that have been woken, until none is.
+    fn settle(&mut self) {
+        while let Some(i) = self.tasks.iter().position(Task::is_woken) {
+            self.poll(i);
+        }
+    }
+
+    /// Fewer bits than a batch are free while somebody sleeps, and only while others are in use.
+    fn assert_progress(&self) {
+        let snapshot = self.queue.snapshot();
+        assert_eq!(snapshot.ws_active, self.tasks.len());
+        assert_eq!(snapshot.map.busy, self.held.len());
+        if !self.tasks.is_empty() {
+            let free = self.queue.depth() - self.held.len();
+            assert!(
+                free < snapshot.wake_batch as usize,
+                "{free} bits are free\n{snapshot}"
+            );
+            assert!(!self.held.is_empty(), "nothing is in use\n{snapshot}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    /// No sequence of waiting, giving up, overtaking and putting leaves a waiter behind.
+    #[test]
+    fn no_sequence_leaves_a_waiter_behind(
+        depth in prop_oneof![1..=20_usize, Just(32), Just(64)],
+        rounds in vec(vec(step(), 1..12), 1..40),
+    ) {
+        let queue = full(depth);
+        let mut crowd = Crowd { queue: &queue, tasks: Vec::new(), held: (0..depth).collect() };
+        for round in &rounds {
+            round.iter().for_each(|step| crowd.step(step));
+            crowd.settle();
+            crowd.assert_progress();
+        }
+        // As long as bits come back, everybody gets one.
+        while !crowd.tasks.is_empty() {
+            assert!(!crowd.held.is_empty(), "{} wait for nothing", crowd.tasks.len());
+            crowd.step(&Step::Put(0));
+            crowd.settle();
+        }
+        assert_nobody_waits(&queue);
+        let mut rest = Vec::new();
+        assert_eq!(queue.try_get_batch(depth, &mut rest), depth - crowd.held.len());
+        assert_eq!(block_on(async { poll_once(queue.get()) }), None);
+    }
+}
