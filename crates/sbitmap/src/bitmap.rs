@@ -10,12 +10,13 @@ use crate::word::{Check, Search, Word, offsets};
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
 /// No operation blocks or allocates. What the owner of a bit wrote before [`put`](Sbitmap::put) is
-/// visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit may index data that has no lock
-/// of its own.
+/// visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit may index data that has
+/// no lock of its own.
 ///
 /// # Fairness
 ///
-/// None: whoever searches when a bit is free gets it. [`SbitmapQueue`](crate::SbitmapQueue) adds waiting.
+/// None: whoever searches when a bit is free gets it. [`SbitmapQueue`](crate::SbitmapQueue) adds
+/// waiting.
 ///
 /// ```
 /// use inflight_sbitmap::Sbitmap;
@@ -78,7 +79,8 @@ impl Sbitmap {
     /// A bitmap of `depth` bits, all free. A depth of 0 is legal: nothing can be had from it.
     ///
     /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(1024).shift(5).round_robin(true).build().unwrap();
+    /// use inflight_sbitmap::Sbitmap;
+    /// let map = Sbitmap::builder(1024).shift(5).round_robin(true).build().unwrap();
     /// assert_eq!(map.bits_per_word(), 32);
     /// ```
     pub fn builder(depth: usize) -> SbitmapBuilder {
@@ -160,9 +162,9 @@ impl Sbitmap {
 
     /// Takes a bit if fewer than `limit` of those open to this limit are taken.
     ///
-    /// Users who only come this way hold at most `limit` bits of the whole map together; the rest stays
-    /// free for others. The limit is spread over the words in proportion, exactly. This is blk-mq's shallow
-    /// depth.
+    /// Users who only come this way hold at most `limit` bits of the whole map together; the rest
+    /// stays free for others. The limit is spread over the words in proportion, exactly. This
+    /// is blk-mq's shallow depth.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
@@ -199,8 +201,8 @@ impl Sbitmap {
 
     /// Takes up to `n` bits, pushes them to `bits` and returns how many.
     ///
-    /// Takes ranges of whole words where it can, single bits after that. Fewer than `n` means that no
-    /// more were free.
+    /// Takes ranges of whole words where it can, single bits after that. Fewer than `n` means that
+    /// no more were free.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(48).build().unwrap();
@@ -227,9 +229,10 @@ impl Sbitmap {
 
     /// Takes up to `n` neighbouring bits of one word in one atomic step.
     ///
-    /// At most [`bits_per_word`](Sbitmap::bits_per_word) (a larger `n` is cut to it). What is returned may
-    /// have holes where bits were taken. `None` if no word has room for such a range after its first
-    /// free bit, although single bits may be free; in round-robin mode always `None`.
+    /// At most [`bits_per_word`](Sbitmap::bits_per_word) (a larger `n` is cut to it). What is
+    /// returned may have holes where bits were taken. `None` if no word has room for such a
+    /// range after its first free bit, although single bits may be free; in round-robin mode
+    /// always `None`.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
@@ -261,10 +264,10 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// [`PutError::NotAllocated`] if nobody holds the bit. By default every double free is caught that does
-    /// not race with the other put; see [`checked`](SbitmapBuilder::checked) and
-    /// [`trusted`](SbitmapBuilder::trusted). A bit that somebody else has got in the meantime is that
-    /// somebody's: a plain number cannot tell.
+    /// [`PutError::NotAllocated`] if nobody holds the bit. By default every double free is caught
+    /// that does not race with the other put; see [`checked`](SbitmapBuilder::checked) and
+    /// [`trusted`](SbitmapBuilder::trusted). A bit that somebody else has got in the meantime is
+    /// that somebody's: a plain number cannot tell.
     ///
     /// [`PutError::OutOfRange`] if the map has no such bit.
     ///
@@ -344,8 +347,9 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// [`PutError::OutOfRange`] if the mask is not inside one word of the map: nothing is given back.
-    /// [`PutError::NotAllocated`] if nobody holds some of the bits: the others are given back.
+    /// [`PutError::OutOfRange`] if the mask is not inside one word of the map: nothing is given
+    /// back. [`PutError::NotAllocated`] if nobody holds some of the bits: the others are given
+    /// back.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
@@ -396,9 +400,10 @@ impl Sbitmap {
 
     /// Whether a bit is in use.
     ///
-    /// `false` means that each bit was free at some moment of the call, and that what its last owner wrote
-    /// before giving it back is visible. After a `fence(SeqCst)` that follows the closing of a gate which
-    /// getters look at after a fence of their own, `false` means that nobody is inside.
+    /// `false` means that each bit was free at some moment of the call, and that what its last
+    /// owner wrote before giving it back is visible. After a `fence(SeqCst)` that follows the
+    /// closing of a gate which getters look at after a fence of their own, `false` means that
+    /// nobody is inside.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();

@@ -32,7 +32,8 @@ impl SbitmapBuilder {
         }
     }
 
-    /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4 words.
+    /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4
+    /// words.
     ///
     /// ```
     /// assert!(inflight_sbitmap::Sbitmap::builder(64).shift(6).build().is_ok());
@@ -42,7 +43,8 @@ impl SbitmapBuilder {
         self
     }
 
-    /// Hands bits out in turn instead of the warmest first. For devices that want their tags spread.
+    /// Hands bits out in turn instead of the warmest first. For devices that want their tags
+    /// spread.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).round_robin(true).build().unwrap();
@@ -116,13 +118,14 @@ impl SbitmapBuilder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fairness {
-    /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of freed
-    /// bits.
+    /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of
+    /// freed bits.
     ///
-    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and the
-    /// woken waiter then queues again at the tail. Within one queue waiters are woken in the order they
-    /// came; the waiter at position `p` of all is woken within about `p + 1` freed bits, rounded up to a
-    /// batch, and how often it may lose the race after that is not bounded.
+    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and
+    /// the woken waiter then queues again at the tail. Within one queue waiters are woken in
+    /// the order they came; the waiter at position `p` of all is woken within about `p + 1`
+    /// freed bits, rounded up to a batch, and how often it may lose the race after that is not
+    /// bounded.
     #[default]
     Batched,
 }

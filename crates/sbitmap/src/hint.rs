@@ -41,8 +41,9 @@ impl Hint {
 
     /// The hint after a search that began here.
     ///
-    /// It moves on only if it was spot-on (or bits are handed out in turn); a search that had to look
-    /// elsewhere leaves it, so that a bit freed here is found again while its lines are warm.
+    /// It moves on only if it was spot-on (or bits are handed out in turn); a search that had to
+    /// look elsewhere leaves it, so that a bit freed here is found again while its lines are
+    /// warm.
     pub(crate) fn after(self, found: Option<usize>, layout: Layout, in_turn: bool) -> Self {
         match found {
             None => Self(0),

@@ -1,19 +1,21 @@
 //! A scalable bitmap of ids, and wait queues over it.
 //!
 //! An IO engine gives every request in flight a small number: the index of its buffer, the ring's
-//! user data, the device's tag. [`Sbitmap`] hands such numbers out, and [`SbitmapQueue`] lets threads and
-//! tasks wait for one when all are taken. The design is the one of the Linux block layer's sbitmap:
+//! user data, the device's tag. [`Sbitmap`] hands such numbers out, and [`SbitmapQueue`] lets
+//! threads and tasks wait for one when all are taken. The design is the one of the Linux block
+//! layer's sbitmap:
 //!
-//! - The bits are spread over several words, **each on cache lines of its own**, also when the map is
-//!   small, and every CPU starts its search at its own [hint](Hint): two CPUs meet on a line only when ids
-//!   run short.
-//! - Freeing a bit touches a **second line** of its word. The freed bits are moved back in one step when
-//!   the word looks full (*deferred clear*), so getters and putters stay out of each other's way.
-//! - Waiters stand in **eight queues** and are woken in **batches**: one wake per group of freed bits,
-//!   counted by a pair of counters, and never lost.
+//! - The bits are spread over several words, **each on cache lines of its own**, also when the map
+//!   is small, and every CPU starts its search at its own [hint](Hint): two CPUs meet on a line
+//!   only when ids run short.
+//! - Freeing a bit touches a **second line** of its word. The freed bits are moved back in one step
+//!   when the word looks full (*deferred clear*), so getters and putters stay out of each other's
+//!   way.
+//! - Waiters stand in **eight queues** and are woken in **batches**: one wake per group of freed
+//!   bits, counted by a pair of counters, and never lost.
 //!
-//! Everything works inside `loom::model` when built with `--cfg loom`, so you can model-check your own
-//! code on top of it.
+//! Everything works inside `loom::model` when built with `--cfg loom`, so you can model-check your
+//! own code on top of it.
 //!
 //! ```
 //! use inflight_sbitmap::{PutError, Sbitmap, SbitmapQueue};

@@ -125,9 +125,10 @@ impl SbitmapQueue {
     /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's clock.
     ///
     /// ```
+    /// use inflight_sbitmap::SbitmapQueue;
     /// use inflight_sync::time::Clock;
     /// let clock = Clock::manual();
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
+    /// let queue = SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
     /// assert_eq!(queue.get_deadline(clock.now()), None);
     /// ```
     #[must_use = "a bit that is dropped is never given back"]

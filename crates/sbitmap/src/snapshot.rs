@@ -163,7 +163,8 @@ impl fmt::Display for QueueSnapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// How often a user joined a wait queue. One that was woken in vain and queued again counts twice.
+    /// How often a user joined a wait queue. One that was woken in vain and queued again counts
+    /// twice.
     pub waits: u64,
     /// How many waiters were woken.
     pub wakeups: u64,

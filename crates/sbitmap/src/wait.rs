@@ -55,8 +55,8 @@ impl Stay<'_> {
         Some(bit)
     }
 
-    /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this waiter
-    /// does not take, so somebody else gets it.
+    /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this
+    /// waiter does not take, so somebody else gets it.
     fn give_up(&mut self) {
         let chosen = self
             .place

@@ -1,9 +1,10 @@
 //! The wait queues, and who is woken when.
 //!
-//! Several lists, each with a lock of its own, so that sleepers do not fight for one. A wake is decided by
-//! two counters: `completions` counts freed bits while somebody waits, `wakeups` follows it in steps of
-//! a batch. Whoever moves `wakeups` owns one batch of wakes and hands it to the queues in turn, going on to
-//! the next queue until the batch is used up. `PROTOCOL.md` has the proof.
+//! Several lists, each with a lock of its own, so that sleepers do not fight for one. A wake is
+//! decided by two counters: `completions` counts freed bits while somebody waits, `wakeups` follows
+//! it in steps of a batch. Whoever moves `wakeups` owns one batch of wakes and hands it to the
+//! queues in turn, going on to the next queue until the batch is used up. `PROTOCOL.md` has the
+//! proof.
 
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, Ticket, WaitList};
@@ -18,16 +19,16 @@ const WAKE_BATCH_MAX: usize = 8;
 
 const _: () = assert!(WAIT_QUEUES.is_power_of_two());
 
-/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits are in use, so at least
-/// `depth` counted puts follow, and one of them completes a batch.
+/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits are in use, so at
+/// least `depth` counted puts follow, and one of them completes a batch.
 pub(crate) fn wake_batch(depth: usize) -> u32 {
     u32::try_from((depth / 8).clamp(1, WAKE_BATCH_MAX)).expect("at most 8")
 }
 
 #[derive(Debug)]
 pub(crate) struct WakeQueues {
-    /// Waiters that have registered and not yet left; more than the lists hold while woken ones are on
-    /// their way. Written by waiters.
+    /// Waiters that have registered and not yet left; more than the lists hold while woken ones
+    /// are on their way. Written by waiters.
     active: CachePadded<AtomicUsize>,
     /// Bits freed while `active` was not 0. Wraps.
     completions: CachePadded<AtomicU32>,
@@ -122,16 +123,17 @@ impl WakeQueues {
             return;
         }
         let n = u32::try_from(n).expect("a map has at most 2^24 bits");
-        // Ordering: Acquire pairs with the fence (P2) of the puts counted before. Whoever takes over
-        // another put's count also takes over the duty to find a waiter that only its fence has seen.
+        // Ordering: Acquire pairs with the fence (P2) of the puts counted before. Whoever takes
+        // over another put's count also takes over the duty to find a waiter that only its
+        // fence has seen.
         let completions = self
             .completions
             .fetch_add(n, Ordering::Acquire)
             .wrapping_add(n);
         // Relaxed: the exchange decides, and whoever counts last sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);
-        // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference is
-        // taken as a signed number. A surplus of several batches is handed out at once.
+        // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
+        // is taken as a signed number. A surplus of several batches is handed out at once.
         let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
         while owed(wakeups) >= self.batch as i32 {
             let next = wakeups.wrapping_add(self.batch);
@@ -152,8 +154,8 @@ impl WakeQueues {
 
     /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
     ///
-    /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's fence
-    /// (P2) happens before this.
+    /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's
+    /// fence (P2) happens before this.
     pub(crate) fn pass_on(&self) {
         self.distribute(1);
     }

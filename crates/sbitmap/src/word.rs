@@ -1,20 +1,21 @@
 //! One word of the bitmap: up to 64 bits, their deferred clear, and their double-free check.
 //!
-//! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits in
-//! `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free* iff word = 0.
-//! When a getter finds no zero it moves the parked bits back, in this order:
+//! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits
+//! in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free*
+//! iff word = 0. When a getter finds no zero it moves the parked bits back, in this order:
 //!
 //! ```text
 //! M1 take the mask out of `cleared`      M2 remove it from `word`
 //! ```
 //!
-//! The other order would lose a bit that is taken and freed between the two steps: its new `cleared`
-//! mark would be thrown away by M1. M1 and M2 run under the word's lock, because a getter that finds
-//! `cleared` empty between them must not report "full": under the lock it looks at `word` once more.
+//! The other order would lose a bit that is taken and freed between the two steps: its new
+//! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, because a getter
+//! that finds `cleared` empty between them must not report "full": under the lock it looks at
+//! `word` once more.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
-//! releases `word`, the next get acquires it. All accesses in between are RMWs, which keep the release
-//! sequences alive; nobody writes either word with a plain store.
+//! releases `word`, the next get acquires it. All accesses in between are RMWs, which keep the
+//! release sequences alive; nobody writes either word with a plain store.
 
 use crate::error::PutError;
 use crate::layout::low_mask;
@@ -41,8 +42,9 @@ pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
     freed: CachePadded<Freed>,
-    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. Empty when trusted. A word's
-    /// bits are mostly used by one CPU, so its states share lines only among themselves.
+    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. Empty when trusted. A
+    /// word's bits are mostly used by one CPU, so its states share lines only among
+    /// themselves.
     states: Box<[AtomicU8]>,
 }
 
@@ -134,8 +136,8 @@ impl Word {
             return true;
         }
         // Another getter may have moved bits since we looked. Its lock section came before ours, so
-        // Relaxed sees what it left. Only searched bits count, else a getter that does not wrap would
-        // go round for ever.
+        // Relaxed sees what it left. Only searched bits count, else a getter that does not wrap
+        // would go round for ever.
         self.word.load(Ordering::Relaxed) & searched != searched
     }
 
@@ -176,14 +178,17 @@ impl Word {
         if !self.unmark(offset, check) {
             return Err(PutError::NotAllocated);
         }
-        // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come first.
+        // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come
+        // first.
         self.freed.cleared.fetch_or(1 << offset, Ordering::Release);
         Ok(())
     }
 
-    /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no look.
+    /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
+    /// look.
     ///
-    /// Bits that are not allocated are left out, and reported together with the number of the others.
+    /// Bits that are not allocated are left out, and reported together with the number of the
+    /// others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> Result<(), (usize, PutError)> {
         let mut held = 0;
         for offset in offsets(mask) {
@@ -204,9 +209,9 @@ impl Word {
 
     /// The bits in use. A snapshot; exact when nobody gets or puts.
     ///
-    /// A clear bit was free at some moment of the call, and what its owner wrote before giving it back is
-    /// visible. `word` is read first: the other order could see a bit parked, then miss that it was
-    /// moved and taken again, and call a bit free that was in use all the time.
+    /// A clear bit was free at some moment of the call, and what its owner wrote before giving it
+    /// back is visible. `word` is read first: the other order could see a bit parked, then miss
+    /// that it was moved and taken again, and call a bit free that was in use all the time.
     pub(crate) fn in_use(&self, depth: u32) -> u64 {
         // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
         let word = self.word.load(Ordering::Acquire);

@@ -40,7 +40,8 @@ struct Owned {
     data: [UnsafeCell<u32>; 4],
 }
 
-// SAFETY: `data[bit]` is touched by the owner of the bit alone; that this is so is what the models check.
+// SAFETY: `data[bit]` is touched by the owner of the bit alone; that this is so is what the models
+// check.
 unsafe impl Sync for Owned {}
 
 impl Owned {
@@ -96,8 +97,8 @@ fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread:
     thread::spawn(move || f(&owned))
 }
 
-/// H1. Everything is free but parked. Two getters both find the word full; while the first is between M1
-/// and M2 the second finds nothing parked. Both must get a bit.
+/// H1. Everything is free but parked. Two getters both find the word full; while the first is
+/// between M1 and M2 the second finds nothing parked. Both must get a bit.
 #[test]
 fn h1_both_failed() {
     check("h1_both_failed", UNBOUNDED, || {
@@ -136,8 +137,8 @@ fn h2_order_of_the_move() {
     });
 }
 
-/// H3. The last writes of one owner come before the first of the next, also when a third thread moves the
-/// bit from `cleared` to `word`.
+/// H3. The last writes of one owner come before the first of the next, also when a third thread
+/// moves the bit from `cleared` to `word`.
 #[test]
 fn h3_owner_to_owner() {
     check("h3_owner_to_owner", TWO, || {
@@ -163,8 +164,8 @@ fn h3_owner_to_owner() {
     });
 }
 
-/// H17. Two getters of ranges that overlap: no bit has two owners, none is lost, and what earlier owners
-/// wrote is visible.
+/// H17. Two getters of ranges that overlap: no bit has two owners, none is lost, and what earlier
+/// owners wrote is visible.
 #[test]
 fn h17_ranges() {
     check("h17_ranges", UNBOUNDED, || {
@@ -280,7 +281,8 @@ fn a_moved_bit_shows_its_last_writes() {
     });
 }
 
-/// A bit that is parked, moved and taken while somebody looks is never called free after it was taken.
+/// A bit that is parked, moved and taken while somebody looks is never called free after it was
+/// taken.
 #[test]
 fn a_bit_in_use_is_never_called_free() {
     check("a_bit_in_use_is_never_called_free", UNBOUNDED, || {

@@ -1,17 +1,18 @@
 //! A fence pair whose light side is nearly free.
 //!
-//! Two threads that each write one word and then read the other's need a full fence on both sides. Where
-//! one side runs a million times as often as the other, the kernel can be asked to put the fence into
-//! the frequent side's instruction stream when the rare side needs it. The idea is the one behind
-//! Linux's `membarrier` and folly's asymmetric barrier.
+//! Two threads that each write one word and then read the other's need a full fence on both sides.
+//! Where one side runs a million times as often as the other, the kernel can be asked to put the
+//! fence into the frequent side's instruction stream when the rare side needs it. The idea is the
+//! one behind Linux's `membarrier` and folly's asymmetric barrier.
 
 use crate::atomic::{Ordering, compiler_fence, fence};
 
-/// The pair: [`light`](AsymFence::light) on the frequent side, [`heavy`](AsymFence::heavy) on the rare one.
+/// The pair: [`light`](AsymFence::light) on the frequent side, [`heavy`](AsymFence::heavy) on the
+/// rare one.
 ///
-/// After a `light` on one thread and a `heavy` on another, at least one of the two sees what the other
-/// wrote before its fence. `heavy` costs microseconds where CPUs are busy with this process; `light`
-/// stops only the compiler. Where the system does not offer it, both are `fence(SeqCst)`.
+/// After a `light` on one thread and a `heavy` on another, at least one of the two sees what the
+/// other wrote before its fence. `heavy` costs microseconds where CPUs are busy with this process;
+/// `light` stops only the compiler. Where the system does not offer it, both are `fence(SeqCst)`.
 ///
 /// ```
 /// use inflight_sync::asym::AsymFence;

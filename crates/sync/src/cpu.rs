@@ -1,7 +1,7 @@
 //! Where the calling thread runs: a hint, never a fact.
 //!
-//! The thread may move to another CPU before the number is looked at. Whoever uses it must be correct
-//! for every number.
+//! The thread may move to another CPU before the number is looked at. Whoever uses it must be
+//! correct for every number.
 
 use std::cell::Cell;
 
@@ -13,8 +13,8 @@ crate::thread_local! {
 
 /// The number of the CPU the calling thread runs on, or the one set by [`set_current_for_thread`].
 ///
-/// Asks the C library on Linux (about 1 ns). On other systems each thread keeps one number of its own.
-/// Under a model checker it is 0 until set.
+/// Asks the C library on Linux (about 1 ns). On other systems each thread keeps one number of its
+/// own. Under a model checker it is 0 until set.
 ///
 /// ```
 /// let cpu = inflight_sync::cpu::current();
@@ -46,7 +46,8 @@ pub fn set_current_for_thread(cpu: Option<usize>) {
 
 /// How many CPUs the system may have: a size for tables indexed by CPU. At least 1.
 ///
-/// CPU numbers may be sparse and therefore larger; take them modulo the table's size. Two under loom.
+/// CPU numbers may be sparse and therefore larger; take them modulo the table's size. Two under
+/// loom.
 ///
 /// ```
 /// assert!(inflight_sync::cpu::possible() >= 1);

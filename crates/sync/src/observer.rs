@@ -1,8 +1,8 @@
 //! Who is told when a thread is about to sleep.
 //!
 //! A worker of a pool installs an observer. When the worker then waits for a bit, a tag or a flush,
-//! [`Parker`](crate::Parker) tells the observer, and the pool can let another worker run. The waiting
-//! code knows nothing of pools.
+//! [`Parker`](crate::Parker) tells the observer, and the pool can let another worker run. The
+//! waiting code knows nothing of pools.
 
 use std::cell::RefCell;
 use std::fmt;

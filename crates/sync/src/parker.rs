@@ -186,8 +186,8 @@ mod checked {
         static PARKER: Arc<Notify> = Arc::new(Notify::new());
     }
 
-    /// Not loom's own `park`: an unpark that meets its thread blocked on a mutex loses the token there.
-    /// `Notify` keeps it, and returns spuriously now and then, as a parker may.
+    /// Not loom's own `park`: an unpark that meets its thread blocked on a mutex loses the token
+    /// there. `Notify` keeps it, and returns spuriously now and then, as a parker may.
     pub(super) struct Parker(Arc<Notify>);
 
     #[derive(Clone)]

@@ -100,7 +100,8 @@ fn event_hands_over_data() {
         data: UnsafeCell<u32>,
         event: Event,
     }
-    // SAFETY: `data` is written before the Release store of `state` and read after the Acquire load.
+    // SAFETY: `data` is written before the Release store of `state` and read after the Acquire
+    // load.
     unsafe impl Sync for Handed {}
 
     check("event_hands_over_data", UNBOUNDED, || {

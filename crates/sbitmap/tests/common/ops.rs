@@ -1,6 +1,7 @@
 //! Operations on a bitmap, run against an oracle that is nothing but a set of numbers.
 //!
-//! One interpreter for the property tests and for the fuzz target, which includes this file by path.
+//! One interpreter for the property tests and for the fuzz target, which includes this file by
+//! path.
 
 use inflight_sbitmap::{BitMask, Hint, PutError, Sbitmap};
 use inflight_sync::cpu;
@@ -192,7 +193,8 @@ impl Run {
         }
     }
 
-    /// The bits open to a limit: each word's share rounded down, the rest one each to the first words.
+    /// The bits open to a limit: each word's share rounded down, the rest one each to the first
+    /// words.
     fn open_to(&self, limit: usize) -> BTreeSet<usize> {
         if limit >= self.depth {
             return (0..self.depth).collect();
@@ -249,7 +251,8 @@ impl Run {
         }
     }
 
-    /// What a search for `n` neighbours takes from a word: the free ones from the first free bit on.
+    /// What a search for `n` neighbours takes from a word: the free ones from the first free bit
+    /// on.
     fn range_in(&self, (start, len): (usize, usize), n: usize) -> Option<BitMask> {
         let free = |bit: &usize| !self.held.contains(bit);
         let first = (start..start + len).find(free)?;

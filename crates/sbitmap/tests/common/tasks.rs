@@ -1,4 +1,5 @@
 //! Tasks polled by hand, whose wakes are counted.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use inflight_sbitmap::{Get, SbitmapQueue};
 use inflight_sync::Arc;

@@ -31,7 +31,8 @@ pub mod cell {
     pub use loom::cell::UnsafeCell;
 }
 
-/// Interior mutability. shuttle does not look for data races, so this is std's in the shape of loom's.
+/// Interior mutability. shuttle does not look for data races, so this is std's in the shape of
+/// loom's.
 #[cfg(shuttle)]
 pub mod cell {
     /// An `UnsafeCell` whose accesses are closures.

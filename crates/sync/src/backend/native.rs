@@ -16,7 +16,8 @@ pub mod atomic {
 
 /// Interior mutability that loom can watch.
 pub mod cell {
-    /// An `UnsafeCell` whose accesses are closures, so that loom can see where each begins and ends.
+    /// An `UnsafeCell` whose accesses are closures, so that loom can see where each begins and
+    /// ends.
     ///
     /// ```
     /// use inflight_sync::cell::UnsafeCell;
@@ -77,7 +78,8 @@ pub mod cell {
 
 /// What to do while spinning.
 pub mod hint {
-    /// Tells the processor (or, under a model checker, the scheduler) that this is a spin loop.
+    /// Tells the processor (or, under a model checker, the scheduler) that this is a spin
+    /// loop.
     ///
     /// ```
     /// inflight_sync::hint::spin_loop();

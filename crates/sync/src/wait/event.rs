@@ -7,8 +7,8 @@
 //! waiter:    W1 lock, enqueue, waiters = len, unlock    W2 fence   W3 condition gone -> leave   W4 sleep
 //! ```
 //!
-//! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3 sees the
-//! changed state; or W2 comes before N2, and N3 sees the waiter.
+//! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3
+//! sees the changed state; or W2 comes before N2, and N3 sees the waiter.
 
 use super::{Notify, Ticket, WaitList};
 use crate::atomic::{AtomicUsize, Ordering, fence};
@@ -21,8 +21,9 @@ use std::task::{Context, Poll};
 /// A place where threads and tasks wait while a condition holds.
 ///
 /// The event carries no state of its own. Contract: whoever ends the condition changes the state
-/// first and calls [`notify_all`](Event::notify_all) second; waiters give the condition as a closure. If data
-/// is handed over through the state, its store is `Release` and the closure's load `Acquire`.
+/// first and calls [`notify_all`](Event::notify_all) second; waiters give the condition as a
+/// closure. If data is handed over through the state, its store is `Release` and the closure's load
+/// `Acquire`.
 ///
 /// ```
 /// use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +62,8 @@ impl Event {
         }
     }
 
-    /// Makes everybody who waits look at their condition again. One fence and one load if nobody does.
+    /// Makes everybody who waits look at their condition again. One fence and one load if nobody
+    /// does.
     ///
     /// ```
     /// inflight_sync::wait::Event::new().notify_all();
@@ -94,7 +96,8 @@ impl Event {
         debug_assert!(done, "a wait without deadline ends only with its condition");
     }
 
-    /// Sleeps while `condition` holds, at most until `deadline`. Returns whether the condition ended.
+    /// Sleeps while `condition` holds, at most until `deadline`. Returns whether the condition
+    /// ended.
     ///
     /// ```
     /// use inflight_sync::{time::Clock, wait::Event};

@@ -1,15 +1,16 @@
 //! A FIFO of waiters from whose middle one can leave.
 //!
 //! Plain data for the inside of a lock: a doubly linked list over the indices of a `Vec`, so that a
-//! cancelled waiter leaves in constant time, nothing is allocated once the list has reached its largest
-//! size, and no pointer to a waiter's stack or future exists.
+//! cancelled waiter leaves in constant time, nothing is allocated once the list has reached its
+//! largest size, and no pointer to a waiter's stack or future exists.
 
 use super::Notify;
 use std::task::Waker;
 
 const NIL: u32 = u32::MAX;
 
-/// Names one stay of one waiter in a [`WaitList`]. A ticket of a waiter that has left matches nothing.
+/// Names one stay of one waiter in a [`WaitList`]. A ticket of a waiter that has left matches
+/// nothing.
 ///
 /// ```
 /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};

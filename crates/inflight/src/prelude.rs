@@ -1,0 +1,12 @@
+//! The names most programs use.
+//!
+//! ```
+//! use inflight::prelude::*;
+//! let queue = SbitmapQueue::builder(8).build().unwrap();
+//! assert!(queue.try_get().is_some());
+//! ```
+
+pub use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+pub use inflight_tags::{AllocOptions, Tag, TagSet};
+pub use inflight_topology::{CpuSet, Scope, Topology};
+pub use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};

@@ -1,0 +1,155 @@
+//! The usages that the design promised before there was code, as they were written.
+
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+#[test]
+fn topology() -> Result<()> {
+    use inflight::topology::{CpuSet, Scope, Topology};
+
+    let topo = Topology::discover()?;
+    let big = Topology::synthetic("numa:2 cache:2 core:6 smt:2")?;
+    let mut pods = Vec::new();
+    for pod in big.pods(Scope::Cache) {
+        pods.push(format!("{} on node {:?}", pod.cpus(), pod.node()));
+    }
+    assert_eq!(pods[0], "0-5,24-29 on node Some(0)");
+    assert_eq!(pods.len(), 4);
+    assert!(big.shares_cache(0, 24));
+    let _cpu: usize = inflight::topology::current_cpu();
+    if cfg!(target_os = "linux") {
+        let mine = topo.cpus().first().expect("a process runs somewhere");
+        let guard = topo.pin_current_thread(&mine.to_string().parse::<CpuSet>()?)?;
+        drop(guard);
+    }
+    Ok(())
+}
+
+#[test]
+fn bitmap_and_queue() -> Result<()> {
+    use inflight::sbitmap::{Fairness, PutError, Sbitmap, SbitmapQueue};
+
+    let map = Sbitmap::builder(1024).build()?;
+    let bit = map.try_get().unwrap();
+    assert!(map.try_get_shallow(8).is_some());
+    let mut bits = Vec::new();
+    assert_eq!(map.try_get_batch(32, &mut bits), 32);
+    if let Some(b) = map.try_get_mask(32) {
+        assert!(b.first < 1024 && b.mask != 0);
+        map.put_mask(b)?;
+    }
+    map.put(bit)?;
+    assert_eq!(map.put(bit), Err(PutError::NotAllocated));
+    map.put_batch(&bits)?;
+    assert!(
+        Sbitmap::builder(1024)
+            .shift(6)
+            .round_robin(true)
+            .build()
+            .is_ok()
+    );
+
+    let q = SbitmapQueue::builder(256)
+        .fairness(Fairness::Batched)
+        .build()?;
+    let a = q.try_get();
+    let b = q.get_blocking();
+    let c = q.get_timeout(Duration::from_millis(5));
+    let d = inflight::sync::block_on(async { q.get().await });
+    let mut all = [a.unwrap(), b, c.unwrap(), d];
+    all.sort_unstable();
+    assert!(all.windows(2).all(|w| w[0] != w[1]));
+    println!("{:#?}", q.snapshot());
+    Ok(())
+}
+
+#[test]
+fn tag_sets() -> Result<()> {
+    use inflight::tags::{AllocOptions, RedeemError, TagSet};
+    use inflight::topology::Topology;
+
+    struct Req {
+        off: u64,
+        buf: Vec<u8>,
+    }
+    let topo = Topology::synthetic("core:4 smt:2")?;
+    let set = TagSet::builder()
+        .hw_queues(4)
+        .depth(256)
+        .reserved(8)
+        .topology(&topo)
+        .build(|_hwq, _tag| Req {
+            off: 0,
+            buf: vec![0; 4096],
+        })?;
+    let dev = set.add_queue("nvme0n1");
+
+    let mut tag = dev.try_alloc(AllocOptions::new())?;
+    tag.off = 4096;
+    let token: u64 = tag.into_token();
+    let tag = set.redeem(token)?;
+    assert_eq!((tag.off, tag.buf.len()), (4096, 4096));
+    drop(tag);
+    assert!(matches!(set.redeem(token), Err(RedeemError::Stale)));
+
+    let tag = inflight::sync::block_on(async { dev.alloc().await })?;
+    drop(tag);
+    let tag = dev.alloc_blocking()?;
+    drop(tag);
+    let tag = dev.alloc_timeout(Duration::from_millis(5))?;
+    drop(tag);
+    let many = dev.try_alloc_batch(16);
+    assert_eq!(many.into_iter().count(), 16);
+
+    let token = dev.try_alloc(AllocOptions::new().reserved())?.into_token();
+    set.for_each_in_flight(|t| {
+        if t.age() >= Duration::ZERO {
+            t.mark_timed_out();
+        }
+    });
+    assert!(matches!(set.redeem(token), Err(RedeemError::TimedOut)));
+    drop(set.redeem_timed_out(token)?);
+    let _frozen = set.freeze_blocking();
+    Ok(())
+}
+
+#[test]
+fn workqueues() -> Result<()> {
+    use inflight::topology::{Scope, Topology};
+    use inflight::workqueue::{Attrs, Work, WorkqueueSystem, blocking};
+
+    let sys = WorkqueueSystem::builder()
+        .topology(Topology::discover()?)
+        .build()?;
+    let crypt = sys
+        .workqueue("kcryptd")
+        .unbound(Attrs::new().scope(Scope::Cache).strict(false))
+        .max_active(64)
+        .build()?;
+    let irq = sys.workqueue("complete").bound().build()?;
+
+    let buf = vec![1_u8; 16];
+    let handle = crypt.spawn(move || buf.iter().map(|&b| u32::from(b)).sum::<u32>());
+    assert_eq!(inflight::sync::block_on(handle)?, 16);
+    let panicked = crypt.spawn(|| panic!("in the item")).wait();
+    assert!(panicked.is_err(), "a panic is an error for its owner");
+
+    let work = Work::new(|| ());
+    assert!(crypt.queue(&work)?.is_queued());
+    work.flush()?;
+    irq.queue_on(0, &work)?;
+    crypt.queue_node(0, &work)?;
+    work.cancel_sync()?;
+    work.disable_sync()?;
+    assert!(!crypt.queue(&work)?.is_queued(), "disabled");
+    work.enable()?;
+    crypt.flush()?;
+    crypt.drain()?;
+    crypt.set_max_active(16)?;
+    assert!(blocking(|| std::fs::read("Cargo.toml")).is_ok());
+    println!("{}", sys.dump());
+    assert_eq!(crypt.stats().panicked, 1);
+    crypt.destroy()?;
+    Ok(())
+}
