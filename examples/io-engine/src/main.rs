@@ -1,1 +1,108 @@
-fn main() {}
+//! A load generator for files, in the manner of fio, built on `inflight`: one tag set bounds what
+//! is in flight, its tokens are the user data of the rings, checksums run on a workqueue.
+//!
+//! ```text
+//! options ─▶ run ─▶ job: lanes ─▶ engine (uring | psync) ─▶ file (target)
+//!             │       └─ plan: which block next; block: seal and check (header, pattern, checksum)
+//!             └─▶ stats, progress, report
+//! ```
+
+mod block;
+mod buffer;
+mod checksum;
+mod control;
+mod engine;
+mod header;
+mod job;
+mod options;
+mod pattern;
+mod progress;
+mod report;
+mod run;
+mod slot;
+mod stats;
+mod target;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+use crate::options::Options;
+use crate::report::Report;
+
+const EXIT_CORRUPT: u8 = 1;
+const EXIT_ERROR: u8 = 2;
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => return refuse(&first_line(&error)),
+        // --help and --version
+        Err(error) => error.exit(),
+    };
+    match start(options) {
+        Ok(status) => status,
+        Err(error) => refuse(&format!("{error:#}")),
+    }
+}
+
+fn start(options: Options) -> Result<ExitCode> {
+    let config = options.check()?;
+    report_file_too_large_as_an_error()?;
+    let json = config.json;
+    let report = run::run(config)?;
+    print(&report, json)?;
+    Ok(conclude(&report))
+}
+
+fn print(report: &Report, json: bool) -> Result<()> {
+    let mut text = if json {
+        serde_json::to_string_pretty(report)?
+    } else {
+        report.to_string()
+    };
+    if json {
+        text.push('\n');
+    }
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("printing the result")
+}
+
+fn conclude(report: &Report) -> ExitCode {
+    if report.verify_errors() > 0 {
+        let (bad, all) = (report.verify_errors(), report.read_ios());
+        eprintln!("io-engine: corrupted: {bad} of {all} blocks read");
+    }
+    if let Some(error) = report.error() {
+        return refuse(error);
+    }
+    ExitCode::from(match report {
+        report if report.verify_errors() > 0 => EXIT_CORRUPT,
+        report if report.interrupted() => EXIT_INTERRUPTED,
+        _ => 0,
+    })
+}
+
+fn refuse(what: &str) -> ExitCode {
+    eprintln!("io-engine: {what}");
+    ExitCode::from(EXIT_ERROR)
+}
+
+/// What clap has to say, without its advice.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+/// A write beyond the file size limit shall fail like any other, not kill the program.
+fn report_file_too_large_as_an_error() -> Result<()> {
+    // SAFETY: ignoring a signal installs no handler that could run at a bad moment.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.context("ignoring SIGXFSZ")?;
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! io_uring: one ring per job, the tag's token as user data.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Wake, Waker};
+
+use inflight::tags::{Tag, TagSet};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::{Engine, Finished};
+use crate::slot::{Op, Slot};
+
+/// The user data of the doorbell's poll. No token is 0.
+const DOORBELL: u64 = 0;
+
+/// The most entries the kernel grants a ring.
+const MAX_ENTRIES: usize = 32_768;
+
+/// One job's ring.
+pub(crate) struct Uring {
+    ring: IoUring,
+    file: Arc<File>,
+    set: TagSet<Slot>,
+    doorbell: Arc<Doorbell>,
+    /// What the submission queue had no room for.
+    backlog: VecDeque<squeue::Entry>,
+    /// Requests the kernel has or will get, the doorbell's poll not among them.
+    under_way: usize,
+}
+
+impl Uring {
+    /// Whether this kernel has io_uring, lets us use it, and knows the operations we need.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(crate) fn probe() -> io::Result<()> {
+        let ring = IoUring::new(2)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        if needed.into_iter().all(|code| probe.is_supported(code)) {
+            Ok(())
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel is too old",
+            ))
+        }
+    }
+
+    /// A ring for about `depth` requests at once (more are possible), to be used by the calling
+    /// thread only.
+    ///
+    /// # Errors
+    /// The kernel refuses another ring.
+    pub(crate) fn new(file: Arc<File>, set: TagSet<Slot>, depth: usize) -> io::Result<Self> {
+        let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
+        // Completions that run in our own thread when we ask for them spare an interrupt each;
+        // kernels before 6.1 do not know the flags.
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        let doorbell = Arc::new(Doorbell::new()?);
+        let mut uring = Self {
+            ring,
+            file,
+            set,
+            doorbell,
+            backlog: VecDeque::new(),
+            under_way: 0,
+        };
+        uring.arm_doorbell();
+        Ok(uring)
+    }
+
+    /// Has the ring tell us once when the doorbell rings. A poll, not a read: it has no buffer
+    /// that would have to outlive the ring.
+    fn arm_doorbell(&mut self) {
+        let fd = Fd(self.doorbell.event.as_fd().as_raw_fd());
+        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32)
+            .build()
+            .user_data(DOORBELL);
+        self.push(poll);
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: an entry's buffer lies in the slot of a tag in flight, which only `redeem`
+        // makes accessible again, after the kernel's completion; the slot lives as long as the
+        // set, and `drop` keeps the set until everything has come back. The doorbell's poll has
+        // no buffer.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    /// Moves what was left over into the submission queue, as far as there is room.
+    fn push_backlog(&mut self) {
+        while !self.backlog.is_empty() && !self.ring.submission().is_full() {
+            if let Some(entry) = self.backlog.pop_front() {
+                self.push(entry);
+            }
+        }
+    }
+
+    /// Submits, and waits for `want` completions.
+    fn enter(&mut self, want: usize) -> io::Result<()> {
+        match self.ring.submit_and_wait(want) {
+            Ok(_) => Ok(()),
+            // Interrupted, or the kernel wants its completions reaped before it takes more.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reap(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+        let mut rung = false;
+        for completion in self.ring.completion() {
+            if completion.user_data() == DOORBELL {
+                rung = true;
+                continue;
+            }
+            self.under_way -= 1;
+            let tag = self
+                .set
+                .redeem(completion.user_data())
+                .map_err(io::Error::other)?;
+            let result = match completion.result() {
+                error @ ..0 => Err(io::Error::from_raw_os_error(-error)),
+                bytes => Ok(bytes as usize),
+            };
+            finished.push(Finished { tag, result });
+        }
+        if rung {
+            self.doorbell.silence();
+            self.arm_doorbell();
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Uring {
+    fn start(&mut self, mut tag: Tag<Slot>) {
+        let fd = Fd(self.file.as_fd().as_raw_fd());
+        let offset = tag.next_offset();
+        let rest = tag.rest_mut();
+        let (address, len) = (rest.as_mut_ptr(), rest.len() as u32);
+        let entry = match tag.op {
+            Op::Read => opcode::Read::new(fd, address, len).offset(offset).build(),
+            Op::Write => opcode::Write::new(fd, address, len).offset(offset).build(),
+            Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        };
+        self.under_way += 1;
+        self.push(entry.user_data(tag.into_token()));
+    }
+
+    fn heed(&mut self) {
+        self.doorbell.reset();
+    }
+
+    fn wait(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+        self.push_backlog();
+        let sleep = self.backlog.is_empty() && self.doorbell.fall_asleep();
+        let entered = self.enter(usize::from(sleep));
+        self.doorbell.get_up();
+        entered?;
+        self.reap(finished)
+    }
+
+    fn waker(&self) -> Waker {
+        Arc::clone(&self.doorbell).into()
+    }
+}
+
+impl Drop for Uring {
+    /// Waits for everything that is still under way: the kernel must not write into a slot that
+    /// no longer exists.
+    fn drop(&mut self) {
+        let mut finished = Vec::new();
+        while self.under_way > 0 {
+            self.push_backlog();
+            if self
+                .enter(1)
+                .and_then(|()| self.reap(&mut finished))
+                .is_err()
+            {
+                // The ring is broken and we cannot know what the kernel still holds.
+                std::mem::forget(self.set.clone());
+                return;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring")
+            .field("under_way", &self.under_way)
+            .field("backlog", &self.backlog.len())
+            .finish_non_exhaustive()
+    }
+}
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const RUNG: u8 = 2;
+
+/// Ends a ring's wait from another thread, with a system call only if the ring's thread sleeps.
+#[derive(Debug)]
+struct Doorbell {
+    /// AWAKE, ASLEEP or RUNG.
+    state: AtomicU8,
+    event: EventFd,
+}
+
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self {
+            state: AtomicU8::new(AWAKE),
+            event: EventFd::from_flags(flags)?,
+        })
+    }
+
+    /// Whether the thread may sleep; it may not if the bell rang while it was awake.
+    fn fall_asleep(&self) -> bool {
+        // Ordering: Relaxed is enough, the state alone decides; `reset` orders the look at work.
+        self.state
+            .compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Spares whoever rings from now on the system call. Keeps RUNG.
+    fn get_up(&self) {
+        // Ordering: Relaxed, the thread looks at nothing because of it.
+        let _ = self
+            .state
+            .compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Forgets that it rang.
+    fn reset(&self) {
+        // Ordering: pairs with the swap in `wake_by_ref`: the look at the work comes after, and
+        // sees what was rung for.
+        self.state.swap(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Takes back the event that ended the sleep.
+    fn silence(&self) {
+        // Why ignored: EAGAIN says that nobody rang, which is as well.
+        let _ = self.event.read();
+    }
+}
+
+impl Wake for Doorbell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Ordering: pairs with `reset`: the thread sees what we did before we rang.
+        if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+            // Why ignored: the counter can only be full if it already wakes the ring.
+            let _ = self.event.write(1);
+        }
+    }
+}

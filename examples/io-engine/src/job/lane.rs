@@ -1,0 +1,245 @@
+//! A lane: one block at a time, from the choice of its place to the check of its data.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::Job;
+use super::plan::{Next, Task};
+use crate::block::{self, Verdict, Version};
+use crate::buffer::AlignedBuf;
+use crate::engine::Engine;
+use crate::pattern;
+use crate::slot::Op;
+
+/// A block as the requests see it: pieces of at most `--max-split`.
+type Block = Vec<AlignedBuf>;
+
+/// What a lane has in flight.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// The lane's pieces; those under way are empty here.
+    pub(super) pieces: Block,
+    pub(super) under_way: usize,
+    /// The first error, and where in the file.
+    pub(super) failure: Option<(u64, io::Error)>,
+    /// When the last piece came back.
+    pub(super) landed: Option<Instant>,
+    /// The lane, if it waits for its pieces.
+    pub(super) waker: Option<Waker>,
+}
+
+impl<E: Engine> Job<'_, E> {
+    /// Works until there is nothing more to do.
+    pub(super) async fn lane(&self, lane: usize) -> Result<()> {
+        let mut block = self.new_block(lane)?;
+        while let Some(task) = self.next_task().await {
+            let done = if task.write {
+                self.write(lane, task.block, block).await
+            } else {
+                self.read(lane, task.block, block).await
+            };
+            self.release(task);
+            block = done?;
+        }
+        Ok(())
+    }
+
+    fn new_block(&self, lane: usize) -> Result<Block> {
+        let config = &self.shared.config;
+        let mut block = AlignedBuf::pieces(config.bs, config.max_split)
+            .with_context(|| format!("no memory for {} blocks of {}", config.iodepth, config.bs))?;
+        if config.rw.writes() && self.shared.checksums.is_none() {
+            for (piece, buf) in block.iter_mut().enumerate() {
+                pattern::fill_noise(self.shared.run ^ (lane << 16 | piece) as u64, buf);
+            }
+        }
+        Ok(block)
+    }
+
+    async fn next_task(&self) -> Option<Task> {
+        poll_fn(|cx| {
+            if self.shared.control.stopped() {
+                return Poll::Ready(None);
+            }
+            match self.plan.borrow_mut().next() {
+                Next::Do(task) => Poll::Ready(Some(task)),
+                Next::Done => Poll::Ready(None),
+                Next::WaitForRelease => {
+                    self.released.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn release(&self, task: Task) {
+        self.plan.borrow_mut().release(task);
+        self.released.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    async fn write(&self, lane: usize, number: u64, mut block: Block) -> Result<Block> {
+        let offset = self.offset(number);
+        let index = self.index(number);
+        let generation = self
+            .generations
+            .borrow()
+            .get(index)
+            .map(|&written| written + 1);
+        if let (Some(generation), Some(checksums)) = (generation, &self.shared.checksums) {
+            let format = self.shared.format();
+            let version = Version {
+                run: self.shared.run,
+                generation: generation.into(),
+            };
+            let sealed = checksums.spawn(move || {
+                block::seal(format, offset, version, &mut block);
+                block
+            });
+            block = sealed.await.context("sealing a block")?;
+        }
+        let (block, latency) = self.transfer(lane, Op::Write, offset, block).await?;
+        if let Some(generation) = generation {
+            self.generations.borrow_mut()[index] = generation;
+        }
+        self.stats.borrow_mut().write_lat.record(latency);
+        self.live.count_write();
+        self.sync_if_due(lane).await?;
+        Ok(block)
+    }
+
+    async fn sync_if_due(&self, lane: usize) -> Result<()> {
+        let every = self.shared.config.fsync;
+        let writes = self.writes_since_sync.get() + 1;
+        if every == 0 || writes < every {
+            self.writes_since_sync.set(writes);
+            return Ok(());
+        }
+        self.writes_since_sync.set(0);
+        let nothing = vec![AlignedBuf::default()];
+        let (_, latency) = self.transfer(lane, Op::Sync, 0, nothing).await?;
+        self.stats.borrow_mut().sync_lat.record(latency);
+        Ok(())
+    }
+
+    async fn read(&self, lane: usize, number: u64, block: Block) -> Result<Block> {
+        let offset = self.offset(number);
+        let (mut block, latency) = self.transfer(lane, Op::Read, offset, block).await?;
+        self.stats.borrow_mut().read_lat.record(latency);
+        self.live.count_read();
+        if let Some(checksums) = &self.shared.checksums {
+            let format = self.shared.format();
+            let written = self.written(number);
+            let checked = checksums.spawn(move || {
+                let verdict = block::check(format, offset, written, &block);
+                (block, verdict)
+            });
+            let verdict;
+            (block, verdict) = checked.await.context("checking a block")?;
+            self.take_verdict(verdict)?;
+        }
+        Ok(block)
+    }
+
+    /// What this run last wrote to a block, if anything.
+    fn written(&self, number: u64) -> Option<Version> {
+        match self.generations.borrow()[self.index(number)] {
+            0 => None,
+            generation => Some(Version {
+                run: self.shared.run,
+                generation: generation.into(),
+            }),
+        }
+    }
+
+    fn take_verdict(&self, verdict: Verdict) -> Result<()> {
+        let mut stats = self.stats.borrow_mut();
+        match verdict {
+            Verdict::Intact => stats.intact += 1,
+            Verdict::NeverWritten => stats.never_written += 1,
+            Verdict::Corrupt(corruption) => {
+                stats.verify_errors += 1;
+                self.shared.control.corrupted(corruption);
+            }
+            Verdict::OtherFormat(what) => return Err(anyhow!("{}: {what}", self.shared.name)),
+        }
+        Ok(())
+    }
+
+    /// Sends a block's pieces through the engine, one tag each, and waits for all of them. The
+    /// latency runs from the start of the first piece to the end of the last.
+    async fn transfer(
+        &self,
+        lane: usize,
+        op: Op,
+        offset: u64,
+        block: Block,
+    ) -> Result<(Block, Duration)> {
+        self.flights[lane].borrow_mut().pieces = block;
+        let started = self.start_pieces(lane, op, offset).await;
+        // Whatever happened, the kernel may still have pieces.
+        self.landing(lane).await;
+        let flight = mem::take(&mut *self.flights[lane].borrow_mut());
+        let started = started?;
+        match flight.failure {
+            Some((offset, error)) => {
+                let (op, name) = (op.name(), &self.shared.name);
+                Err(anyhow!("{name}: {op} at offset {offset}: {error}"))
+            }
+            None => {
+                let landed = flight.landed.unwrap_or(started);
+                Ok((flight.pieces, landed.saturating_duration_since(started)))
+            }
+        }
+    }
+
+    /// Starts pieces as tags come; tells when the first was started. None waits for the others, so
+    /// any number of tags is enough for any number of pieces.
+    async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Instant> {
+        let pieces = self.flights[lane].borrow().pieces.len();
+        let mut started = None;
+        for piece in 0..pieces {
+            let tag = self.queue.alloc_with(self.tags).await;
+            let mut tag = tag.context("waiting for a tag")?;
+            let mut flight = self.flights[lane].borrow_mut();
+            if flight.failure.is_some() {
+                break;
+            }
+            flight.under_way += 1;
+            let buf = mem::take(&mut flight.pieces[piece]);
+            let len = buf.len() as u64;
+            tag.set(op, lane, piece, offset, buf);
+            offset += len;
+            started.get_or_insert_with(Instant::now);
+            self.engine.borrow_mut().start(tag);
+            self.stats.borrow_mut().requests += 1;
+        }
+        started.context("a block without pieces")
+    }
+
+    /// Waits until no piece is under way.
+    async fn landing(&self, lane: usize) {
+        poll_fn(|cx| {
+            let mut flight = self.flights[lane].borrow_mut();
+            if flight.under_way == 0 {
+                return Poll::Ready(());
+            }
+            flight.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn offset(&self, number: u64) -> u64 {
+        number * self.shared.config.bs as u64
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number - self.first_block) as usize
+    }
+}

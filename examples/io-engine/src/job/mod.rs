@@ -1,0 +1,173 @@
+//! One job: `--iodepth` lanes, each a small async loop, run by one thread that also drives the
+//! engine.
+//!
+//! A lane picks a block, has it sealed by the workqueue if it is to be written, sends its pieces
+//! through the engine, one tag each, and has it checked by the workqueue if it was read. Whatever
+//! a lane waits for (a tag, a completion, a checksum) wakes it alone.
+
+mod lane;
+mod plan;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use inflight::tags::{AllocOptions, Queue};
+use inflight::workqueue::Workqueue;
+
+use crate::block::Format;
+use crate::control::Control;
+use crate::engine::{Engine, Finished};
+use crate::options::Config;
+use crate::slot::{Progress, Slot};
+use crate::stats::{JobStats, Live};
+
+use lane::Flight;
+use plan::Plan;
+
+/// What all jobs of a run have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) file: Arc<File>,
+    /// What to call the file in messages.
+    pub(crate) name: String,
+    /// Identifies this run in the headers it writes.
+    pub(crate) run: u64,
+    pub(crate) control: Control,
+    /// Where blocks are sealed and checked; none without `--verify`.
+    pub(crate) checksums: Option<Workqueue>,
+}
+
+impl Shared {
+    fn format(&self) -> Format {
+        Format {
+            kind: self.config.verify,
+            block_len: self.config.bs,
+        }
+    }
+}
+
+/// One job, the property of one thread.
+pub(crate) struct Job<'a, E> {
+    shared: &'a Shared,
+    live: &'a Live,
+    /// This job as a tenant of the tag set, and the hardware queue its tags come from.
+    queue: Queue<Slot>,
+    tags: AllocOptions,
+    engine: RefCell<E>,
+    plan: RefCell<Plan>,
+    /// The first block of the region, for `generations`.
+    first_block: u64,
+    /// How often this run has written each block of the region. Empty without `--verify`.
+    generations: RefCell<Vec<u32>>,
+    /// What each lane has in flight.
+    flights: Vec<RefCell<Flight>>,
+    /// Lanes that wait until another has released its block.
+    released: RefCell<Vec<Waker>>,
+    writes_since_sync: Cell<u64>,
+    stats: RefCell<JobStats>,
+}
+
+impl<'a, E: Engine> Job<'a, E> {
+    pub(crate) fn new(
+        shared: &'a Shared,
+        live: &'a Live,
+        queue: Queue<Slot>,
+        engine: E,
+        index: usize,
+        region: std::ops::Range<u64>,
+    ) -> Result<Self> {
+        let config = &shared.config;
+        let tracked = if shared.checksums.is_some() {
+            region.end - region.start
+        } else {
+            0
+        };
+        Ok(Self {
+            shared,
+            live,
+            queue,
+            tags: AllocOptions::new().hw_queue(index % config.hw_queues),
+            engine: RefCell::new(engine),
+            first_block: region.start,
+            // Zeroed memory costs nothing until a block is written.
+            generations: RefCell::new(vec![0; usize::try_from(tracked).context("--size")?]),
+            plan: RefCell::new(Plan::new(config, index, region)),
+            flights: (0..config.iodepth).map(|_| RefCell::default()).collect(),
+            released: RefCell::default(),
+            writes_since_sync: Cell::new(0),
+            stats: RefCell::new(JobStats::new()),
+        })
+    }
+
+    /// Runs until time is up, the work is done or the run is stopped. What was counted is given
+    /// back in any case; errors go to the run's control.
+    pub(crate) fn run(self) -> JobStats {
+        let waker = self.engine.borrow().waker();
+        let mut cx = Context::from_waker(&waker);
+        let mut lanes: FuturesUnordered<_> = (0..self.flights.len())
+            .map(|lane| self.lane(lane))
+            .collect();
+        let mut finished = Vec::new();
+        loop {
+            self.engine.borrow_mut().heed();
+            while let Poll::Ready(lane) = lanes.poll_next_unpin(&mut cx) {
+                match lane {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => self.shared.control.fail(error),
+                    None => {
+                        drop(lanes);
+                        return self.stats.into_inner();
+                    }
+                }
+            }
+            if let Err(error) = self.engine.borrow_mut().wait(&mut finished) {
+                self.shared
+                    .control
+                    .fail(anyhow::Error::new(error).context("the engine broke"));
+                drop(lanes);
+                return self.stats.into_inner();
+            }
+            for finished in finished.drain(..) {
+                self.finish(finished);
+            }
+        }
+    }
+
+    /// Starts the rest of a short transfer, or gives the piece back to its lane. The tag is freed
+    /// here, before the lane runs: a lane that waits for a tag must not sit on others.
+    fn finish(&self, Finished { mut tag, result }: Finished) {
+        let outcome = match tag.advance(result) {
+            Progress::Again => return self.engine.borrow_mut().start(tag),
+            Progress::Finished(outcome) => outcome,
+        };
+        let mut flight = self.flights[tag.lane].borrow_mut();
+        flight.pieces[tag.piece] = mem::take(&mut tag.buf);
+        flight.under_way -= 1;
+        if let Err(error) = outcome {
+            flight.failure.get_or_insert((tag.next_offset(), error));
+        }
+        drop(tag);
+        if flight.under_way == 0 {
+            flight.landed = Some(Instant::now());
+            if let Some(waker) = flight.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl<E> std::fmt::Debug for Job<'_, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}

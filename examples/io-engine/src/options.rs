@@ -1,0 +1,419 @@
+//! The command line, checked until nothing in it can surprise the rest of the program.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Parser, ValueEnum};
+use inflight::topology::Scope;
+
+use crate::checksum::Checksum;
+
+/// Blocks and pieces are multiples of this, the smallest sector there is.
+pub(crate) const SECTOR: u64 = 512;
+const MAX_BLOCK: u64 = 1 << 30;
+const MAX_JOBS: usize = 4096;
+const MAX_IODEPTH: usize = 32_768;
+/// The size of the temporary file, if none is given.
+const DEFAULT_SIZE: u64 = 256 << 20;
+const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pattern {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Random reads and writes.
+    Randrw,
+    /// Sequential reads and writes.
+    #[value(alias = "readwrite")]
+    Rw,
+}
+
+impl Pattern {
+    pub(crate) fn reads(self) -> bool {
+        !matches!(self, Self::Write | Self::Randwrite)
+    }
+
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Randread)
+    }
+
+    pub(crate) fn random(self) -> bool {
+        matches!(self, Self::Randread | Self::Randwrite | Self::Randrw)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Randread => "randread",
+            Self::Randwrite => "randwrite",
+            Self::Randrw => "randrw",
+            Self::Rw => "rw",
+        }
+    }
+}
+
+/// Which way the requests take into the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// One ring per job.
+    #[value(name = "io_uring")]
+    IoUring,
+    /// pread and pwrite on a workqueue; works everywhere.
+    Psync,
+    /// io_uring if the kernel lets us, else psync.
+    Auto,
+}
+
+const AFTER_HELP: &str = "\
+With no --filename the job runs on a temporary file: --rw randrw --verify crc32c --size 256m.
+With one, the defaults are --rw read --verify none, and the size of the file.
+Sizes take the suffixes k, m, g and t (powers of 1024).
+
+Exit status: 0 everything went well; 1 --verify found corrupted blocks; 2 bad input or an IO error;
+130 interrupted. An IO error outranks corruption, corruption outranks an interrupt.";
+
+/// Load generator for files, in the manner of fio, built on inflight.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "io-engine", version, after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    /// File or block device; written to if --rw writes [default: a temporary file]
+    #[arg(long, value_name = "PATH")]
+    filename: Option<PathBuf>,
+
+    /// How much of the file to use; creates or extends it if needed [default: all of it]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    size: Option<u64>,
+
+    /// Block size, a multiple of 512
+    #[arg(long, visible_alias = "blocksize", value_name = "BYTES", default_value = "4k",
+          value_parser = parse_size)]
+    bs: u64,
+
+    /// What to do [default: read; randrw on a temporary file]
+    #[arg(long, visible_alias = "readwrite", value_enum)]
+    rw: Option<Pattern>,
+
+    /// How many of 100 operations of randrw and rw are reads
+    #[arg(long, value_name = "PERCENT", default_value_t = 50,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    rwmixread: u8,
+
+    /// How many blocks a job has under way at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    iodepth: usize,
+
+    /// How many jobs run at once, each on its own part of the file
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    numjobs: usize,
+
+    /// End after this time; fractions allowed [default: 10; no limit with --number_ios]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_runtime)]
+    runtime: Option<Duration>,
+
+    /// End each job after this many blocks
+    #[arg(long = "number_ios", alias = "number-ios", value_name = "N")]
+    number_ios: Option<u64>,
+
+    /// Bypass the page cache (O_DIRECT)
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
+          default_missing_value = "1", value_parser = parse_switch)]
+    direct: bool,
+
+    /// fdatasync after every N writes of a job; 0 never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    fsync: u64,
+
+    /// Put a header and a checksum in every block written, and check every block read
+    /// [default: none; crc32c on a temporary file]
+    #[arg(long, value_enum)]
+    verify: Option<Checksum>,
+
+    /// Which way the requests take
+    #[arg(long, visible_alias = "ioengine", value_enum, default_value = "auto")]
+    engine: EngineChoice,
+
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+
+    /// Split blocks larger than this into several requests
+    #[arg(long, value_name = "KIB", default_value_t = 256)]
+    max_split: u64,
+
+    /// Hardware queues of the tag set, each with --iodepth tags [default: one per job]
+    #[arg(long, value_name = "N")]
+    hw_queues: Option<usize>,
+
+    /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system
+    #[arg(long, value_name = "SCOPE", default_value = "cache")]
+    workqueue_scope: String,
+
+    /// Seed of the random offsets [default: a new one for every run]
+    #[arg(long, value_name = "N")]
+    randseed: Option<u64>,
+}
+
+/// A checked command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) filename: Option<PathBuf>,
+    pub(crate) size: Option<u64>,
+    pub(crate) bs: usize,
+    pub(crate) rw: Pattern,
+    pub(crate) rwmixread: u8,
+    pub(crate) iodepth: usize,
+    pub(crate) numjobs: usize,
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) number_ios: Option<u64>,
+    pub(crate) direct: bool,
+    pub(crate) fsync: u64,
+    pub(crate) verify: Checksum,
+    pub(crate) engine: EngineChoice,
+    pub(crate) json: bool,
+    /// The longest request, in bytes.
+    pub(crate) max_split: usize,
+    pub(crate) hw_queues: usize,
+    pub(crate) workqueue_scope: Scope,
+    pub(crate) randseed: u64,
+}
+
+impl Options {
+    /// Fills in the defaults that depend on other options and refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The first option that is wrong, and why.
+    pub(crate) fn check(self) -> Result<Config> {
+        ensure!(self.bs > 0, "--bs must not be zero");
+        ensure!(
+            self.bs % SECTOR == 0,
+            "--bs {} is not a multiple of {SECTOR}",
+            self.bs
+        );
+        ensure!(self.bs <= MAX_BLOCK, "--bs {} is more than 1g", self.bs);
+        ensure!(self.max_split > 0, "--max-split must not be zero");
+        ensure!(self.number_ios != Some(0), "--number_ios must not be zero");
+        let temporary = self.filename.is_none();
+        let size = if temporary {
+            self.size.or(Some(DEFAULT_SIZE))
+        } else {
+            self.size
+        };
+        if let Some(size) = size {
+            ensure!(
+                size >= self.bs,
+                "--size {size} is less than one block of {}",
+                self.bs
+            );
+        }
+        let iodepth = within("--iodepth", self.iodepth, MAX_IODEPTH)?;
+        let numjobs = within("--numjobs", self.numjobs, MAX_JOBS)?;
+        Ok(Config {
+            filename: self.filename,
+            size,
+            bs: usize::try_from(self.bs).context("--bs")?,
+            rw: self.rw.unwrap_or(if temporary {
+                Pattern::Randrw
+            } else {
+                Pattern::Read
+            }),
+            rwmixread: self.rwmixread,
+            iodepth,
+            numjobs,
+            runtime: self
+                .runtime
+                .or(self.number_ios.is_none().then_some(DEFAULT_RUNTIME)),
+            number_ios: self.number_ios,
+            direct: self.direct,
+            fsync: self.fsync,
+            verify: self.verify.unwrap_or(if temporary {
+                Checksum::Crc32c
+            } else {
+                Checksum::None
+            }),
+            engine: self.engine,
+            json: self.json,
+            max_split: usize::try_from(self.max_split.min(MAX_BLOCK / 1024) * 1024)
+                .context("--max-split")?,
+            hw_queues: within("--hw-queues", self.hw_queues.unwrap_or(numjobs), MAX_JOBS)?,
+            workqueue_scope: parse_scope(&self.workqueue_scope)?,
+            randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
+        })
+    }
+}
+
+fn within(name: &str, value: usize, most: usize) -> Result<usize> {
+    ensure!(value > 0, "{name} must not be zero");
+    ensure!(value <= most, "{name} {value} is more than {most}");
+    Ok(value)
+}
+
+fn parse_scope(text: &str) -> Result<Scope> {
+    text.parse().ok().with_context(|| {
+        format!("--workqueue-scope '{text}' is none of cpu, smt, cache_shard, cache, numa, system")
+    })
+}
+
+/// A number with an optional suffix k, m, g or t (also kb, kib and so on), in powers of 1024.
+fn parse_size(text: &str) -> Result<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match lower[digits.len()..]
+        .trim_end_matches("ib")
+        .trim_end_matches('b')
+    {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        other => bail!("unknown suffix '{other}': use k, m, g or t"),
+    };
+    let number: u64 = digits.parse().context("not a whole number")?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|&bytes| i64::try_from(bytes).is_ok())
+        .context("too large for a file offset")
+}
+
+fn parse_runtime(text: &str) -> Result<Duration> {
+    let seconds: f64 = text
+        .trim_end_matches('s')
+        .parse()
+        .context("not a number of seconds")?;
+    let runtime = Duration::try_from_secs_f64(seconds).context("not a time")?;
+    ensure!(!runtime.is_zero(), "must be more than zero");
+    Ok(runtime)
+}
+
+fn parse_switch(text: &str) -> Result<bool> {
+    match text {
+        "0" | "false" => Ok(false),
+        "1" | "true" => Ok(true),
+        _ => bail!("must be 0 or 1"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(args: &[&str]) -> Result<Config> {
+        let args = std::iter::once("io-engine").chain(args.iter().copied());
+        Options::try_parse_from(args)?.check()
+    }
+
+    fn refusal(args: &[&str]) -> String {
+        config(args)
+            .expect_err("should have been refused")
+            .to_string()
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4kb", 4096),
+            ("4KiB", 4096),
+            ("3m", 3 << 20),
+            ("2G", 2 << 30),
+            ("1t", 1 << 40),
+        ] {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for text in [
+            "",
+            "k",
+            "4x",
+            "-1",
+            "1.5k",
+            "4 4",
+            "99999999t",
+            "18446744073709551616",
+        ] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn defaults_of_a_temporary_file_write_and_verify() {
+        let config = config(&[]).unwrap();
+        assert_eq!(
+            (config.rw, config.verify),
+            (Pattern::Randrw, Checksum::Crc32c)
+        );
+        assert_eq!((config.size, config.bs), (Some(256 << 20), 4096));
+        assert_eq!(config.runtime, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn defaults_of_a_named_file_only_read() {
+        let config = config(&["--filename", "/x"]).unwrap();
+        assert_eq!((config.rw, config.verify), (Pattern::Read, Checksum::None));
+        assert_eq!(config.size, None);
+    }
+
+    #[test]
+    fn hardware_queues_follow_the_jobs_unless_told() {
+        assert_eq!(config(&["--numjobs", "3"]).unwrap().hw_queues, 3);
+        assert_eq!(
+            config(&["--numjobs", "3", "--hw-queues", "2"])
+                .unwrap()
+                .hw_queues,
+            2
+        );
+    }
+
+    #[test]
+    fn number_ios_lifts_the_time_limit() {
+        assert_eq!(config(&["--number_ios", "5"]).unwrap().runtime, None);
+        let both = config(&["--number-ios", "5", "--runtime", "0.5"]).unwrap();
+        assert_eq!(both.runtime, Some(Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn the_switch_direct_takes_fios_forms() {
+        assert!(!config(&[]).unwrap().direct);
+        assert!(config(&["--direct"]).unwrap().direct);
+        assert!(config(&["--direct=1", "--json"]).unwrap().direct);
+        assert!(!config(&["--direct", "0"]).unwrap().direct);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (args, word) in [
+            (&["--bs", "0"][..], "--bs"),
+            (&["--bs", "1000"], "multiple of 512"),
+            (&["--bs", "2g"], "--bs"),
+            (&["--bs", "8k", "--size", "4k"], "--size"),
+            (&["--iodepth", "0"], "--iodepth"),
+            (&["--numjobs", "0"], "--numjobs"),
+            (&["--numjobs", "100000"], "--numjobs"),
+            (&["--hw-queues", "0"], "--hw-queues"),
+            (&["--max-split", "0"], "--max-split"),
+            (&["--runtime", "0"], "--runtime"),
+            (&["--runtime", "-1"], "-1"),
+            (&["--runtime", "nan"], "--runtime"),
+            (&["--number_ios", "0"], "--number_ios"),
+            (&["--verify", "md5"], "--verify"),
+            (&["--engine", "aio"], "--engine"),
+            (&["--rw", "trim"], "--rw"),
+            (&["--rwmixread", "101"], "--rwmixread"),
+            (&["--workqueue-scope", "moon"], "--workqueue-scope"),
+        ] {
+            let refusal = refusal(args);
+            assert!(refusal.contains(word), "{args:?}: {refusal}");
+        }
+    }
+}

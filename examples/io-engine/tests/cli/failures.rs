@@ -1,0 +1,194 @@
+//! Runs that end early: one clear line, no panic, no file left, and what was counted is shown.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
+
+use crate::program::{PROGRAM, Place, Ran, engines};
+
+#[test]
+fn bad_input_ends_in_one_clear_line() {
+    let place = Place::new();
+    File::create(place.path("empty")).unwrap();
+    fs::write(place.path("small"), vec![7; 8192]).unwrap();
+    symlink("loop", place.path("loop")).unwrap();
+    let made = place.files();
+    for (options, part) in [
+        (
+            "--filename missing",
+            "missing: No such file or directory (os error 2); give --size",
+        ),
+        (
+            "--filename small/below --size 1m",
+            "small/below: Not a directory",
+        ),
+        ("--filename .", "is a directory"),
+        ("--filename loop", "Too many levels of symbolic links"),
+        (
+            "--filename /dev/null",
+            "neither a regular file nor a block device",
+        ),
+        ("--filename empty", "empty: is empty; give --size"),
+        (
+            "--filename small --size 1m",
+            "is 8192 bytes long, shorter than --size 1048576",
+        ),
+        (
+            "--filename small --numjobs 3",
+            "2 blocks are not enough for 3 jobs",
+        ),
+        ("--filename small --bs 16k", "less than one block"),
+        (
+            "--filename nowhere/x --size 1m",
+            "nowhere/x: No such file or directory",
+        ),
+        (
+            "--filename /proc/version --size 4k --direct",
+            "cannot be opened with --direct",
+        ),
+        ("--bs 0", "--bs must not be zero"),
+        ("--bs 100", "not a multiple of 512"),
+        ("--bs x", "--bs"),
+        ("--size 1k", "less than one block"),
+        ("--iodepth 0", "--iodepth must not be zero"),
+        ("--runtime soon", "--runtime"),
+        ("--rw sideways", "sideways"),
+        ("--no-such-option", "--no-such-option"),
+        ("stray", "stray"),
+    ] {
+        let ran = place.run(options).expect(2).complains(part);
+        assert_eq!(ran.stdout, "", "{options}");
+    }
+    assert_eq!(place.files(), made, "a file was made for nothing");
+}
+
+#[test]
+fn a_file_we_may_not_read_is_one_clear_line() {
+    let place = Place::new();
+    fs::write(place.path("secret"), vec![0; 8192]).unwrap();
+    fs::set_permissions(place.path("secret"), Permissions::from_mode(0o0)).unwrap();
+    // In a user namespace of its own even root is nobody special.
+    if place.can_unshare(&["--user"]) {
+        let mut command = place.command("unshare");
+        command.args(["--user", PROGRAM, "--filename", "secret"]);
+        Ran::new(command.output().unwrap())
+            .expect(2)
+            .complains("secret: Permission denied");
+    }
+}
+
+#[test]
+fn writing_beyond_a_limit_is_an_io_error() {
+    for engine in engines() {
+        let place = Place::new();
+        File::create(place.path("limited"))
+            .unwrap()
+            .set_len(1 << 20)
+            .unwrap();
+        let options = "--json --filename limited --rw write --iodepth 1 --engine";
+        // 64 units of 512 or of 1024 bytes, as the shell has it.
+        let script = format!("ulimit -f 64 && exec {PROGRAM} {options} {engine}");
+        let output = place.command("sh").args(["-c", &script]).output().unwrap();
+        let ran = Ran::new(output)
+            .expect(2)
+            .complains("limited: write at offset");
+        assert!(ran.stderr.contains("File too large"), "{ran:?}");
+        let writes = ran.json().count("write_ios");
+        assert!(writes == 8 || writes == 16, "{ran:?}");
+        assert!(
+            ran.json()
+                .get("error")
+                .as_str()
+                .unwrap()
+                .contains("File too large")
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_io_error() {
+    let namespaces = ["--user", "--map-root-user", "--mount"];
+    for engine in engines() {
+        let place = Place::new();
+        if !place.can_unshare(&namespaces) {
+            return;
+        }
+        fs::create_dir(place.path("disk")).unwrap();
+        let options = "--json --filename disk/f --size 4m --rw write --verify crc32c --engine";
+        // The mount lives and dies with the namespace of this one process.
+        let script =
+            format!("mount -t tmpfs -o size=1m none disk && exec {PROGRAM} {options} {engine}");
+        let mut command = place.command("unshare");
+        command.args(namespaces).args(["sh", "-c", &script]);
+        let ran = Ran::new(command.output().unwrap()).expect(2);
+        let ran = ran
+            .complains("disk/f: write at offset")
+            .complains("No space left on device");
+        let writes = ran.json().count("write_ios");
+        assert!((100..=256).contains(&writes), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_under_the_reader_is_an_io_error() {
+    for engine in engines() {
+        let place = Place::new();
+        File::create(place.path("f"))
+            .unwrap()
+            .set_len(4 << 20)
+            .unwrap();
+        let options = "--json --filename f --rw randread --runtime 600 --engine";
+        let child = place.start(&format!("{options} {engine}"));
+        OpenOptions::new()
+            .write(true)
+            .open(place.path("f"))
+            .unwrap()
+            .set_len(4096)
+            .unwrap();
+        let ran = Ran::new(child.wait_with_output().unwrap()).expect(2);
+        let ran = ran.complains("f: read at offset").complains("end of file");
+        assert!(ran.json().get("error").is_string());
+    }
+}
+
+#[test]
+fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
+    for engine in engines() {
+        for signal in ["INT", "TERM"] {
+            let place = Place::new();
+            let options = "--json --runtime 600 --numjobs 2 --size 1m --engine";
+            let child = place.start(&format!("{options} {engine}"));
+            let process = child.id().to_string();
+            let sent = Command::new("kill")
+                .args(["-s", signal, &process])
+                .status()
+                .unwrap();
+            assert!(sent.success());
+            let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
+            assert_eq!(ran.json().get("interrupted"), true);
+            assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
+        }
+    }
+}
+
+#[test]
+fn even_a_killed_run_leaves_no_temporary_file() {
+    let place = Place::new();
+    let mut child = place.start("--runtime 600 --size 1m");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(place.files(), 0);
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_an_error() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let place = Place::new();
+    let mut command = place.command(PROGRAM);
+    command
+        .args(["--json", "--size", "4k", "--number_ios", "1"])
+        .stdout(full);
+    let ran = Ran::new(command.output().unwrap());
+    ran.expect(2)
+        .complains("printing the result: No space left on device");
+}

@@ -1,0 +1,7 @@
+//! The program as its users run it.
+
+mod failures;
+mod program;
+mod runs;
+mod sandbox;
+mod verify;

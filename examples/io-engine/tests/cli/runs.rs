@@ -1,0 +1,162 @@
+//! Runs that go well.
+
+use crate::program::{Place, engines};
+
+#[test]
+fn the_json_of_a_mixed_verify_run_adds_up() {
+    for engine in engines() {
+        let place = Place::new();
+        let ran = place
+            .run(&format!(
+                "--json --runtime 0.5 --size 16M --rw randrw --verify sha512 --numjobs 4 \
+                 --iodepth 16 --engine {engine}"
+            ))
+            .expect(0);
+        assert_eq!(ran.stderr, "");
+        let json = ran.json();
+        assert_eq!(json.get("engine"), engine);
+        assert_eq!(json.count("verify_errors"), 0);
+        for direction in ["read", "write"] {
+            let iops = json.float(&format!("{direction}_iops"));
+            let ios = json.count(&format!("{direction}_ios")) as f64;
+            assert!(ios > 0.0, "{json:?}");
+            assert!(
+                (iops * json.float("elapsed_s") / ios - 1.0).abs() < 0.01,
+                "{json:?}"
+            );
+            let mib_s = json.float(&format!("{direction}_mib_s"));
+            assert!((mib_s * 256.0 / iops - 1.0).abs() < 0.01, "{json:?}");
+        }
+        let checked = json.count("verified_blocks") + json.count("never_written_blocks");
+        assert_eq!(checked, json.count("read_ios"));
+        let latencies = ["p50", "p99", "p999", "max"].map(|q| json.float(&format!("lat_us/{q}")));
+        assert!(latencies[0] > 0.0 && latencies.is_sorted(), "{json:?}");
+        assert!(json.float("job_spread") >= 1.0);
+        assert_eq!(json.get("jobs").as_array().unwrap().len(), 4);
+        assert!(json.count("tags/in_use_peak") <= 64);
+        assert_eq!(place.files(), 0, "a temporary file is left");
+    }
+}
+
+#[test]
+fn without_options_the_default_job_prints_a_table() {
+    let place = Place::new();
+    let ran = place.run("--runtime 0.3").expect(0);
+    for word in [
+        "IOPS", "MiB/s", "p50", "p99.9", "CPU", "tags", "waits", "wakeups", "max/min",
+    ] {
+        assert!(ran.stdout.contains(word), "{word} is missing: {ran:?}");
+    }
+    assert!(ran.stdout.contains("0 corrupted"), "{ran:?}");
+    assert_eq!(place.files(), 0, "a temporary file is left");
+}
+
+#[test]
+fn jobs_that_share_few_tags_wait_and_all_get_on() {
+    for engine in engines() {
+        let json = Place::new()
+            .run(&format!(
+                "--json --size 1m --bs 16k --max-split 4 --numjobs 4 --iodepth 2 --hw-queues 1 \
+                 --number_ios 200 --engine {engine}"
+            ))
+            .expect(0)
+            .json();
+        assert_eq!(json.count("requests"), 4 * 200 * 4);
+        assert!(json.count("tag_waits") > 0, "{json:?}");
+        assert!(json.count("tags/in_use_peak") <= 2, "{json:?}");
+        assert_eq!(json.float("job_spread"), 1.0);
+        assert_eq!(json.count("verify_errors"), 0);
+    }
+}
+
+#[test]
+fn more_lanes_than_blocks_still_get_on() {
+    for engine in engines() {
+        for rw in ["randrw", "rw", "write"] {
+            let options = "--json --size 8k --iodepth 32 --number_ios 300";
+            let ran = Place::new().run(&format!("{options} --rw {rw} --engine {engine}"));
+            let json = ran.expect(0).json();
+            assert_eq!(json.count("read_ios") + json.count("write_ios"), 300);
+            assert_eq!(json.count("verify_errors"), 0);
+        }
+    }
+}
+
+#[test]
+fn more_hardware_queues_than_jobs_are_allowed() {
+    let options = "--json --size 1m --numjobs 2 --hw-queues 5 --number_ios 100";
+    let json = Place::new().run(options).expect(0).json();
+    assert_eq!(json.count("tags/hw_queues"), 5);
+    assert_eq!(json.count("read_ios") + json.count("write_ios"), 200);
+}
+
+#[test]
+fn every_workqueue_scope_is_accepted() {
+    for scope in ["cpu", "smt", "cache_shard", "cache", "numa", "system"] {
+        let options = "--json --size 64k --rw write --number_ios 20 --workqueue-scope";
+        let json = Place::new()
+            .run(&format!("{options} {scope}"))
+            .expect(0)
+            .json();
+        assert_eq!(json.count("write_ios"), 20);
+    }
+}
+
+#[test]
+fn sequential_reads_wrap_around_until_time_is_up() {
+    let json = Place::new()
+        .run("--json --size 32k --rw read --runtime 0.2")
+        .expect(0)
+        .json();
+    assert!(json.count("read_ios") > 8, "{json:?}");
+    assert!(json.float("elapsed_s") >= 0.2, "{json:?}");
+    assert_eq!(json.count("write_ios"), 0);
+}
+
+#[test]
+fn fsync_comes_after_every_so_many_writes_of_a_job() {
+    for engine in engines() {
+        let options = "--json --size 1m --rw randwrite --number_ios 10 --fsync 3 --numjobs 2";
+        let json = Place::new()
+            .run(&format!("{options} --engine {engine}"))
+            .expect(0)
+            .json();
+        assert_eq!(json.count("fsyncs"), 2 * 3);
+        assert!(json.float("fsync_lat_us/max") > 0.0);
+    }
+}
+
+#[test]
+fn direct_io_reads_what_direct_io_wrote() {
+    for engine in engines() {
+        let place = Place::new();
+        let job = |rw: &str| {
+            place.run(&format!(
+                "--json --filename direct --size 1m --bs 16k --direct --verify crc32c \
+                 --number_ios 64 --rw {rw} --engine {engine}"
+            ))
+        };
+        let wrote = job("write");
+        if wrote.stderr.contains("cannot be opened with --direct") {
+            assert_eq!((wrote.status, place.files()), (Some(2), 0), "{wrote:?}");
+            eprintln!("skipped: {}", wrote.stderr);
+            return;
+        }
+        wrote.expect(0);
+        assert_eq!(job("read").expect(0).json().count("verified_blocks"), 64);
+    }
+}
+
+#[test]
+fn help_documents_options_and_exit_statuses() {
+    let help = Place::new().run("--help").expect(0).stdout;
+    let options = "filename size bs rw iodepth numjobs runtime direct fsync verify engine json \
+                   max-split hw-queues workqueue-scope number_ios";
+    for option in options.split_whitespace() {
+        assert!(help.contains(&format!("--{option}")), "{option} is missing");
+    }
+    assert!(
+        help.contains("Exit status: 0 ") && help.contains("130 interrupted"),
+        "{help}"
+    );
+}
