@@ -1,7 +1,7 @@
 //! The result of a spawned function.
 
+use crate::door::Shared;
 use crate::error::{JoinError, PanicPayload};
-use crate::queue::Shared;
 use crate::work::{Ended, Item, Run, WorkRef, caught};
 use crate::worker;
 use inflight_sync::time::Clock;

@@ -47,6 +47,7 @@
 
 mod attrs;
 mod core;
+mod door;
 mod error;
 mod flush;
 mod gate;
@@ -69,3 +70,7 @@ pub use stats::WorkqueueStats;
 pub use system::{Leftover, SystemBuilder, WorkqueueBuilder, WorkqueueDraft, WorkqueueSystem};
 pub use work::{Queued, Work};
 pub use worker::blocking;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,8 +2,8 @@
 
 use crate::attrs::Place;
 use crate::core::{Action, Core, Item, Next, State};
+use crate::door::Shared;
 use crate::flush::Colour;
-use crate::queue::Shared;
 use crate::work::WorkRef;
 use crate::worker;
 use inflight_sync::fault::Faults;

@@ -1,8 +1,8 @@
 //! What can be seen of a system from outside.
 
 use crate::attrs::{Kind, Place};
+use crate::door;
 use crate::pool::Pool;
-use crate::queue;
 use std::fmt::{self, Write as _};
 
 /// What went through a workqueue, and what is in it.
@@ -50,7 +50,7 @@ pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
     )
 }
 
-pub(crate) fn describe_queue(out: &mut String, queue: &queue::Shared) -> fmt::Result {
+pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Result {
     write!(out, "queue {}", queue.name())?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,

@@ -1,9 +1,10 @@
 //! The system: pools, their threads, and the end of both.
 
 use crate::attrs::{Attrs, Kind, Place};
+use crate::door;
 use crate::error::{BuildError, SystemError};
 use crate::pool::{Env, Pool, Threads};
-use crate::queue::{self, DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
+use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
 use crate::stats;
 use crate::worker;
 use inflight_sync::fault::Faults;
@@ -61,7 +62,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Registry {
-    queues: Vec<Weak<queue::Shared>>,
+    queues: Vec<Weak<door::Shared>>,
     /// Shutdown has begun.
     shut: bool,
     /// A timed shutdown has returned with work left: nobody waits any more.
@@ -88,7 +89,7 @@ impl Shared {
         Ok(pool)
     }
 
-    fn queues(&self) -> Vec<Arc<queue::Shared>> {
+    fn queues(&self) -> Vec<Arc<door::Shared>> {
         self.registry
             .lock()
             .queues
@@ -97,7 +98,7 @@ impl Shared {
             .collect()
     }
 
-    fn register(self: &Arc<Self>, queue: &Arc<queue::Shared>) -> Result<(), BuildError> {
+    fn register(self: &Arc<Self>, queue: &Arc<door::Shared>) -> Result<(), BuildError> {
         let mut registry = self.registry.lock();
         if registry.shut {
             return Err(BuildError::ShutDown);
@@ -546,7 +547,7 @@ impl WorkqueueBuilder {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
         let max_active = checked_max_active(self.max_active).map_err(BuildError::MaxActive)?;
-        let queue = queue::Shared::new(name, self.kind, max_active, &system);
+        let queue = door::Shared::new(name, self.kind, max_active, &system);
         system.register(&queue)?;
         Ok(Workqueue::new(queue))
     }

@@ -4,9 +4,9 @@
 //! forbid queueing. It changes only under the place lock; one step alone is taken without it, S1, by
 //! which a caller learns that the item is pending already.
 
+use crate::door::Spot;
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
 use crate::pool::Pool;
-use crate::queue::Spot;
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::wait::Event;

@@ -237,7 +237,7 @@ fn disable_nests_and_refuses() {
         wq.queue(&work).unwrap().is_queued(),
         "refused calls are not made up for"
     );
-    work.flush().unwrap();
+    wq.flush().unwrap();
     assert_eq!(wq.stats().completed, 1);
 }
 
@@ -303,7 +303,7 @@ fn waiting_for_oneself_is_an_error() {
     });
     *own.lock() = Some(work.clone());
     assert!(wq.queue(&work).unwrap().is_queued());
-    work.flush().unwrap();
+    wq.flush().unwrap();
     let expected = (
         Err(WouldDeadlock),
         Err(WouldDeadlock),

@@ -1,0 +1,72 @@
+//! Models of flushing and draining a workqueue, driving a whole system. Step names as in
+//! `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_workqueue::Work;
+use model_support::{Count, TWO, system};
+
+/// F1, F2 against E1-E3: the flusher is woken, and only when the item has ended.
+#[test]
+fn flush_against_completion() {
+    check("flush_against_completion", TWO, || {
+        let (sys, wq) = system(1, 1);
+        let ended = Count::new();
+        for _ in 0..2 {
+            let ended = ended.clone();
+            drop(wq.spawn(move || ended.add()));
+        }
+        wq.flush().unwrap();
+        assert_eq!(ended.get(), 2);
+        drop(sys);
+    });
+}
+
+/// A flush waits for an item that is cancelled meanwhile, and is told.
+#[test]
+fn flush_against_cancel() {
+    check("flush_against_cancel", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let work = Work::new(|| ());
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let canceller = inflight_sync::thread::spawn(move || work.cancel());
+        wq.flush().unwrap();
+        canceller.join().unwrap();
+        drop(sys);
+    });
+}
+
+/// I.29: an item on one CPU queues another one on the next CPU and ends. A drain must not look at the
+/// second gate before and at the first gate after that.
+#[test]
+fn i29_drain_against_a_chain() {
+    check("i29_drain_against_a_chain", TWO, || {
+        let (sys, wq) = system(2, 8);
+        let ended = Count::new();
+        let second = Work::new({
+            let ended = ended.clone();
+            move || {
+                ended.add();
+            }
+        });
+        let first = Work::new({
+            let (wq, ended) = (wq.clone(), ended.clone());
+            move || {
+                let queued = wq.queue_on(0, &second).map(|q| q.is_queued());
+                ended.add();
+                assert_eq!(queued, Ok(true));
+            }
+        });
+        assert!(wq.queue_on(1, &first).unwrap().is_queued());
+        wq.drain().unwrap();
+        assert_eq!(ended.get(), 2);
+        drop(sys);
+        assert_eq!(wq.stats().panicked, 0);
+    });
+}

@@ -1,0 +1,145 @@
+//! Models of pools and their workers, driving a whole system. Step names as in `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::thread;
+use inflight_workqueue::{QueueError, Work, blocking};
+use model_support::{Count, Flag, TWO, system};
+
+/// I.1: the worker finds nothing (N2) and goes idle (N3) while the next item is queued (Q4). Every
+/// item must run: the drop waits for it, and would wait for ever.
+#[test]
+fn i1_queue_against_going_idle() {
+    check("i1_queue_against_going_idle", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let runs = Count::new();
+        for _ in 0..2 {
+            let runs = runs.clone();
+            drop(wq.spawn(move || runs.add()));
+        }
+        drop(sys);
+        assert_eq!(runs.get(), 2);
+    });
+}
+
+/// I.2: the only running worker blocks (B1) while another item is queued (Q4). One of the two sees the
+/// other under the pool's lock; else the first item waits for the second for ever.
+#[test]
+fn i2_block_against_queue() {
+    check("i2_block_against_queue", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let second_ran = Flag::new();
+        let first = wq.spawn({
+            let second_ran = second_ran.clone();
+            move || second_ran.wait()
+        });
+        drop(wq.spawn(move || second_ran.raise()));
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// I.33: sections nest, by hand and by parking inside. The inner end must not count: the first item
+/// would seem to run while it waits, and the second would find no worker.
+#[test]
+fn i33_nested_sections_count_once() {
+    check("i33_nested_sections_count_once", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let second_ran = Flag::new();
+        let first = wq.spawn({
+            let second_ran = second_ran.clone();
+            move || {
+                blocking(|| {
+                    blocking(|| ());
+                    second_ran.wait();
+                })
+            }
+        });
+        drop(wq.spawn(move || second_ran.raise()));
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// A worker that comes back from a block makes one too many (B2); whoever ends first parks, and what
+/// was queued meanwhile still runs.
+#[test]
+fn a_worker_too_many_parks_and_loses_nothing() {
+    check("a_worker_too_many_parks_and_loses_nothing", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let runs = Count::new();
+        for block in [true, false, false] {
+            let runs = runs.clone();
+            drop(wq.spawn(move || {
+                if block {
+                    blocking(|| ());
+                }
+                runs.add();
+            }));
+        }
+        drop(sys);
+        assert_eq!(runs.get(), 3);
+    });
+}
+
+/// I.13: the limit rises while an item is inactive and another one waits for it. Nothing may stay
+/// inactive while there is room.
+#[test]
+fn i13_raising_the_limit_lets_items_go() {
+    check("i13_raising_the_limit_lets_items_go", TWO, || {
+        let (sys, wq) = system(1, 1);
+        let second_ran = Flag::new();
+        let first = wq.spawn({
+            let second_ran = second_ran.clone();
+            move || second_ran.wait()
+        });
+        drop(wq.spawn(move || second_ran.raise()));
+        wq.set_max_active(2).unwrap();
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// Z1 against Q2: an item that was accepted has run when the drop returns, a refused one never runs.
+#[test]
+fn shutdown_against_queue() {
+    check("shutdown_against_queue", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let runs = Count::new();
+        let queuer = thread::spawn({
+            let runs = runs.clone();
+            move || {
+                wq.queue(&Work::new(move || {
+                    runs.add();
+                }))
+            }
+        });
+        drop(sys);
+        let ran = runs.get();
+        match queuer.join().unwrap() {
+            Ok(queued) => assert_eq!(usize::from(queued.is_queued()), ran),
+            Err(refusal) => {
+                assert_eq!(refusal, QueueError::ShutDown);
+                assert_eq!(ran, 0);
+            }
+        }
+        assert_eq!(runs.get(), ran);
+    });
+}
+
+/// Z3: the last handle goes on a worker. Its own item is the last to end, so its worker must send all
+/// home; a worker left asleep is a deadlock to the model.
+#[test]
+fn shutdown_from_a_worker() {
+    check("shutdown_from_a_worker", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let handle = wq.spawn(move || drop(sys));
+        handle.wait().unwrap();
+    });
+}

@@ -1,0 +1,171 @@
+//! Models of one work, driving a whole system. Step names as in `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::thread;
+use inflight_workqueue::{Queued, Work};
+use model_support::{Count, Own, TWO, system};
+
+/// I.9: an item is queued (S2, Q4) and taken (N1, C1) while it is cancelled (X2). It runs or it was
+/// cancelled, never both, never neither.
+#[test]
+fn i9_queue_against_cancel() {
+    check("i9_queue_against_cancel", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let runs = Count::new();
+        let work = Work::new({
+            let runs = runs.clone();
+            move || {
+                runs.add();
+            }
+        });
+        let canceller = thread::spawn({
+            let work = work.clone();
+            move || work.cancel()
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let cancelled = canceller.join().unwrap();
+        if cancelled {
+            assert!(wq.queue(&work).unwrap().is_queued(), "it is idle again");
+        }
+        drop(sys);
+        assert_eq!(runs.get(), 1);
+        assert_eq!(wq.stats().cancelled, u64::from(cancelled));
+    });
+}
+
+/// I.9 for an inactive item, which becomes active (E2) meanwhile.
+#[test]
+fn i9_promotion_against_cancel() {
+    check("i9_promotion_against_cancel", TWO, || {
+        let (sys, wq) = system(1, 1);
+        let runs = Count::new();
+        drop(wq.spawn(|| ()));
+        let work = Work::new({
+            let runs = runs.clone();
+            move || {
+                runs.add();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let cancelled = work.cancel();
+        drop(sys);
+        assert_eq!(runs.get() + usize::from(cancelled), 1);
+        let stats = wq.stats();
+        assert_eq!(
+            (stats.active, stats.inactive),
+            (0, 0),
+            "no slot is lost or given twice"
+        );
+    });
+}
+
+/// I.26: who is told that the item is pending already (S1) must know that the pending run (after C2)
+/// sees what was done before.
+#[test]
+fn i26_pending_run_sees_the_event() {
+    check("i26_pending_run_sees_the_event", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let (event, seen) = (Count::new(), Count::new());
+        let work = Work::new({
+            let (event, seen) = (event.clone(), seen.clone());
+            move || {
+                if event.get() == 1 {
+                    seen.add();
+                }
+            }
+        });
+        let notifier = thread::spawn({
+            let (wq, work) = (wq.clone(), work.clone());
+            move || {
+                event.add();
+                let _ = wq.queue(&work).unwrap();
+            }
+        });
+        let _ = wq.queue(&work).unwrap();
+        notifier.join().unwrap();
+        drop(sys);
+        assert!(seen.get() > 0, "the event was lost");
+    });
+}
+
+/// I.10: a work queues itself (S1-S3) while `cancel_sync` (X1-X4) is at work. Afterwards it neither
+/// runs nor is pending.
+#[test]
+fn i10_cancel_sync_against_requeue() {
+    check("i10_cancel_sync_against_requeue", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let (begun, inside) = (Count::new(), Count::new());
+        let own = Own::new({
+            let (wq, begun, inside) = (wq.clone(), begun.clone(), inside.clone());
+            move |me| {
+                inside.add();
+                if begun.add() == 0 {
+                    let _ = wq.queue(me).unwrap();
+                }
+                inside.sub();
+            }
+        });
+        assert!(wq.queue(&own.work).unwrap().is_queued());
+        own.work.cancel_sync().unwrap();
+        let runs = begun.get();
+        assert_eq!(inside.get(), 0, "it runs");
+        drop(sys);
+        assert_eq!(begun.get(), runs, "it was pending");
+        own.forget();
+    });
+}
+
+/// I.24, I.25: queued through another CPU while it runs, it goes to the pool that runs it and never
+/// runs twice at once.
+#[test]
+fn i24_never_twice_at_once() {
+    check("i24_never_twice_at_once", TWO, || {
+        let (sys, wq) = system(2, 8);
+        let (runs, inside) = (Count::new(), Count::new());
+        let work = Work::new({
+            let (runs, inside) = (runs.clone(), inside.clone());
+            move || {
+                // Not an assertion: the worker would catch it.
+                if inside.add() == 0 {
+                    runs.add();
+                }
+                inside.sub();
+            }
+        });
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+        let again = wq.queue_on(1, &work).unwrap();
+        drop(sys);
+        let expected = if again == Queued::AlreadyPending {
+            1
+        } else {
+            2
+        };
+        assert_eq!(runs.get(), expected);
+    });
+}
+
+/// C4 against a flusher's look: it is woken, and only after the run.
+#[test]
+fn flush_of_a_work_against_its_end() {
+    check("flush_of_a_work_against_its_end", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let ended = Count::new();
+        let work = Work::new({
+            let ended = ended.clone();
+            move || {
+                ended.add();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let _ = work.flush().unwrap();
+        assert_eq!(ended.get(), 1);
+        drop(sys);
+    });
+}

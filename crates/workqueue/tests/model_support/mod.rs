@@ -1,0 +1,95 @@
+//! What the models share: the smallest systems, and a flag that an item can wait for.
+#![allow(dead_code, reason = "each model file uses its part")]
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::model::Bound;
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, Mutex};
+use inflight_topology::Topology;
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+
+pub(crate) const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+/// A system with so many CPUs, and a bound queue on it.
+pub(crate) fn system(cpus: usize, max_active: usize) -> (WorkqueueSystem, Workqueue) {
+    let topo = Topology::synthetic(&format!("core:{cpus}")).unwrap();
+    let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+    let wq = sys.workqueue("model").bound().max_active(max_active);
+    let wq = wq.build().unwrap();
+    (sys, wq)
+}
+
+/// A count whose reads and writes order nothing, so that the code under test has to.
+#[derive(Clone)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicUsize::new(0)))
+    }
+
+    pub(crate) fn add(&self) -> usize {
+        // Relaxed: on purpose, see the type.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn sub(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Raised once, waited for by parking.
+#[derive(Clone)]
+pub(crate) struct Flag(Arc<(AtomicUsize, Event)>);
+
+impl Flag {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new((AtomicUsize::new(0), Event::new())))
+    }
+
+    pub(crate) fn raise(&self) {
+        // Ordering: Release, pairs with the Acquire in `wait`.
+        self.0.0.store(1, Ordering::Release);
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn wait(&self) {
+        // Ordering: Acquire, pairs with the Release in `raise`.
+        self.0
+            .1
+            .wait_while(|| self.0.0.load(Ordering::Acquire) == 0);
+    }
+}
+
+/// A work that knows itself: the closure gets a handle on it. [`forget`](Own::forget) ends the cycle.
+pub(crate) struct Own {
+    pub(crate) work: Work,
+    slot: Arc<Mutex<Option<Work>>>,
+}
+
+impl Own {
+    pub(crate) fn new(f: impl Fn(&Work) + Send + Sync + 'static) -> Self {
+        let slot: Arc<Mutex<Option<Work>>> = Arc::new(Mutex::new(None));
+        let work = Work::new({
+            let slot = slot.clone();
+            move || {
+                let me = slot.lock().clone();
+                f(&me.expect("set before the first run"));
+            }
+        });
+        *slot.lock() = Some(work.clone());
+        Self { work, slot }
+    }
+
+    pub(crate) fn forget(self) {
+        let work = self.slot.lock().take();
+        drop(work);
+    }
+}
