@@ -7,6 +7,9 @@
 //!             └─▶ stats, progress, report
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("io-engine is for Linux: io_uring, O_DIRECT, eventfd");
+
 mod block;
 mod buffer;
 mod checksum;
