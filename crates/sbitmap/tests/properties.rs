@@ -54,8 +54,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Failures are shown, not kept in a file.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 384, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(config(384))]
 
     /// No bit twice, no free bit withheld, errors for exactly the bad puts, nothing lost in the end.
     #[test]

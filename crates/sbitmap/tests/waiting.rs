@@ -536,8 +536,17 @@ impl Crowd<'_> {
     }
 }
 
+/// Failures are shown, not kept in a file.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(config(256))]
 
     /// No sequence of waiting, giving up, overtaking and putting leaves a waiter behind.
     #[test]

@@ -13,9 +13,9 @@
 //! switched on by accident: a downstream crate that wants to model-check its own code sets
 //! `RUSTFLAGS="--cfg loom"` and the whole graph follows.
 //!
-//! Besides the primitives, the things that make concurrent code testable live here: a [`time::Clock`]
-//! that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a
-//! test may set, and an [`observer`] that is told when a thread is about to sleep.
+//! Besides the primitives, the things that make concurrent code testable live here: a
+//! [`time::Clock`] that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`]
+//! number that a test may set, and an [`observer`] that is told when a thread is about to sleep.
 //!
 //! # Example
 //!
@@ -46,7 +46,7 @@ mod parker;
 pub mod asym;
 pub mod cpu;
 pub mod fault;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub mod model;
 pub mod observer;
 pub mod thread;
@@ -63,8 +63,8 @@ pub use crossbeam_utils::CachePadded;
 /// The reference count of every back end is std's.
 ///
 /// Counting references is not what the models are about, and std's `Arc` gives loom fewer
-/// happens-before edges than there are: it may cause a false alarm, never hide a bug. In return
-/// `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
+/// happens-before edges than there are: it may cause a false alarm, never hide a bug. In
+/// return `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
 pub use std::sync::{Arc, Weak};
 
 #[cfg(doctest)]

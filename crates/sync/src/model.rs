@@ -1,9 +1,11 @@
-//! Running a loom model with a bound, and saying how much was explored.
+//! Running a model: every interleaving of a small one, or random schedules of a larger one.
 
 // The count must survive loom's reset between executions, so it is std's.
+#[cfg(loom)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many preemptions loom may insert in one execution; `None` explores everything.
+#[cfg(loom)]
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// For every change: seconds.
@@ -21,6 +23,7 @@ pub struct Bound {
 ///
 /// If an execution panics, deadlocks, leaks or races; the process may abort, because loom objects
 /// panic again while unwinding. Run each model in a process of its own.
+#[cfg(loom)]
 pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static) {
     let deep = std::env::var("INFLIGHT_MODEL_DEPTH").is_ok_and(|v| v == "deep");
     let mut builder = loom::model::Builder::new();
@@ -39,4 +42,29 @@ pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static)
         "model {name} bound {shown} executions {}",
         executions.load(Ordering::Relaxed)
     );
+}
+
+/// Runs `model` under `runs` random schedules and prints `model NAME random runs N`.
+///
+/// # Panics
+///
+/// If a run panics or deadlocks; the message says how to replay its schedule.
+#[cfg(shuttle)]
+pub fn check_random(name: &str, runs: usize, model: impl Fn() + Sync + Send + 'static) {
+    shuttle::check_random(model, runs);
+    println!("model {name} random runs {runs}");
+}
+
+/// As [`check_random`], with priorities that change `changes` times in a run: probabilistic
+/// concurrency testing, which finds a bug that needs that many particular switches with a known
+/// probability.
+#[cfg(shuttle)]
+pub fn check_pct(
+    name: &str,
+    runs: usize,
+    changes: usize,
+    model: impl Fn() + Sync + Send + 'static,
+) {
+    shuttle::check_pct(model, runs, changes);
+    println!("model {name} pct runs {runs}");
 }

@@ -288,6 +288,12 @@ impl Run {
         }
     }
 
+    /// All good bits are given back; the first bad one is what is reported.
+    fn expect_all(&mut self, bits: impl Iterator<Item = usize>) -> Result<(), PutError> {
+        let said: Vec<_> = bits.map(|bit| self.expect(bit)).collect();
+        said.into_iter().collect()
+    }
+
     /// A map that does not check must not be given a bit that is free.
     fn forbidden(&self, bit: usize) -> bool {
         self.trusted && bit < self.depth && !self.held.contains(&bit)
@@ -307,10 +313,7 @@ impl Run {
             let mut seen = BTreeSet::new();
             bits.retain(|&bit| !self.forbidden(bit) && seen.insert(bit));
         }
-        // All good bits are given back; the first bad one is what is reported.
-        let expected = bits
-            .iter()
-            .fold(Ok(()), |so_far, &bit| so_far.and(self.expect(bit)));
+        let expected = self.expect_all(bits.iter().copied());
         assert_eq!(self.map.put_batch(&bits), expected, "put_batch({bits:?})");
     }
 
@@ -339,10 +342,7 @@ impl Run {
         if bits.iter().any(|bit| self.forbidden(bit)) {
             return;
         }
-        // No short cut: the good bits are given back although others are bad.
-        let expected = bits
-            .iter()
-            .fold(Ok(()), |so_far, bit| so_far.and(self.expect(bit)));
+        let expected = self.expect_all(bits.iter());
         assert_eq!(self.map.put_mask(bits), expected, "{bits:?}");
     }
 
