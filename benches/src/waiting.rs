@@ -58,7 +58,7 @@ impl WaitIds for CondvarList {
     }
 }
 
-/// tokio's semaphore over a ring of the free ids. A permit is taken first, so the ring is not empty.
+/// tokio's semaphore over a ring of the free ids. A permit comes first, so the ring is not empty.
 #[derive(Debug)]
 pub struct SemaphoreList {
     permits: Semaphore,

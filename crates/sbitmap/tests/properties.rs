@@ -66,7 +66,7 @@ fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(384))]
 
-    /// No bit twice, no free bit withheld, errors for exactly the bad puts, nothing lost in the end.
+    /// No bit twice, no free bit withheld, errors for exactly the bad puts, nothing lost.
     #[test]
     fn any_calls_agree_with_a_set(geometry in geometry(), ops in vec(op(), 0..120)) {
         ops::run(&geometry, &ops);
