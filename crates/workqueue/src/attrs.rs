@@ -89,8 +89,8 @@ impl Default for Attrs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An item runs on the CPU it is queued on, under concurrency management. `max_active` counts for
-    /// each CPU.
+    /// An item runs on the CPU it is queued on, under concurrency management. `max_active` counts
+    /// for each CPU.
     Bound,
     /// An item runs in the group of CPUs it is queued on. `max_active` counts for the whole queue.
     Unbound(Attrs),
@@ -155,8 +155,8 @@ impl Layout {
         Arc::new(Self { places, by_cpu })
     }
 
-    /// The place for an item queued on `cpu`. Any number will do: a CPU that is offline, or that this
-    /// process may not use, has another one stand in.
+    /// The place for an item queued on `cpu`. Any number will do: a CPU that is offline, or that
+    /// this process may not use, has another one stand in.
     pub(crate) fn place_of(&self, cpu: usize) -> usize {
         match self.by_cpu.get(cpu).copied().flatten() {
             Some(index) => index as usize,

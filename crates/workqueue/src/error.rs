@@ -21,7 +21,8 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The workqueue is being drained and takes only what its own items queue. Try again afterwards.
+    /// The workqueue is being drained and takes only what its own items queue. Try again
+    /// afterwards.
     Draining,
     /// The workqueue has been destroyed.
     Destroyed,
@@ -55,8 +56,8 @@ impl Error for QueueError {}
 
 /// The wait could only end by the caller's own return, so it was not begun.
 ///
-/// Found by looking at what the calling worker runs. A cycle over several items, each waiting for the
-/// next, is not found.
+/// Found by looking at what the calling worker runs. A cycle over several items, each waiting for
+/// the next, is not found.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, WouldDeadlock};

@@ -1,8 +1,8 @@
 //! Flush colours: which of a gate's items were queued before a flush began.
 //!
 //! Every item carries the colour of the moment it was queued in, and each colour counts its items.
-//! A flush closes the current colour and waits until no item of that colour or an older one is left.
-//! Items queued later carry a later colour, so they cannot keep the flush waiting. Unlike the
+//! A flush closes the current colour and waits until no item of that colour or an older one is
+//! left. Items queued later carry a later colour, so they cannot keep the flush waiting. Unlike the
 //! kernel's sixteen, colours never run out, because only those with items left are kept.
 
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! What a workqueue lets through at once, as a pure state machine.
 //!
-//! A gate stands between a workqueue and the pools. It counts the items that are active (on a pool's
-//! list or being run) against `max_active` and keeps the others, oldest first, until one ends. A bound
-//! workqueue has a gate for each CPU, an unbound one has a single gate: its limit is exact for the
-//! whole system.
+//! A gate stands between a workqueue and the pools. It counts the items that are active (on a
+//! pool's list or being run) against `max_active` and keeps the others, oldest first, until one
+//! ends. A bound workqueue has a gate for each CPU, an unbound one has a single gate: its limit is
+//! exact for the whole system.
 
 use crate::flush::{Colour, Ledger};
 use std::collections::BTreeMap;

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
 ///
-/// A future, for tasks; [`wait`](JoinHandle::wait), for threads. It always resolves: to the result, to
-/// the panic, or to the reason why the function did not run. Dropping the handle, or a wait for it,
-/// detaches: the function runs all the same.
+/// A future, for tasks; [`wait`](JoinHandle::wait), for threads. It always resolves: to the result,
+/// to the panic, or to the reason why the function did not run. Dropping the handle, or a wait for
+/// it, detaches: the function runs all the same.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;

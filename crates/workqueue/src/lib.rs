@@ -1,11 +1,11 @@
 //! Concurrency-managed worker pools: many queues with limits of their own over shared workers.
 //!
 //! The workqueues of Linux (cmwq) for a userspace engine. A [`Workqueue`] takes work items and says
-//! how many may be active at once; it owns no thread. The threads belong to pools that all queues of a
-//! [`WorkqueueSystem`] share, one pool for each CPU or for each group of CPUs, and each pool runs as
-//! many workers as it has CPUs. When an item says that it is about to block ([`blocking`]), or waits with
-//! this library's own means, the pool lets another worker run, so the CPU is busy while there is work
-//! and there are no more threads than that takes.
+//! how many may be active at once; it owns no thread. The threads belong to pools that all queues
+//! of a [`WorkqueueSystem`] share, one pool for each CPU or for each group of CPUs, and each pool
+//! runs as many workers as it has CPUs. When an item says that it is about to block ([`blocking`]),
+//! or waits with this library's own means, the pool lets another worker run, so the CPU is busy
+//! while there is work and there are no more threads than that takes.
 //!
 //! ```
 //! use inflight_topology::{Scope, Topology};

@@ -132,7 +132,8 @@ impl Pool {
             Place::Cpu(cpu) => format!("inflight/{cpu}:{number}"),
             Place::Pod { .. } => format!("inflight/u{}:{number}", self.id),
         };
-        // The lock spans the start, so that whoever stops the threads joins this one or prevents it.
+        // The lock spans the start, so that whoever stops the threads joins this one or prevents
+        // it.
         let mut threads = self.env.threads.lock();
         if threads.stopped {
             return Err(io::Error::other("the workqueue system has been shut down"));

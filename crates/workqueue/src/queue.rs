@@ -34,10 +34,10 @@ pub const NAME_LIMIT: usize = 31;
 
 /// A workqueue: items go in here, and workers that it shares with other queues run them.
 ///
-/// Items start in the order in which they were queued, one sequence for each CPU of a bound queue and
-/// one for each pool of an unbound one. A clone is another handle on the same queue. Handles do not
-/// keep the system alive: when the last [`WorkqueueSystem`](crate::WorkqueueSystem) is gone, the queue
-/// refuses new items. A queue whose last handle is dropped still runs what is queued.
+/// Items start in the order in which they were queued, one sequence for each CPU of a bound queue
+/// and one for each pool of an unbound one. A clone is another handle on the same queue. Handles do
+/// not keep the system alive: when the last [`WorkqueueSystem`](crate::WorkqueueSystem) is gone,
+/// the queue refuses new items. A queue whose last handle is dropped still runs what is queued.
 ///
 /// ```
 /// use inflight_workqueue::{Attrs, WorkqueueSystem};
@@ -87,8 +87,8 @@ impl Workqueue {
     /// Queues `work` on the CPU the caller runs on.
     ///
     /// What the caller did before is seen by the run that follows, also if the answer is
-    /// [`Queued::AlreadyPending`]. Does not wait for anything but short locks, and for the start of a
-    /// thread when the pool is used for the first time.
+    /// [`Queued::AlreadyPending`]. Does not wait for anything but short locks, and for the start of
+    /// a thread when the pool is used for the first time.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl Workqueue {
 
     /// Queues `work` on a CPU: in its pool if the queue is bound, in that of its group if unbound.
     ///
-    /// A CPU that is offline, or that the process may not use, has another one stand in. A work that
-    /// is running goes to the workers that run it.
+    /// A CPU that is offline, or that the process may not use, has another one stand in. A work
+    /// that is running goes to the workers that run it.
     ///
     /// # Errors
     ///
@@ -248,11 +248,11 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for an
-    /// unbound one.
+    /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
+    /// an unbound one.
     ///
-    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as items
-    /// end.
+    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
+    /// items end.
     ///
     /// # Errors
     ///
@@ -274,8 +274,8 @@ impl Workqueue {
 
     /// Counts of what went through the queue, and of what is in it.
     ///
-    /// Each CPU's part is exact at the moment it is read; the moments differ. After a flush of a queue
-    /// that is left alone, `started == completed` and `queued == completed + cancelled`.
+    /// Each CPU's part is exact at the moment it is read; the moments differ. After a flush of a
+    /// queue that is left alone, `started == completed` and `queued == completed + cancelled`.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};

@@ -25,11 +25,11 @@ use std::time::Duration;
 ///
 /// # Shutdown
 ///
-/// When the last handle is dropped the system shuts down: what is queued runs, new items are refused
-/// (also from the system's own items), and the drop returns when the worker threads have ended.
-/// Workqueues do not keep the system alive, so that an item may hold the queue it is queued on. Dropped
-/// on one of its own workers, the system shuts down in the same way, but the drop returns at once and
-/// the threads end by themselves.
+/// When the last handle is dropped the system shuts down: what is queued runs, new items are
+/// refused (also from the system's own items), and the drop returns when the worker threads have
+/// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
+/// on. Dropped on one of its own workers, the system shuts down in the same way, but the drop
+/// returns at once and the threads end by themselves.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -201,9 +201,9 @@ impl WorkqueueSystem {
     /// Shuts the system down now, whoever else holds handles, and waits at most for `limit` on its
     /// clock.
     ///
-    /// On success everything that was queued has ended, and so have the worker threads. Else the items
-    /// that are left still run, and dropping the last handle no longer waits for them. Called on one of
-    /// the system's own workers it does not wait at all.
+    /// On success everything that was queued has ended, and so have the worker threads. Else the
+    /// items that are left still run, and dropping the last handle no longer waits for them. Called
+    /// on one of the system's own workers it does not wait at all.
     ///
     /// # Errors
     ///
@@ -274,17 +274,12 @@ impl fmt::Debug for WorkqueueSystem {
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
-/// use std::sync::mpsc;
 /// use std::time::Duration;
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("stuck").bound().build()?;
-/// let (go, wait) = mpsc::channel::<()>();
-/// let handle = wq.spawn(move || wait.recv());
-/// let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
-/// assert_eq!(left.items(), 1);
-/// drop(go);
-/// assert!(handle.wait()?.is_err());
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let left = wq.spawn(move || sys.shutdown_timeout(Duration::MAX)).wait()?.unwrap_err();
+/// assert_eq!(left.items(), 1, "the caller itself");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -519,8 +514,9 @@ pub struct WorkqueueBuilder {
 }
 
 impl WorkqueueBuilder {
-    /// How many items may be active at once: for each CPU of a bound queue, altogether for an unbound
-    /// one. [`DEFAULT_MAX_ACTIVE`] unless set, at most [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    /// How many items may be active at once: for each CPU of a bound queue, altogether for an
+    /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, at most
+    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -535,8 +531,8 @@ impl WorkqueueBuilder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] says what is wrong with the name or the limit, or that the system is shutting
-    /// down.
+    /// A [`BuildError`] says what is wrong with the name or the limit, or that the system is
+    /// shutting down.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;

@@ -1,8 +1,8 @@
 //! A reusable work item.
 //!
-//! Protocol (the names are those of `PROTOCOL.md`): the state word holds PENDING and two counts that
-//! forbid queueing. It changes only under the place lock; one step alone is taken without it, S1, by
-//! which a caller learns that the item is pending already.
+//! Protocol (the names are those of `PROTOCOL.md`): the state word holds PENDING and two counts
+//! that forbid queueing. It changes only under the place lock; one step alone is taken without it,
+//! S1, by which a caller learns that the item is pending already.
 
 use crate::door::Spot;
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
@@ -20,7 +20,8 @@ const PENDING: u64 = 1;
 /// `disable` without `enable` yet: 16 bits.
 const DEPTH_ONE: u64 = 1 << 1;
 const DEPTH_MASK: u64 = 0xffff << 1;
-/// Running `cancel_sync` calls: 32 bits. Apart from the depth, so that a stray `enable` cannot end one.
+/// Running `cancel_sync` calls: 32 bits. Apart from the depth, so that a stray `enable` cannot end
+/// one.
 const CANCEL_ONE: u64 = 1 << 32;
 const BLOCKED: u64 = DEPTH_MASK | !(CANCEL_ONE - 1);
 
@@ -71,7 +72,8 @@ impl Queued {
 /// workqueues it goes: queued while it runs, it runs again afterwards, with the workers that run it
 /// now. A run that panics is counted by its workqueue, and the work can be queued again.
 ///
-/// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued runs.
+/// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued
+/// runs.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -211,8 +213,9 @@ impl Item<dyn Run> {
         }
         // A write, though it changes nothing: what this caller stored before goes to the run it
         // found pending.
-        // Ordering: AcqRel RMW, pairs with the RMW of `claim` (C2), which reads from it or later.
-        let state = self.state.fetch_or(0, Ordering::AcqRel);
+        // Ordering: Release RMW, pairs with the RMW of `clear_pending` (C2), which reads from it or
+        // from a later RMW.
+        let state = self.state.fetch_or(0, Ordering::Release);
         (state & PENDING != 0).then_some(Queued::AlreadyPending)
     }
 
@@ -223,8 +226,8 @@ impl Item<dyn Run> {
         if seen & BLOCKED != 0 {
             return Err(Queued::Disabled);
         }
-        // Ordering: AcqRel RMW, pairs with `claim` (C2) also if PENDING was set.
-        if self.state.fetch_or(PENDING, Ordering::AcqRel) & PENDING != 0 {
+        // Relaxed: C2 is a section of the same lock. As an RMW it passes on what S1 released.
+        if self.state.fetch_or(PENDING, Ordering::Relaxed) & PENDING != 0 {
             return Err(Queued::AlreadyPending);
         }
         place.instances += 1;
@@ -254,9 +257,9 @@ impl Item<dyn Run> {
     }
 
     fn clear_pending(&self) {
-        // Ordering: C2, AcqRel RMW, pairs with the RMW of a failing `refuses` (S1): either that came
-        // first and what it published is seen by the run, or it finds PENDING clear.
-        self.state.fetch_and(!PENDING, Ordering::AcqRel);
+        // Ordering: C2, Acquire RMW, pairs with the RMW of a failing `refuses` (S1): either that
+        // came first and what it published is seen by the run, or it finds PENDING clear.
+        self.state.fetch_and(!PENDING, Ordering::Acquire);
     }
 
     /// Runs the function. Only after a successful claim.
@@ -370,11 +373,12 @@ impl Work {
         }
     }
 
-    /// Waits until the instance that was queued last has ended; `true` if there was one to wait for.
+    /// Waits until the instance that was queued last has ended; `true` if there was one to wait
+    /// for.
     ///
     /// An instance queued later is not waited for, so work that queues itself does not hold the
-    /// caller. If the awaited instance is cancelled, the wait ends when the one before it has ended.
-    /// On a worker the wait counts as blocking.
+    /// caller. If the awaited instance is cancelled, the wait ends when the one before it has
+    /// ended. On a worker the wait counts as blocking.
     ///
     /// # Errors
     ///
@@ -409,8 +413,8 @@ impl Work {
     /// Takes a pending instance back and waits for a running one; `true` if one was pending.
     ///
     /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
-    /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work can
-    /// be used again. On a worker the wait counts as blocking.
+    /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work
+    /// can be used again. On a worker the wait counts as blocking.
     ///
     /// # Errors
     ///
@@ -430,8 +434,8 @@ impl Work {
         self.item.cancel_sync()
     }
 
-    /// Forbids queueing until [`enable`](Work::enable), and takes a pending instance back; `true` if
-    /// there was one. Nests: it takes as many calls of `enable`. A run that has begun goes on.
+    /// Forbids queueing until [`enable`](Work::enable), and takes a pending instance back; `true`
+    /// if there was one. Nests: it takes as many calls of `enable`. A run that has begun goes on.
     ///
     /// # Errors
     ///

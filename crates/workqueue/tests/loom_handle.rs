@@ -2,6 +2,9 @@
 //!
 //! | weaken | fails |
 //! |---|---|
+//! | J1 wakes nobody | `completion_against_wait`, `…_poll`, `…_cancel` |
+//! | J2 looks and leaves word in two lock sections | `completion_against_wait`, `…_poll` |
+//! | `try_cancel` always says true | `completion_against_cancel` |
 
 #![cfg(loom)]
 
@@ -10,12 +13,12 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_workqueue::JoinError;
-use model_support::{TWO, system};
+use model_support::{FOUR, system};
 
 /// J1 against J2: the waiting thread is woken and gets the value.
 #[test]
 fn completion_against_wait() {
-    check("completion_against_wait", TWO, || {
+    check("completion_against_wait", FOUR, || {
         let (sys, wq) = system(1, 8);
         assert_eq!(wq.spawn(|| 7).wait().unwrap(), 7);
         drop(sys);
@@ -25,7 +28,7 @@ fn completion_against_wait() {
 /// The same as a task.
 #[test]
 fn completion_against_poll() {
-    check("completion_against_poll", TWO, || {
+    check("completion_against_poll", FOUR, || {
         let (sys, wq) = system(1, 8);
         assert_eq!(block_on(wq.spawn(|| 7)).unwrap(), 7);
         drop(sys);
@@ -35,7 +38,7 @@ fn completion_against_poll() {
 /// J1 against a dropped handle: the value goes exactly once, and nothing is left behind.
 #[test]
 fn completion_against_drop() {
-    check("completion_against_drop", TWO, || {
+    check("completion_against_drop", FOUR, || {
         let (sys, wq) = system(1, 8);
         let value = Arc::new(());
         let handle = wq.spawn({
@@ -52,7 +55,7 @@ fn completion_against_drop() {
 /// `try_cancel` against the claim (C1): it says true if and only if the function does not run.
 #[test]
 fn completion_against_cancel() {
-    check("completion_against_cancel", TWO, || {
+    check("completion_against_cancel", FOUR, || {
         let (sys, wq) = system(1, 8);
         let handle = wq.spawn(|| 7);
         let cancelled = handle.try_cancel();

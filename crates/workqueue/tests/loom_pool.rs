@@ -2,6 +2,15 @@
 //!
 //! | weaken | fails |
 //! |---|---|
+//! | N2 and N3 in two lock sections | `i1_queue_against_going_idle` and every other |
+//! | a push brings nobody (Q4) | `i1_queue_against_going_idle` and most others |
+//! | a block brings nobody (B1) | `i2_block_against_queue`, `i33_nested_sections_count_once` |
+//! | a block lowers no count (B1) | `i2_block_against_queue`, `i33_nested_sections_count_once` |
+//! | the inner end of nested sections counts | `i33_nested_sections_count_once` |
+//! | a worker too many parks in a stopped pool | `a_worker_too_many_parks_and_loses_nothing` |
+//! | a raised limit promotes nothing | `i13_raising_the_limit_lets_items_go` |
+//! | Q2 does not look at `shut` | `shutdown_against_queue` |
+//! | the last item does not stop the pools (Z3) | `shutdown_from_a_worker` and most others |
 
 #![cfg(loom)]
 
@@ -10,13 +19,13 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{QueueError, Work, blocking};
-use model_support::{Count, Flag, TWO, system};
+use model_support::{Count, FOUR, Flag, TWO, system};
 
 /// I.1: the worker finds nothing (N2) and goes idle (N3) while the next item is queued (Q4). Every
 /// item must run: the drop waits for it, and would wait for ever.
 #[test]
 fn i1_queue_against_going_idle() {
-    check("i1_queue_against_going_idle", TWO, || {
+    check("i1_queue_against_going_idle", FOUR, || {
         let (sys, wq) = system(1, 8);
         let runs = Count::new();
         for _ in 0..2 {
@@ -28,8 +37,8 @@ fn i1_queue_against_going_idle() {
     });
 }
 
-/// I.2: the only running worker blocks (B1) while another item is queued (Q4). One of the two sees the
-/// other under the pool's lock; else the first item waits for the second for ever.
+/// I.2: the only running worker blocks (B1) while another item is queued (Q4). One of the two sees
+/// the other under the pool's lock; else the first item waits for the second for ever.
 #[test]
 fn i2_block_against_queue() {
     check("i2_block_against_queue", TWO, || {
@@ -67,8 +76,8 @@ fn i33_nested_sections_count_once() {
     });
 }
 
-/// A worker that comes back from a block makes one too many (B2); whoever ends first parks, and what
-/// was queued meanwhile still runs.
+/// A worker that comes back from a block makes one too many (B2); whoever ends first parks, and
+/// what was queued meanwhile still runs.
 #[test]
 fn a_worker_too_many_parks_and_loses_nothing() {
     check("a_worker_too_many_parks_and_loses_nothing", TWO, || {
@@ -106,10 +115,11 @@ fn i13_raising_the_limit_lets_items_go() {
     });
 }
 
-/// Z1 against Q2: an item that was accepted has run when the drop returns, a refused one never runs.
+/// Z1 against Q2: an item that was accepted has run when the drop returns, a refused one never
+/// runs.
 #[test]
 fn shutdown_against_queue() {
-    check("shutdown_against_queue", TWO, || {
+    check("shutdown_against_queue", FOUR, || {
         let (sys, wq) = system(1, 8);
         let runs = Count::new();
         let queuer = thread::spawn({
@@ -133,11 +143,11 @@ fn shutdown_against_queue() {
     });
 }
 
-/// Z3: the last handle goes on a worker. Its own item is the last to end, so its worker must send all
-/// home; a worker left asleep is a deadlock to the model.
+/// Z3: the last handle goes on a worker. Its own item is the last to end, so its worker must send
+/// all home; a worker left asleep is a deadlock to the model.
 #[test]
 fn shutdown_from_a_worker() {
-    check("shutdown_from_a_worker", TWO, || {
+    check("shutdown_from_a_worker", FOUR, || {
         let (sys, wq) = system(1, 8);
         let handle = wq.spawn(move || drop(sys));
         handle.wait().unwrap();

@@ -2,6 +2,16 @@
 //!
 //! | weaken | fails |
 //! |---|---|
+//! | claim without asking whether it is pending (C1) | `i9_…` (both), `i10_…` |
+//! | cancel leaves PENDING set (X2) | `i9_queue_against_cancel` |
+//! | a cancelled inactive item gives a slot back (X2) | `i9_promotion_against_cancel` |
+//! | S1: Relaxed, or a load | `i26_pending_run_sees_the_event` |
+//! | C2: Relaxed, or after the run | `i26_pending_run_sees_the_event` |
+//! | `cancel_sync` does not forbid queueing (X1) | `i10_cancel_sync_against_requeue` |
+//! | `cancel_sync` does not wait (X3) | `i10_cancel_sync_against_requeue` |
+//! | the pool that runs the item is not asked for (Q1) | `i24_never_twice_at_once` |
+//! | the core does not look who runs the item (N1) | `i24_never_twice_at_once` |
+//! | the end of a run tells nobody (C4) | `flush_of_a_work_against_its_end`, `i10_…` |
 
 #![cfg(loom)]
 
@@ -9,8 +19,8 @@ mod model_support;
 
 use inflight_sync::model::check;
 use inflight_sync::thread;
-use inflight_workqueue::{Queued, Work};
-use model_support::{Count, Own, TWO, system};
+use inflight_workqueue::{Queued, Work, blocking};
+use model_support::{Count, FOUR, Own, TWO, system};
 
 /// I.9: an item is queued (S2, Q4) and taken (N1, C1) while it is cancelled (X2). It runs or it was
 /// cancelled, never both, never neither.
@@ -43,7 +53,7 @@ fn i9_queue_against_cancel() {
 /// I.9 for an inactive item, which becomes active (E2) meanwhile.
 #[test]
 fn i9_promotion_against_cancel() {
-    check("i9_promotion_against_cancel", TWO, || {
+    check("i9_promotion_against_cancel", FOUR, || {
         let (sys, wq) = system(1, 1);
         let runs = Count::new();
         drop(wq.spawn(|| ()));
@@ -66,8 +76,8 @@ fn i9_promotion_against_cancel() {
     });
 }
 
-/// I.26: who is told that the item is pending already (S1) must know that the pending run (after C2)
-/// sees what was done before.
+/// I.26: who is told that the item is pending already (S1) must know that the pending run (after
+/// C2) sees what was done before.
 #[test]
 fn i26_pending_run_sees_the_event() {
     check("i26_pending_run_sees_the_event", TWO, || {
@@ -99,7 +109,7 @@ fn i26_pending_run_sees_the_event() {
 /// runs nor is pending.
 #[test]
 fn i10_cancel_sync_against_requeue() {
-    check("i10_cancel_sync_against_requeue", TWO, || {
+    check("i10_cancel_sync_against_requeue", FOUR, || {
         let (sys, wq) = system(1, 8);
         let (begun, inside) = (Count::new(), Count::new());
         let own = Own::new({
@@ -136,6 +146,7 @@ fn i24_never_twice_at_once() {
                 if inside.add() == 0 {
                     runs.add();
                 }
+                blocking(thread::yield_now); // the pool may start another worker
                 inside.sub();
             }
         });
@@ -154,7 +165,7 @@ fn i24_never_twice_at_once() {
 /// C4 against a flusher's look: it is woken, and only after the run.
 #[test]
 fn flush_of_a_work_against_its_end() {
-    check("flush_of_a_work_against_its_end", TWO, || {
+    check("flush_of_a_work_against_its_end", FOUR, || {
         let (sys, wq) = system(1, 8);
         let ended = Count::new();
         let work = Work::new({

@@ -1,7 +1,7 @@
 //! One work against the sequential reference model, over random histories.
 //!
-//! The test holds the only worker of the pool by hand, so each step has one possible outcome: a plug
-//! keeps what is queued pending, and the work's own runs end when the test says so.
+//! The test holds the only worker of the pool by hand, so each step has one possible outcome: a
+//! plug keeps what is queued pending, and the work's own runs end when the test says so.
 #![cfg(not(any(loom, shuttle)))]
 
 mod support;

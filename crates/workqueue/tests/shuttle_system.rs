@@ -7,8 +7,8 @@ use inflight_sync::{Arc, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, Queued, Work, WorkqueueSystem, blocking};
 
-/// Four threads queue, flush and cancel one work through two queues. It never runs twice at once, and
-/// every accepted queueing is run or was cancelled.
+/// Four threads queue, flush and cancel one work through two queues. It never runs twice at once,
+/// and every accepted queueing is run or was cancelled.
 fn one_work_and_four_threads() {
     let topo = Topology::synthetic("core:2").unwrap();
     let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();

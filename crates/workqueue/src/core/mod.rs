@@ -1,16 +1,16 @@
 //! The decisions of one worker pool, as a pure state machine.
 //!
-//! The core knows no atomics, threads or clocks. It lives behind the pool's lock; the worker threads
-//! drive it in production, and a simulation can drive it in virtual time. Each event returns at most
-//! one [`Action`], which the driver performs after it has let go of the lock.
+//! The core knows no atomics, threads or clocks. It lives behind the pool's lock; the worker
+//! threads drive it in production, and a simulation can drive it in virtual time. Each event
+//! returns at most one [`Action`], which the driver performs after it has let go of the lock.
 //!
 //! Rules, after the concurrency-managed workqueues of Linux:
 //!
 //! * `running` counts the workers that are neither idle nor blocked, including one that has been
 //!   woken and has not arrived yet. At most `target` may run; those that come back from a block may
 //!   exceed it until one of them finishes its item. Nobody is preempted.
-//! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker that
-//!   takes an item while more wait brings the next one: the chain fills the pool up to its target.
+//! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker
+//!   that takes an item while more wait brings the next: the chain fills the pool to its target.
 //! * An item that is being run by another worker of the pool is put behind that worker, so that it
 //!   never runs twice at once.
 //!
@@ -28,7 +28,8 @@ pub(crate) trait Item {
     /// The item's name.
     fn key(&self) -> Self::Key;
 
-    /// Whether the same thing ran on this pool when the item was queued. Only then is it looked for.
+    /// Whether the same thing ran on this pool when the item was queued. Only then is it looked
+    /// for.
     fn may_be_running(&self) -> bool;
 }
 
@@ -176,7 +177,8 @@ impl<T: Item> Core<T> {
         self.running += 1;
     }
 
-    /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be woken.
+    /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be
+    /// woken.
     pub(crate) fn stop(&mut self) -> Vec<usize> {
         self.stopped = true;
         let woken = std::mem::take(&mut self.idle);

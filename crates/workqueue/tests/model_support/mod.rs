@@ -8,6 +8,13 @@ use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
 
+/// For small models: some mistakes need a third preemption.
+pub(crate) const FOUR: Bound = Bound {
+    quick: Some(4),
+    deep: None,
+};
+
+/// For those with two workers and a third thread.
 pub(crate) const TWO: Bound = Bound {
     quick: Some(2),
     deep: Some(3),
@@ -68,7 +75,8 @@ impl Flag {
     }
 }
 
-/// A work that knows itself: the closure gets a handle on it. [`forget`](Own::forget) ends the cycle.
+/// A work that knows itself: the closure gets a handle on it. [`forget`](Own::forget) ends the
+/// cycle.
 pub(crate) struct Own {
     pub(crate) work: Work,
     slot: Arc<Mutex<Option<Work>>>,
