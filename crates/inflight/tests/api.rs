@@ -100,7 +100,7 @@ fn tag_sets() -> Result<()> {
     let tag = dev.alloc_timeout(Duration::from_millis(5))?;
     drop(tag);
     let many = dev.try_alloc_batch(16);
-    assert_eq!(many.into_iter().count(), 16);
+    assert_eq!(many.len(), 16);
 
     let token = dev.try_alloc(AllocOptions::new().reserved())?.into_token();
     set.for_each_in_flight(|t| {
@@ -129,7 +129,7 @@ fn workqueues() -> Result<()> {
         .build()?;
     let irq = sys.workqueue("complete").bound().build()?;
 
-    let buf = vec![1_u8; 16];
+    let buf = [1_u8; 16];
     let handle = crypt.spawn(move || buf.iter().map(|&b| u32::from(b)).sum::<u32>());
     assert_eq!(inflight::sync::block_on(handle)?, 16);
     let panicked = crypt.spawn(|| panic!("in the item")).wait();

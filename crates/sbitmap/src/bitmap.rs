@@ -123,8 +123,7 @@ impl Sbitmap {
 
     /// Takes a bit, beginning at the calling CPU's hint. `None` when all are taken.
     ///
-    /// In round-robin mode bits are handed out in turn, per CPU; a search that begins in the middle
-    /// of a word visits the bits before it only in the next call.
+    /// In round-robin mode each CPU hands bits out in turn.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(1).build().unwrap();
@@ -155,6 +154,13 @@ impl Sbitmap {
             // Scanning within a word is one instruction, so only a turn-taking map minds where.
             from: if self.in_turn { from } else { 0 },
             wrap: !self.in_turn,
+        });
+        let found = found.or_else(|| {
+            if self.in_turn {
+                self.before(start)
+            } else {
+                None
+            }
         });
         *hint = start.after(found, self.layout, self.in_turn);
         found
@@ -197,6 +203,19 @@ impl Sbitmap {
             from = 0;
         }
         None
+    }
+
+    /// The last part of a search in turn: the bits of the first word before its start.
+    ///
+    /// Without it "none" would not be exact, and a waiter could miss a bit in its second look.
+    fn before(&self, start: Hint) -> Option<usize> {
+        let (word, depth) = self.layout.split(start.0 as usize);
+        let offset = self.words.get(word)?.try_get(Search {
+            depth,
+            from: 0,
+            wrap: true,
+        })?;
+        Some(self.layout.bit(word, offset))
     }
 
     /// Takes up to `n` bits, pushes them to `bits` and returns how many.

@@ -7,7 +7,7 @@
 //! proof.
 
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use inflight_sync::wait::{Notify, Ticket, WaitList};
+use inflight_sync::wait::{Notify, Ticket, WaitList, notify_each};
 use inflight_sync::{CachePadded, Mutex};
 use std::task::Waker;
 
@@ -201,7 +201,7 @@ impl WakeQueues {
                 waiters.wakeups += waiters.list.len() as u64;
                 waiters.list.drain()
             };
-            all.into_iter().for_each(Notify::notify);
+            notify_each(all);
         }
     }
 
@@ -239,7 +239,7 @@ pub(crate) struct WakeState {
     pub(crate) total_wakeups: u64,
 }
 
-/// Waiters taken out of their lists and not yet told. They are told even if one of them panics.
+/// Waiters taken out of their lists and not yet told.
 #[derive(Default)]
 struct Chosen {
     waiters: [Option<Notify>; WAKE_BATCH_MAX],
@@ -252,22 +252,7 @@ impl Chosen {
         self.len += 1;
     }
 
-    fn notify(mut self) {
-        self.tell();
-    }
-
-    fn tell(&mut self) {
-        for waiter in &mut self.waiters {
-            if let Some(notify) = waiter.take() {
-                notify.notify();
-            }
-        }
-    }
-}
-
-impl Drop for Chosen {
-    fn drop(&mut self) {
-        // Something is left only while a waker's panic unwinds.
-        self.tell();
+    fn notify(self) {
+        notify_each(self.waiters.into_iter().flatten());
     }
 }

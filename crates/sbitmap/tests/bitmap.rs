@@ -243,9 +243,9 @@ fn turns_begin_at_0_on_every_cpu() {
     }
 }
 
-/// A search in the middle of the only word ends; the bits before its start come in the next call.
+/// A search that begins in the middle of a word looks at the bits before its start last.
 #[test]
-fn in_turn_the_bits_before_the_start_come_in_the_next_call() {
+fn in_turn_the_bits_before_the_start_come_last() {
     for shift in [2, 3, 6] {
         let depth = 1 << shift;
         let map = Sbitmap::builder(depth)
@@ -254,14 +254,16 @@ fn in_turn_the_bits_before_the_start_come_in_the_next_call() {
             .build()
             .unwrap();
         all_of(&map);
-        map.put(0).unwrap();
+        map.put_batch(&[0, depth - 1]).unwrap();
         let mut hint = Hint::at(depth - 1);
-        assert_eq!(map.try_get_with(&mut hint), None);
+        assert_eq!(map.try_get_with(&mut hint), Some(depth - 1));
+        let mut hint = Hint::at(depth - 1);
         assert_eq!(map.try_get_with(&mut hint), Some(0));
+        assert_eq!(map.try_get_with(&mut hint), None);
     }
 }
 
-/// A batch takes all there is, also where single gets would take two calls.
+/// A batch takes all there is, also where the turn stands behind it.
 #[test]
 fn in_turn_a_batch_takes_all_there_is() {
     stay_on_cpu_0();

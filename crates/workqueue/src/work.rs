@@ -39,7 +39,6 @@ const BLOCKED: u64 = DEPTH_MASK | !(CANCEL_ONE - 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the item may not have been queued by this call"]
 pub enum Queued {
     /// This call has queued it: a run will follow.
     Queued,

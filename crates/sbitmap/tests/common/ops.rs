@@ -144,7 +144,7 @@ impl Run {
         });
     }
 
-    /// `None` is exact; in turn, the second `None` is.
+    /// `None` is exact.
     fn took(&mut self, got: Option<usize>) {
         match got {
             Some(bit) => self.take(bit),
@@ -153,9 +153,7 @@ impl Run {
     }
 
     fn get(&mut self) {
-        let first = self.map.try_get();
-        let again = first.is_none() && self.round_robin;
-        let got = if again { self.map.try_get() } else { first };
+        let got = self.map.try_get();
         self.took(got);
     }
 
@@ -163,13 +161,7 @@ impl Run {
         if let Some(bit) = start {
             self.hint = Hint::at(bit.into());
         }
-        let first = self.map.try_get_with(&mut self.hint);
-        let again = first.is_none() && self.round_robin;
-        let got = if again {
-            self.map.try_get_with(&mut self.hint)
-        } else {
-            first
-        };
+        let got = self.map.try_get_with(&mut self.hint);
         self.took(got);
     }
 

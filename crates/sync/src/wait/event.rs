@@ -10,7 +10,7 @@
 //! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3
 //! sees the changed state; or W2 comes before N2, and N3 sees the waiter.
 
-use super::{Notify, Ticket, WaitList};
+use super::{Notify, Ticket, WaitList, notify_each};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::time::{Clock, Instant};
 use crate::{Mutex, Parker};
@@ -79,7 +79,7 @@ impl Event {
             self.waiters.store(0, Ordering::Relaxed);
             list.drain()
         };
-        woken.into_iter().for_each(Notify::notify);
+        notify_each(woken);
     }
 
     /// Sleeps while `condition` holds.

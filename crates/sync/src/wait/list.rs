@@ -276,6 +276,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+
         /// Against a plain vector of numbers, with every ticket ever handed out kept for reuse.
         #[test]
         fn behaves_like_a_vector(ops in proptest::collection::vec(op(), 0..200)) {

@@ -8,7 +8,8 @@ mod list;
 pub use event::{Event, WaitWhile};
 pub use list::{Ticket, WaitList};
 
-use crate::Unparker;
+use crate::{Unparker, thread};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
 /// How to tell one waiter that it should look again.
@@ -39,5 +40,30 @@ impl Notify {
             Self::Thread(unparker) => unparker.unpark(),
             Self::Task(waker) => waker.wake(),
         }
+    }
+}
+
+/// Wakes several waiters, each of them even if the waker of another panics.
+///
+/// # Panics
+///
+/// With the first panic of a waker, after all are told; not while the thread is unwinding already.
+///
+/// ```
+/// use inflight_sync::{Parker, wait::{Notify, notify_each}};
+/// let parker = Parker::current();
+/// notify_each([Notify::Thread(parker.unparker())]);
+/// parker.park();
+/// ```
+pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
+    let mut first_panic = None;
+    for waiter in waiters {
+        // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
+            first_panic.get_or_insert(panic);
+        }
+    }
+    if let Some(panic) = first_panic.filter(|_| !thread::panicking()) {
+        resume_unwind(panic);
     }
 }
