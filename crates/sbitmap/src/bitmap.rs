@@ -9,7 +9,8 @@ use crate::word::{Check, Search, Word, offsets};
 
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
-/// No operation blocks or allocates. What the owner of a bit wrote before [`put`](Sbitmap::put) is
+/// No operation sleeps for a bit or allocates; a getter that finds a word full moves freed bits back under
+/// that word's lock, for a few instructions. What the owner of a bit wrote before [`put`](Sbitmap::put) is
 /// visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit may index data that has
 /// no lock of its own.
 ///
@@ -61,7 +62,7 @@ impl BitMask {
     /// assert_eq!(bits.iter().collect::<Vec<_>>(), [8, 10]);
     /// ```
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        offsets(self.mask).map(move |offset| self.first + offset as usize)
+        offsets(self.mask).map(move |offset| self.first.wrapping_add(offset as usize))
     }
 
     /// How many bits.
@@ -155,13 +156,6 @@ impl Sbitmap {
             from: if self.in_turn { from } else { 0 },
             wrap: !self.in_turn,
         });
-        let found = found.or_else(|| {
-            if self.in_turn {
-                self.before(start)
-            } else {
-                None
-            }
-        });
         *hint = start.after(found, self.layout, self.in_turn);
         found
     }
@@ -193,29 +187,33 @@ impl Sbitmap {
     }
 
     /// Visits every word once, from the hint's on.
+    ///
+    /// If the first word's search does not wrap, the bits before its start come last. Without that
+    /// "none" would not be exact, and a waiter could miss a bit in its second look.
     fn search(&self, start: Hint, search: impl Fn(usize, u32) -> Search) -> Option<usize> {
         let (first, offset) = self.layout.split(start.0 as usize);
-        let mut from = offset;
+        let visit = |i: usize, search: Search| {
+            let offset = self.words[i].try_get(search)?;
+            Some(self.layout.bit(i, offset))
+        };
         for i in (first..self.words.len()).chain(0..first) {
-            if let Some(offset) = self.words[i].try_get(search(i, from)) {
-                return Some(self.layout.bit(i, offset));
+            let found = visit(i, search(i, if i == first { offset } else { 0 }));
+            if found.is_some() {
+                return found;
             }
-            from = 0;
         }
-        None
-    }
-
-    /// The last part of a search in turn: the bits of the first word before its start.
-    ///
-    /// Without it "none" would not be exact, and a waiter could miss a bit in its second look.
-    fn before(&self, start: Hint) -> Option<usize> {
-        let (word, depth) = self.layout.split(start.0 as usize);
-        let offset = self.words.get(word)?.try_get(Search {
-            depth,
-            from: 0,
-            wrap: true,
-        })?;
-        Some(self.layout.bit(word, offset))
+        let begun = search(first, offset);
+        if begun.wrap || begun.from == 0 {
+            return None;
+        }
+        visit(
+            first,
+            Search {
+                depth: begun.from,
+                from: 0,
+                wrap: true,
+            },
+        )
     }
 
     /// Takes up to `n` bits, pushes them to `bits` and returns how many.

@@ -63,9 +63,8 @@ impl SbitmapBuilder {
     /// let map = inflight_sbitmap::Sbitmap::builder(8).checked(true).build().unwrap();
     /// assert!(map.put(0).is_err());
     /// ```
-    pub fn checked(mut self, on: bool) -> Self {
-        self.check = if on { Check::Racing } else { Check::Sequential };
-        self
+    pub fn checked(self, on: bool) -> Self {
+        self.check(Check::Racing, on)
     }
 
     /// Checks no put at all, and keeps no state for it: a double free makes two owners of one bit.
@@ -75,12 +74,17 @@ impl SbitmapBuilder {
     /// let bit = map.try_get().unwrap();
     /// map.put(bit).unwrap();
     /// ```
-    pub fn trusted(mut self, on: bool) -> Self {
-        self.check = if on {
-            Check::Trusted
-        } else {
-            Check::Sequential
-        };
+    pub fn trusted(self, on: bool) -> Self {
+        self.check(Check::Trusted, on)
+    }
+
+    /// Switching one way off leaves another that was chosen.
+    fn check(mut self, check: Check, on: bool) -> Self {
+        if on {
+            self.check = check;
+        } else if self.check == check {
+            self.check = Check::Sequential;
+        }
         self
     }
 
@@ -121,11 +125,11 @@ pub enum Fairness {
     /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of
     /// freed bits.
     ///
-    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and
-    /// the woken waiter then queues again at the tail. Within one queue waiters are woken in
-    /// the order they came; the waiter at position `p` of all is woken within about `p + 1`
-    /// freed bits, rounded up to a batch, and how often it may lose the race after that is not
-    /// bounded.
+    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and the
+    /// woken waiter then queues again at the tail. Within one queue waiters are woken in the order they
+    /// came, and each of eight batches in a row looks at every queue: a waiter with `p` others before it
+    /// in its queue is woken within `8 * (p + 1)` batches. How often it may lose the race after that is
+    /// not bounded.
     #[default]
     Batched,
 }

@@ -68,7 +68,7 @@ impl Hints {
     pub(crate) fn new(layout: Layout, in_turn: bool) -> Self {
         let first = || {
             // A model must do the same in every execution.
-            if cfg!(loom) || in_turn || layout.depth == 0 {
+            if cfg!(any(loom, shuttle)) || in_turn || layout.depth == 0 {
                 0
             } else {
                 fastrand::u32(..u32::try_from(layout.depth).expect("depth is at most 2^24"))

@@ -156,6 +156,10 @@ impl SbitmapQueue {
     ///
     /// As [`Sbitmap::put`]; nobody is woken then.
     ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker. The bit is back by then, and all chosen waiters are told.
+    ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
     /// let bit = queue.get_blocking();
@@ -174,6 +178,10 @@ impl SbitmapQueue {
     ///
     /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted.
     ///
+    /// # Panics
+    ///
+    /// As [`put`](SbitmapQueue::put).
+    ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
     /// let mut bits = Vec::new();
@@ -188,9 +196,13 @@ impl SbitmapQueue {
         result
     }
 
-    /// Makes every waiter look again, for a caller that has changed what they wait for.
+    /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
     ///
     /// Waiters that still find nothing go back to sleep, at the tail of a queue.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all waiters are told.
     ///
     /// ```
     /// inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().wake_all();

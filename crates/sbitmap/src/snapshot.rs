@@ -120,11 +120,7 @@ pub struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    pub(crate) fn new(
-        map: crate::snapshot::Snapshot,
-        state: WakeState,
-        fairness: Fairness,
-    ) -> Self {
+    pub(crate) fn new(map: Snapshot, state: WakeState, fairness: Fairness) -> Self {
         Self {
             map,
             fairness,

@@ -18,6 +18,27 @@ struct Stay<'a> {
     place: Option<Place>,
 }
 
+/// A bit that goes back if the wake of somebody else, who is told on the way out, panics.
+struct Held<'a> {
+    queue: &'a SbitmapQueue,
+    bit: usize,
+}
+
+impl Held<'_> {
+    fn take(self) -> usize {
+        let bit = self.bit;
+        std::mem::forget(self);
+        bit
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let returned = self.queue.put(self.bit);
+        debug_assert!(returned.is_ok(), "the bit was ours");
+    }
+}
+
 /// Who waits.
 enum Who<'a> {
     Thread(&'a Parker),
@@ -50,9 +71,12 @@ impl Stay<'_> {
             Who::Task(waker) => Notify::Task((*waker).clone()),
         }));
         // S3: a bit that was freed before the registration was seen is seen here.
-        let bit = self.queue.map.try_get()?;
+        let held = Held {
+            queue: self.queue,
+            bit: self.queue.map.try_get()?,
+        };
         self.give_up();
-        Some(bit)
+        Some(held.take())
     }
 
     /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this
@@ -68,11 +92,10 @@ impl Stay<'_> {
     }
 
     /// A timed waiter's last look: a wake that came just in time is used, not passed on.
+    ///
+    /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
     fn last_look(&mut self) -> Option<usize> {
-        let place = self.place.take()?;
-        if !self.queue.waits.leave(place) {
-            return None;
-        }
+        self.queue.waits.leave(self.place.take()?);
         self.queue.map.try_get()
     }
 }
@@ -84,6 +107,9 @@ impl Drop for Stay<'_> {
 }
 
 pub(crate) fn block(queue: &SbitmapQueue) -> usize {
+    if let Some(bit) = queue.map.try_get() {
+        return bit;
+    }
     let parker = Parker::current();
     let mut stay = Stay { queue, place: None };
     loop {
@@ -112,7 +138,7 @@ pub(crate) fn block_until(queue: &SbitmapQueue, clock: &Clock, deadline: Instant
 /// # Cancel safety
 ///
 /// A dropped future leaves the queue. If it had been woken and not yet polled, the wake goes to the
-/// next waiter.
+/// next waiter. Polled again after it was ready, it waits for another bit.
 ///
 /// ```
 /// use inflight_sbitmap::{Get, SbitmapQueue};

@@ -7,7 +7,7 @@
 //! proof.
 
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use inflight_sync::wait::{Notify, Ticket, WaitList, notify_each};
+use inflight_sync::wait::{Notify, Teller, Ticket, WaitList};
 use inflight_sync::{CachePadded, Mutex};
 use std::task::Waker;
 
@@ -94,25 +94,28 @@ impl WakeQueues {
         Place { queue, ticket }
     }
 
-    /// Whether the waiter is still in its list; if so, `waker` is the one to wake from now on.
+    /// Whether the waiter is still in its list; if so, a task is told by `waker` from now on.
     pub(crate) fn still_waiting(&self, place: Place, waker: Option<&Waker>) -> bool {
-        let mut waiters = self.queues[place.queue].list.lock();
-        match waker {
-            Some(waker) => waiters.list.update(place.ticket, waker),
-            None => waiters.list.contains(place.ticket),
-        }
+        let list = &self.queues[place.queue].list;
+        let Some(waker) = waker else {
+            return list.lock().list.contains(place.ticket);
+        };
+        // A waker may run anything when it is cloned or dropped, so neither happens under the lock.
+        let notify = Notify::Task(waker.clone());
+        let replaced = list.lock().list.replace(place.ticket, notify);
+        replaced.is_ok()
     }
 
     /// S5: leaves. Returns whether the waiter had been chosen by a wake.
     pub(crate) fn leave(&self, place: Place) -> bool {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
-        let waiting = waiters.list.remove(place.ticket);
+        let left = waiters.list.remove(place.ticket);
         queue.len.store(waiters.list.len(), Ordering::Relaxed);
         drop(waiters);
         // Relaxed: too high a count makes a put look in vain, nothing else.
         self.active.fetch_sub(1, Ordering::Relaxed);
-        !waiting
+        left.is_none()
     }
 
     /// P2 to P5: `n` bits have been freed.
@@ -123,18 +126,18 @@ impl WakeQueues {
             return;
         }
         let n = u32::try_from(n).expect("a map has at most 2^24 bits");
-        // Ordering: Acquire pairs with the fence (P2) of the puts counted before. Whoever takes
-        // over another put's count also takes over the duty to find a waiter that only its
-        // fence has seen.
+        // Ordering: AcqRel pairs with itself in the puts counted before. Whoever takes over another
+        // put's count also takes over the duty to find a waiter that only its fence (P2) has seen.
         let completions = self
             .completions
-            .fetch_add(n, Ordering::Acquire)
+            .fetch_add(n, Ordering::AcqRel)
             .wrapping_add(n);
         // Relaxed: the exchange decides, and whoever counts last sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);
         // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
         // is taken as a signed number. A surplus of several batches is handed out at once.
         let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
+        let mut teller = Teller::default();
         while owed(wakeups) >= self.batch as i32 {
             let next = wakeups.wrapping_add(self.batch);
             match self.wakeups.compare_exchange_weak(
@@ -144,12 +147,13 @@ impl WakeQueues {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    self.distribute(self.batch as usize);
+                    self.distribute(self.batch as usize, &mut teller);
                     wakeups = next;
                 }
                 Err(now) => wakeups = now,
             }
         }
+        teller.finish();
     }
 
     /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
@@ -157,11 +161,13 @@ impl WakeQueues {
     /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's
     /// fence (P2) happens before this.
     pub(crate) fn pass_on(&self) {
-        self.distribute(1);
+        let mut teller = Teller::default();
+        self.distribute(1, &mut teller);
+        teller.finish();
     }
 
     /// Wakes `n` waiters, longest wait first within a queue, queues in turn.
-    fn distribute(&self, n: usize) {
+    fn distribute(&self, n: usize, teller: &mut Teller) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
         let first = self.wake_index.load(Ordering::Relaxed);
         let mut chosen = Chosen::default();
@@ -188,11 +194,12 @@ impl WakeQueues {
             }
         }
         self.wake_index.store(index, Ordering::Relaxed);
-        chosen.notify();
+        teller.tell(chosen.waiters.into_iter().flatten());
     }
 
     /// Makes every waiter look again.
     pub(crate) fn wake_all(&self) {
+        let mut teller = Teller::default();
         // Every lock is taken: a waiter that comes to a list after us sees what the caller changed.
         for queue in &self.queues {
             let all = {
@@ -201,8 +208,9 @@ impl WakeQueues {
                 waiters.wakeups += waiters.list.len() as u64;
                 waiters.list.drain()
             };
-            notify_each(all);
+            teller.tell(all);
         }
+        teller.finish();
     }
 
     pub(crate) fn state(&self) -> WakeState {
@@ -250,9 +258,5 @@ impl Chosen {
     fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;
-    }
-
-    fn notify(self) {
-        notify_each(self.waiters.into_iter().flatten());
     }
 }

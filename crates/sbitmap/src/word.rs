@@ -42,10 +42,25 @@ pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
     freed: CachePadded<Freed>,
-    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. Empty when trusted. A
-    /// word's bits are mostly used by one CPU, so its states share lines only among
-    /// themselves.
-    states: Box<[AtomicU8]>,
+    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. `None` when trusted. A
+    /// word's bits are mostly used by one CPU, so its states share lines only among themselves.
+    states: Option<Box<States>>,
+}
+
+#[cfg(not(loom))]
+type States = CachePadded<[AtomicU8; 64]>;
+/// Each atomic costs a model time, so there are no more than needed.
+#[cfg(loom)]
+type States = Vec<AtomicU8>;
+
+fn states(bits: usize) -> Box<States> {
+    #[cfg(not(loom))]
+    {
+        debug_assert!(bits <= 64);
+        Box::new(CachePadded::new([const { AtomicU8::new(FREE) }; 64]))
+    }
+    #[cfg(loom)]
+    Box::new((0..bits).map(|_| AtomicU8::new(FREE)).collect())
 }
 
 #[derive(Debug)]
@@ -78,14 +93,13 @@ impl Search {
 
 impl Word {
     pub(crate) fn new(bits: usize, check: Check) -> Self {
-        let states = if check == Check::Trusted { 0 } else { bits };
         Self {
             word: CachePadded::new(AtomicU64::new(0)),
             freed: CachePadded::new(Freed {
                 cleared: AtomicU64::new(0),
                 moving: Mutex::new(()),
             }),
-            states: (0..states).map(|_| AtomicU8::new(FREE)).collect(),
+            states: (check != Check::Trusted).then(|| states(bits)),
         }
     }
 
@@ -125,28 +139,33 @@ impl Word {
         }
     }
 
-    /// Moves the parked bits back. Returns whether a bit of `searched` may be free now.
+    /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
     pub(crate) fn move_back(&self, searched: u64) -> bool {
         let _moving = self.freed.moving.lock();
-        // Ordering: M1, Acquire pairs with the Release in `put`.
-        let parked = self.freed.cleared.swap(0, Ordering::Acquire);
-        if parked != 0 {
+        // Relaxed, and a load first: a full word is looked at often and must stay readable by all. A
+        // waiter's fence makes the bit of every put that did not see it visible here.
+        let word = if self.freed.cleared.load(Ordering::Relaxed) == 0 {
+            // Another getter may have moved bits since we looked. Its lock section came before ours,
+            // so Relaxed sees what it left.
+            self.word.load(Ordering::Relaxed)
+        } else {
+            // Ordering: M1, Acquire pairs with the Release in `put`.
+            let parked = self.freed.cleared.swap(0, Ordering::Acquire);
             // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
-            self.word.fetch_and(!parked, Ordering::Release);
-            return true;
-        }
-        // Another getter may have moved bits since we looked. Its lock section came before ours, so
-        // Relaxed sees what it left. Only searched bits count, else a getter that does not wrap
-        // would go round for ever.
-        self.word.load(Ordering::Relaxed) & searched != searched
+            self.word.fetch_and(!parked, Ordering::Release) & !parked
+        };
+        // Only searched bits count, else a getter that may not have the others would go round for ever.
+        word & searched != searched
     }
 
     /// Takes those of the `n` bits from the first free one that are free, in one step.
     ///
     /// `None` if they would not fit below `depth`.
     pub(crate) fn take_range(&self, n: u32, depth: u32) -> Option<(u32, u64)> {
-        // Parked bits would cut the free ranges into pieces.
-        self.move_back(0);
+        // Parked bits would cut the free ranges into pieces. Relaxed: one missed is found by the next call.
+        if self.freed.cleared.load(Ordering::Relaxed) != 0 {
+            self.move_back(0);
+        }
         // Relaxed: the exchange below checks the value.
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -226,31 +245,29 @@ impl Word {
     }
 
     fn mark(&self, mask: u64, state: u8) {
-        if self.states.is_empty() {
-            return;
-        }
+        let Some(states) = &self.states else { return };
         for offset in offsets(mask) {
             // Relaxed: the owner alone writes it, and ownership moves with `word` and `cleared`.
-            self.states[offset as usize].store(state, Ordering::Relaxed);
+            states[offset as usize].store(state, Ordering::Relaxed);
         }
     }
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
     fn unmark(&self, offset: u32, check: Check) -> bool {
-        match check {
-            Check::Trusted => true,
-            Check::Sequential => {
-                // Relaxed: a put that comes after the other one sees its store by coherence.
-                let state = &self.states[offset as usize];
-                let held = state.load(Ordering::Relaxed) == HELD;
-                if held {
-                    state.store(FREE, Ordering::Relaxed);
-                }
-                held
-            }
+        let Some(states) = &self.states else {
+            return true;
+        };
+        let state = &states[offset as usize];
+        if check == Check::Racing {
             // Relaxed: of two racing swaps one reads HELD.
-            Check::Racing => self.states[offset as usize].swap(FREE, Ordering::Relaxed) == HELD,
+            return state.swap(FREE, Ordering::Relaxed) == HELD;
         }
+        // Relaxed: a put that comes after the other one sees its store by coherence.
+        let held = state.load(Ordering::Relaxed) == HELD;
+        if held {
+            state.store(FREE, Ordering::Relaxed);
+        }
+        held
     }
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | P2, the fence in `freed` | `h4_*`, `h6_*` |
 //! | S2, the fence in `register` | `h4_*`, `h6_*` |
-//! | P4, Acquire of the count | `h6_cancelled_after_chosen` |
+//! | P4, Acquire or Release of the count | `h6_cancelled_after_chosen` |
 //! | no second try after registering | `h4_*` |
 //! | a dropped waiter's wake not passed on | `h6_cancelled_after_chosen`, `h6_timeout_against_wake` |
 //! | a satisfied waiter's wake not passed on | `h6_wake_eaten_by_a_satisfied_waiter` |
@@ -119,6 +119,66 @@ fn h4_batch_put_against_waiter() {
         let waiter = spawn(&queue, |q| q.get_blocking());
         queue.put_batch(&bits).unwrap();
         waiter.join().unwrap();
+        assert_quiet(&queue);
+    });
+}
+
+/// H4 in turn: the waiter's second look begins behind the bit that comes back.
+#[test]
+fn h4_in_turn() {
+    check("h4_in_turn", UNBOUNDED, || {
+        let queue = SbitmapQueue::builder(2)
+            .shift(1)
+            .round_robin(true)
+            .trusted(true)
+            .build()
+            .unwrap();
+        let queue = Arc::new(queue);
+        // The turn stands at bit 1.
+        assert_eq!(queue.try_get(), Some(0));
+        let mut rest = Vec::new();
+        assert_eq!(queue.try_get_batch(2, &mut rest), 1);
+        queue.put(1).unwrap();
+        queue.put(0).unwrap();
+        assert_eq!((queue.try_get(), queue.try_get()), (Some(0), Some(1)));
+        queue.put(0).unwrap();
+        assert_eq!(queue.try_get(), Some(0));
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(0).unwrap();
+        assert_eq!(waiter.join().unwrap(), 0);
+        assert_quiet(&queue);
+    });
+}
+
+/// H4. The task is polled again with another waker while the put goes on: the new one or the old one is
+/// told, and a poll after that finds the bit.
+#[test]
+fn h4_second_poll_with_another_waker() {
+    check("h4_second_poll_with_another_waker", UNBOUNDED, || {
+        let (queue, bits) = all_taken(1);
+        let mut get = pin!(queue.get());
+        let tellers = [(); 2].map(|()| Arc::new(Told(AtomicBool::new(false))));
+        let wakers = tellers.clone().map(Waker::from);
+        assert!(
+            get.as_mut()
+                .poll(&mut Context::from_waker(&wakers[0]))
+                .is_pending()
+        );
+        let bit = bits[0];
+        let putter = spawn(&queue, move |q| q.put(bit).unwrap());
+        let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
+        putter.join().unwrap();
+        if second.is_pending() {
+            assert!(
+                tellers[1].0.load(Ordering::Relaxed),
+                "the last waker given is the one told"
+            );
+            assert!(
+                get.as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()))
+                    .is_ready()
+            );
+        }
         assert_quiet(&queue);
     });
 }

@@ -573,3 +573,38 @@ proptest! {
         assert_eq!(block_on(async { poll_once(queue.get()) }), None);
     }
 }
+
+/// A batch that is not full wakes nobody, but a waiter whose time is up takes what is free.
+#[test]
+fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
+    let clock = Clock::manual();
+    let queue = Arc::new(
+        SbitmapQueue::builder(64)
+            .clock(clock.clone())
+            .build()
+            .unwrap(),
+    );
+    take_all(&queue);
+    let waiter = inflight_sync::thread::spawn({
+        let queue = queue.clone();
+        move || queue.get_timeout(Duration::from_secs(1))
+    });
+    while clock.sleepers() == 0 {
+        inflight_sync::thread::yield_now();
+    }
+    queue.put(7).unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(waiter.join().unwrap(), Some(7));
+}
+
+#[test]
+fn switching_one_check_off_leaves_the_other() {
+    let queue = SbitmapQueue::builder(8)
+        .trusted(true)
+        .checked(false)
+        .build()
+        .unwrap();
+    let bit = queue.get_blocking();
+    queue.put(bit).unwrap();
+    assert!(queue.put(bit).is_ok(), "a trusted map checks nothing");
+}

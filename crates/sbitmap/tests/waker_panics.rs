@@ -5,7 +5,7 @@
 mod tasks;
 
 use inflight_sbitmap::SbitmapQueue;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, Mutex};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -23,7 +23,7 @@ fn woken(tasks: &[Task<'_>]) -> usize {
     tasks.iter().filter(|task| task.is_woken()).count()
 }
 
-fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> bool {
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> bool {
     future.poll(&mut Context::from_waker(waker)).is_ready()
 }
 
@@ -93,4 +93,76 @@ fn two_wakers_that_panic_do_not_bring_down_the_process() {
     }));
     assert!(put.is_err());
     assert_eq!((bomb.get(), woken(&tasks)), (2, 6));
+}
+
+/// A put that owes several batches pays all of them, although the first waiter's waker panics.
+#[test]
+fn a_panic_does_not_end_the_batches_of_a_put() {
+    let queue = full();
+    let waker = Waker::from(Arc::new(Bomb(Arc::default())));
+    let mut first = pin!(queue.get());
+    assert!(!poll(first.as_mut(), &waker));
+    let tasks: Vec<_> = (1..64).map(|_| Task::waiting(&queue)).collect();
+    let bits: Vec<_> = (0..64).collect();
+    let put = catch_unwind(AssertUnwindSafe(|| queue.put_batch(&bits)));
+    assert!(put.is_err(), "the panic reaches the putter");
+    assert_eq!(woken(&tasks), 63, "all bits are free, so everybody is told");
+}
+
+#[test]
+fn a_panic_does_not_end_wake_all() {
+    let queue = full();
+    let waker = Waker::from(Arc::new(Bomb(Arc::default())));
+    let mut first = pin!(queue.get());
+    assert!(!poll(first.as_mut(), &waker));
+    let tasks: Vec<_> = (1..32).map(|_| Task::waiting(&queue)).collect();
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.wake_all())).is_err());
+    assert_eq!(woken(&tasks), 31);
+}
+
+/// The last handle of a waker may drop a task that waits in the same queue.
+#[test]
+fn a_waker_may_own_another_waiter_of_the_queue() {
+    struct Owns(#[allow(dead_code, reason = "dropped with the waker")] Mutex<Option<Other>>);
+    type Other = Pin<Box<dyn Future<Output = usize> + Send>>;
+    impl Wake for Owns {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    // One wait queue is shared by the first and the ninth waiter.
+    let queue = Arc::new(full());
+    let mut other: Other = Box::pin({
+        let queue = queue.clone();
+        async move { queue.get().await }
+    });
+    assert!(!poll(other.as_mut(), Waker::noop()));
+    let between: Vec<_> = (0..7).map(|_| Task::waiting(&queue)).collect();
+    let waker = Waker::from(Arc::new(Owns(Mutex::new(Some(other)))));
+    let mut mine = Box::pin(queue.get());
+    assert!(!poll(mine.as_mut(), &waker));
+    drop(waker);
+    // Exchanges the waker: its last handle goes, and with it the other waiter, in the same list.
+    assert!(!poll(mine.as_mut(), Waker::noop()));
+    drop(mine);
+    drop(between);
+    assert_eq!(queue.snapshot().ws_active, 0);
+}
+
+/// A dropped waiter passes its wake on; the waker it meets panics. Nothing is lost.
+#[test]
+fn a_panic_in_the_wake_passed_on_loses_no_bit() {
+    let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
+    let bit = queue.get_blocking();
+    let bomb = Waker::from(Arc::new(Bomb(Arc::default())));
+    let mut chosen = Box::pin(queue.get());
+    assert!(!poll(chosen.as_mut(), Waker::noop()));
+    let mut next = Box::pin(queue.get());
+    assert!(!poll(next.as_mut(), &bomb));
+    queue.put(bit).unwrap(); // chooses the first
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| drop(chosen))).is_err(),
+        "the wake went on"
+    );
+    drop(next);
+    assert_eq!(queue.try_get(), Some(bit));
 }

@@ -1,15 +1,23 @@
 //! The smallest executor: one future, one thread.
 
-use crate::{Parker, Unparker};
+use crate::atomic::{AtomicBool, Ordering};
+use crate::{Arc, Parker, Unparker};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-struct Unpark(Unparker);
+/// The news is kept here and the thread's token is only the bell: the future may itself block on this
+/// thread and take the token away.
+struct Bell {
+    rung: AtomicBool,
+    unparker: Unparker,
+}
 
-impl Wake for Unpark {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.unpark();
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Ordering: Release pairs with the Acquire in `block_on`.
+        self.rung.swap(true, Ordering::Release);
+        self.unparker.unpark();
     }
 }
 
@@ -22,13 +30,20 @@ impl Wake for Unpark {
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let parker = Parker::current();
-    let waker = Waker::from(std::sync::Arc::new(Unpark(parker.unparker())));
+    let bell = Arc::new(Bell {
+        rung: AtomicBool::new(false),
+        unparker: parker.unparker(),
+    });
+    let waker = Waker::from(bell.clone());
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => parker.park(),
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        // Ordering: Acquire pairs with the Release in `Bell::wake`.
+        while !bell.rung.swap(false, Ordering::Acquire) {
+            parker.park();
         }
     }
 }

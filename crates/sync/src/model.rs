@@ -21,7 +21,7 @@ pub struct Bound {
 ///
 /// # Panics
 ///
-/// If an execution panics, deadlocks, leaks or races; the process may abort, because loom objects
+/// If an execution panics, deadlocks or races; the process may abort, because loom objects
 /// panic again while unwinding. Run each model in a process of its own.
 #[cfg(loom)]
 pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static) {

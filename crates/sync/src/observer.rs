@@ -4,14 +4,16 @@
 //! [`Parker`](crate::Parker) tells the observer, and the pool can let another worker run. The
 //! waiting code knows nothing of pools.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 /// Told by [`Parker`](crate::Parker) around each sleep of the thread it is installed on.
 ///
-/// A method that itself parks is not told of that: there is no recursion.
+/// A method that itself parks is not told of that: there is no recursion. If
+/// [`blocking`](BlockObserver::blocking) parks, it may have taken the token that the thread was about
+/// to wait for, so the sleep is left out and the park returns spuriously.
 ///
 /// ```
 /// use inflight_sync::observer::{self, BlockObserver};
@@ -40,8 +42,17 @@ pub trait BlockObserver {
     fn unblocked(&self);
 }
 
+#[derive(Default)]
+struct Slot {
+    observer: RefCell<Option<Rc<dyn BlockObserver>>>,
+    /// A method of the observer runs.
+    telling: Cell<bool>,
+    /// It has parked.
+    parked: Cell<bool>,
+}
+
 crate::thread_local! {
-    static OBSERVER: RefCell<Option<Rc<dyn BlockObserver>>> = RefCell::new(None);
+    static SLOT: Slot = Slot::default();
 }
 
 /// Keeps the observer installed; the previous one comes back when it is dropped.
@@ -75,7 +86,7 @@ impl fmt::Debug for ObserverGuard {
 /// let _guard = observer::install(std::rc::Rc::new(Quiet));
 /// ```
 pub fn install(observer: Rc<dyn BlockObserver>) -> ObserverGuard {
-    let previous = OBSERVER.with(|o| o.borrow_mut().replace(observer));
+    let previous = SLOT.with(|slot| slot.observer.replace(Some(observer)));
     ObserverGuard {
         previous,
         _not_send: PhantomData,
@@ -86,36 +97,54 @@ impl Drop for ObserverGuard {
     fn drop(&mut self) {
         let previous = self.previous.take();
         // While the thread's locals are being destroyed there is nothing left to restore.
-        let _ = OBSERVER.try_with(|o| o.replace(previous));
+        let _ = SLOT.try_with(|slot| slot.observer.replace(previous));
     }
 }
 
-/// Runs `sleep` with the observer told before and after, also if `sleep` panics.
-pub(crate) fn around<R>(sleep: impl FnOnce() -> R) -> R {
-    // Taken out for the duration, so that an observer that parks does not call itself.
-    let observer = OBSERVER.try_with(|o| o.borrow_mut().take()).ok().flatten();
-    let Some(observer) = observer else {
+/// Runs `sleep` with the observer told before and after, also if one of them panics.
+pub(crate) fn around(sleep: impl FnOnce()) {
+    let observer = SLOT.try_with(|slot| {
+        if slot.telling.get() {
+            slot.parked.set(true);
+            return None;
+        }
+        slot.parked.set(false);
+        slot.observer.borrow().clone()
+    });
+    let Some(observer) = observer.ok().flatten() else {
         return sleep();
     };
-    struct Told(Option<Rc<dyn BlockObserver>>);
+    tell(|| observer.blocking());
+    let _afterwards = Unblocked(observer);
+    if !SLOT.with(|slot| slot.parked.get()) {
+        sleep();
+    }
+}
+
+fn tell(method: impl FnOnce()) {
+    struct Told;
     impl Drop for Told {
         fn drop(&mut self) {
-            if let Some(observer) = self.0.take() {
-                observer.unblocked();
-                let _ = OBSERVER.try_with(|o| o.replace(Some(observer)));
-            }
+            SLOT.with(|slot| slot.telling.set(false));
         }
     }
-    observer.blocking();
-    let _told = Told(Some(observer));
-    sleep()
+    SLOT.with(|slot| slot.telling.set(true));
+    let _told = Told;
+    method();
+}
+
+struct Unblocked(Rc<dyn BlockObserver>);
+
+impl Drop for Unblocked {
+    fn drop(&mut self) {
+        tell(|| self.0.unblocked());
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::Parker;
-    use std::cell::Cell;
 
     #[derive(Default)]
     struct Log(RefCell<Vec<&'static str>>, Cell<bool>);
@@ -155,13 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_parks_is_not_told_of_itself() {
+    fn an_observer_that_parks_takes_no_token_away() {
         let log = Rc::new(Log::default());
         log.1.set(true);
         let _guard = install(log.clone());
-        // The observer's own park takes the token, so a second one is left for ours.
-        around(|| ());
-        assert_eq!(*log.0.borrow(), ["blocking", "unblocked"]);
+        // The observer's own park takes this token; the outer park must return all the same.
+        park_once();
+        assert_eq!(
+            *log.0.borrow(),
+            ["blocking", "unblocked"],
+            "told of the outer park only"
+        );
     }
 
     #[test]

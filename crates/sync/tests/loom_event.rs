@@ -8,7 +8,6 @@
 #![cfg(loom)]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
@@ -92,39 +91,30 @@ fn event_woken_too_early() {
     });
 }
 
-/// Data handed over through the state with Release and Acquire is visible to the waiter.
+/// A future that blocks its own thread between its waker's news and the executor's sleep.
 #[test]
-fn event_hands_over_data() {
-    struct Handed {
-        state: AtomicUsize,
-        data: UnsafeCell<u32>,
-        event: Event,
-    }
-    // SAFETY: `data` is written before the Release store of `state` and read after the Acquire
-    // load.
-    unsafe impl Sync for Handed {}
-
-    check("event_hands_over_data", UNBOUNDED, || {
-        let handed = Arc::new(Handed {
-            state: AtomicUsize::new(0),
-            data: UnsafeCell::new(0),
-            event: Event::new(),
-        });
-        let giver = thread::spawn({
-            let handed = handed.clone();
+fn block_on_with_a_nested_wait() {
+    check("block_on_with_a_nested_wait", TWO, || {
+        let outer = Shared::new(1);
+        let inner = Shared::new(1);
+        let notifier = thread::spawn({
+            let (outer, inner) = (outer.clone(), inner.clone());
             move || {
-                // SAFETY: nobody reads before `state` is 1.
-                handed.data.with_mut(|d| unsafe { *d = 7 });
-                handed.state.store(1, Ordering::Release);
-                handed.event.notify_all();
+                outer.finish_one();
+                inner.finish_one();
             }
         });
-        handed
-            .event
-            .wait_while(|| handed.state.load(Ordering::Acquire) == 0);
-        // SAFETY: `state` was 1, so the writer is done.
-        assert_eq!(handed.data.with(|d| unsafe { *d }), 7);
-        giver.join().unwrap();
+        block_on(async {
+            let mut waited = false;
+            let condition = || {
+                if !std::mem::replace(&mut waited, true) {
+                    inner.event.wait_while(|| inner.busy());
+                }
+                outer.busy()
+            };
+            outer.event.listen_while(condition).await;
+        });
+        notifier.join().unwrap();
     });
 }
 

@@ -36,8 +36,8 @@ fn the_ring_delivers() {
     two_requests_arrive::<false>();
 }
 
-/// loom finds the planted bug as a deadlock. It may abort the process while unwinding, so the model runs
-/// in a child.
+/// loom finds the planted bug as a deadlock. It may abort the process while unwinding, so the model
+/// runs in a child.
 #[test]
 fn planted_bug_is_found() {
     const CHILD: &str = "LOOM_DOWNSTREAM_PLANTED";

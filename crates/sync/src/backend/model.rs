@@ -123,6 +123,7 @@ pub struct Condvar(checker::sync::Condvar);
 
 impl Condvar {
     /// A condition variable nobody waits for.
+    #[must_use]
     pub fn new() -> Self {
         Self(checker::sync::Condvar::new())
     }

@@ -1,5 +1,7 @@
 //! std atomics and threads, parking_lot locks.
 
+use std::ops::{Deref, DerefMut};
+
 /// Atomic types and fences of the back end.
 ///
 /// ```
@@ -87,17 +89,165 @@ pub mod hint {
     pub use std::hint::spin_loop;
 }
 
-/// A lock that is never poisoned, and its condition variable.
-///
-/// A timed wait is not offered: it would tie the code to the wall clock. Use
-/// [`Parker::park_until`](crate::Parker::park_until) with a [`Clock`](crate::time::Clock).
+/// A lock that is never poisoned.
 ///
 /// ```
 /// let m = inflight_sync::Mutex::new(1);
 /// *m.lock() += 1;
 /// assert_eq!(m.into_inner(), 2);
 /// ```
-pub use parking_lot::{Condvar, Mutex, MutexGuard};
+#[derive(Debug, Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Wraps a value.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::Mutex::new(3).into_inner(), 3);
+    /// ```
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    ///
+    /// ```
+    /// assert_eq!(*inflight_sync::Mutex::new(3).lock(), 3);
+    /// ```
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(self.0.lock())
+    }
+
+    /// Takes the lock if nobody holds it.
+    ///
+    /// ```
+    /// let m = inflight_sync::Mutex::new(3);
+    /// let held = m.lock();
+    /// assert!(m.try_lock().is_none());
+    /// # drop(held);
+    /// ```
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().map(MutexGuard)
+    }
+
+    /// The value, for the only owner.
+    ///
+    /// ```
+    /// let mut m = inflight_sync::Mutex::new(3);
+    /// *m.get_mut() = 4;
+    /// assert_eq!(*m.lock(), 4);
+    /// ```
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
+    /// Takes the value out.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sync::Mutex::new(3).into_inner(), 3);
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+/// Holds the lock; unlocks when dropped.
+///
+/// ```
+/// let m = inflight_sync::Mutex::new(vec![1]);
+/// let guard: inflight_sync::MutexGuard<'_, Vec<i32>> = m.lock();
+/// assert_eq!(guard.len(), 1);
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is let go at once"]
+pub struct MutexGuard<'a, T>(parking_lot::MutexGuard<'a, T>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A condition variable.
+///
+/// A timed wait is not offered: it would tie the code to the wall clock. Use
+/// [`Parker::park_until`](crate::Parker::park_until) with a [`Clock`](crate::time::Clock).
+///
+/// ```
+/// use inflight_sync::{Arc, Condvar, Mutex, thread};
+/// let shared = Arc::new((Mutex::new(false), Condvar::new()));
+/// let setter = thread::spawn({
+///     let shared = shared.clone();
+///     move || {
+///         *shared.0.lock() = true;
+///         shared.1.notify_one();
+///     }
+/// });
+/// let mut ready = shared.0.lock();
+/// while !*ready {
+///     shared.1.wait(&mut ready);
+/// }
+/// drop(ready);
+/// setter.join().unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    /// A condition variable nobody waits for.
+    ///
+    /// ```
+    /// inflight_sync::Condvar::new().notify_all();
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(parking_lot::Condvar::new())
+    }
+
+    /// Unlocks, waits for a notification, locks again. May return spuriously.
+    ///
+    /// See the type's example.
+    ///
+    /// ```
+    /// # let (m, c) = (inflight_sync::Mutex::new(true), inflight_sync::Condvar::new());
+    /// let mut ready = m.lock();
+    /// while !*ready {
+    ///     c.wait(&mut ready);
+    /// }
+    /// ```
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.0.wait(&mut guard.0);
+    }
+
+    /// Wakes one waiter.
+    ///
+    /// ```
+    /// inflight_sync::Condvar::new().notify_one();
+    /// ```
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all waiters.
+    ///
+    /// ```
+    /// inflight_sync::Condvar::new().notify_all();
+    /// ```
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
 
 /// Declares thread-local values; loom resets them for every execution.
 ///

@@ -3,8 +3,10 @@
 //! The protocol, with the names the loom models use:
 //!
 //! ```text
-//! notifier:  N1 change the state     N2 fence   N3 waiters == 0 -> done   N4 lock, take all, unlock, wake
-//! waiter:    W1 lock, enqueue, waiters = len, unlock    W2 fence   W3 condition gone -> leave   W4 sleep
+//! notifier:  N1 change the state                N2 fence
+//!            N3 waiters == 0 -> done            N4 lock, take all, unlock, wake
+//! waiter:    W1 lock, enqueue, waiters, unlock  W2 fence
+//!            W3 condition gone -> leave         W4 sleep
 //! ```
 //!
 //! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3
@@ -14,6 +16,7 @@ use super::{Notify, Ticket, WaitList, notify_each};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::time::{Clock, Instant};
 use crate::{Mutex, Parker};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -128,7 +131,7 @@ impl Event {
             ticket: None,
         };
         loop {
-            stay.enter(|| Notify::Thread(parker.unparker()));
+            stay.enter(Notify::Thread(parker.unparker()));
             if !condition() {
                 return true;
             }
@@ -163,21 +166,18 @@ struct Stay<'a> {
 }
 
 impl Stay<'_> {
-    /// W1 and W2: makes sure the waiter is in the list.
-    fn enter(&mut self, notify: impl FnOnce() -> Notify) {
+    /// W1 and W2: makes sure the waiter is in the list and is told by `notify`.
+    fn enter(&mut self, notify: Notify) {
         let mut list = self.event.list.lock();
-        match self.ticket {
-            Some(ticket) if list.contains(ticket) => {
-                if let Notify::Task(waker) = notify() {
-                    list.update(ticket, &waker);
-                }
-            }
-            _ => {
-                self.ticket = Some(list.push_back(notify()));
-                self.event.waiters.store(list.len(), Ordering::Relaxed);
-            }
-        }
+        let replaced = match self.ticket {
+            Some(ticket) => list.replace(ticket, notify),
+            None => Err(notify),
+        };
+        let outdated = replaced.map_err(|notify| self.ticket = Some(list.push_back(notify)));
+        self.event.waiters.store(list.len(), Ordering::Relaxed);
+        // A waker may run anything when it is dropped, so not under the lock.
         drop(list);
+        drop(outdated);
         // Ordering: W2, pairs with the fence in `notify_all` (N2).
         fence(Ordering::SeqCst);
     }
@@ -185,11 +185,12 @@ impl Stay<'_> {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            let mut list = self.event.list.lock();
-            list.remove(ticket);
-            self.event.waiters.store(list.len(), Ordering::Relaxed);
-        }
+        let Some(ticket) = self.ticket else { return };
+        let mut list = self.event.list.lock();
+        let left = list.remove(ticket);
+        self.event.waiters.store(list.len(), Ordering::Relaxed);
+        drop(list);
+        drop(left);
     }
 }
 
@@ -200,11 +201,18 @@ impl Drop for Stay<'_> {
 /// let wait: inflight_sync::wait::WaitWhile<'_, _> = event.listen_while(|| false);
 /// inflight_sync::block_on(wait);
 /// ```
-#[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitWhile<'a, F> {
     stay: Stay<'a>,
     condition: F,
+}
+
+impl<F> fmt::Debug for WaitWhile<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitWhile")
+            .field("stay", &self.stay)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
@@ -215,7 +223,7 @@ impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
         if !(this.condition)() {
             return Poll::Ready(());
         }
-        this.stay.enter(|| Notify::Task(cx.waker().clone()));
+        this.stay.enter(Notify::Task(cx.waker().clone()));
         if (this.condition)() {
             Poll::Pending
         } else {

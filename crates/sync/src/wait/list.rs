@@ -5,8 +5,6 @@
 //! largest size, and no pointer to a waiter's stack or future exists.
 
 use super::Notify;
-use std::task::Waker;
-
 const NIL: u32 = u32::MAX;
 
 /// Names one stay of one waiter in a [`WaitList`]. A ticket of a waiter that has left matches
@@ -17,7 +15,7 @@ const NIL: u32 = u32::MAX;
 /// let mut list = WaitList::new();
 /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
 /// assert!(list.contains(ticket));
-/// list.pop_front();
+/// let _ = list.pop_front();
 /// assert!(!list.contains(ticket));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +43,10 @@ struct Slot {
 /// let mut list = WaitList::new();
 /// let first = list.push_back(me());
 /// let second = list.push_back(me());
-/// assert!(list.remove(first), "it was still waiting");
+/// assert!(list.remove(first).is_some(), "it was still waiting");
 /// assert_eq!(list.len(), 1);
 /// assert!(list.pop_front().is_some());
-/// assert!(!list.remove(second), "it had been chosen");
+/// assert!(list.remove(second).is_none(), "it had been chosen");
 /// ```
 #[derive(Debug)]
 pub struct WaitList {
@@ -154,41 +152,51 @@ impl WaitList {
             .is_some_and(|s| s.serial == ticket.serial && s.notify.is_some())
     }
 
-    /// Makes a task's place in the list wake `waker`. `false` if the waiter has left.
+    /// Exchanges how a waiter is told. The old way comes back, or the new one if the waiter has left.
+    ///
+    /// What comes back is dropped by the caller, without the lock: the last handle of a waker may drop
+    /// a whole task, and that may lead back here.
+    ///
+    /// # Errors
+    ///
+    /// The new `notify`, if the waiter has left.
     ///
     /// ```
     /// # use inflight_sync::wait::{Notify, WaitList};
     /// # use std::task::Waker;
+    /// let task = || Notify::Task(Waker::noop().clone());
     /// let mut list = WaitList::new();
-    /// let ticket = list.push_back(Notify::Task(Waker::noop().clone()));
-    /// assert!(list.update(ticket, Waker::noop()));
+    /// let ticket = list.push_back(task());
+    /// assert!(list.replace(ticket, task()).is_ok());
+    /// let _ = list.pop_front();
+    /// assert!(list.replace(ticket, task()).is_err());
     /// ```
-    pub fn update(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+    pub fn replace(&mut self, ticket: Ticket, notify: Notify) -> Result<Notify, Notify> {
         if !self.contains(ticket) {
-            return false;
+            return Err(notify);
         }
-        match &mut self.slots[ticket.index as usize].notify {
-            Some(Notify::Task(old)) => old.clone_from(waker),
-            other => *other = Some(Notify::Task(waker.clone())),
-        }
-        true
+        let old = self.slots[ticket.index as usize].notify.replace(notify);
+        Ok(old.expect("a waiter in the list has a way to be told"))
     }
 
-    /// Takes a waiter out of the middle. `false` if it had been chosen or removed before.
+    /// Takes a waiter out of the middle. `None` if it had been chosen or removed before.
+    ///
+    /// Drop what comes back without the lock, as with [`replace`](WaitList::replace).
     ///
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
     /// let mut list = WaitList::new();
     /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert!(list.remove(ticket));
-    /// assert!(!list.remove(ticket));
+    /// assert!(list.remove(ticket).is_some());
+    /// assert!(list.remove(ticket).is_none());
     /// ```
-    pub fn remove(&mut self, ticket: Ticket) -> bool {
-        let there = self.contains(ticket);
-        if there {
-            self.unlink(ticket.index);
+    #[must_use = "drop it after the lock is let go"]
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Notify> {
+        if self.contains(ticket) {
+            self.unlink(ticket.index)
+        } else {
+            None
         }
-        there
     }
 
     /// Takes out the waiter that has waited longest.
@@ -196,6 +204,7 @@ impl WaitList {
     /// ```
     /// assert!(inflight_sync::wait::WaitList::new().pop_front().is_none());
     /// ```
+    #[must_use = "it is to be woken"]
     pub fn pop_front(&mut self) -> Option<Notify> {
         match self.head {
             NIL => None,
@@ -212,6 +221,7 @@ impl WaitList {
     /// assert_eq!(list.drain().len(), 1);
     /// assert!(list.is_empty());
     /// ```
+    #[must_use = "they are to be woken"]
     pub fn drain(&mut self) -> Vec<Notify> {
         let mut all = Vec::with_capacity(self.len);
         all.extend(std::iter::from_fn(|| self.pop_front()));
@@ -299,7 +309,7 @@ mod tests {
                     }
                     Op::Remove(n) if n < tickets.len() => {
                         let at = oracle.iter().position(|&m| m == n);
-                        prop_assert_eq!(list.remove(tickets[n]), at.is_some());
+                        prop_assert_eq!(list.remove(tickets[n]).is_some(), at.is_some());
                         at.map(|at| oracle.remove(at));
                     }
                     Op::Contains(n) if n < tickets.len() => {

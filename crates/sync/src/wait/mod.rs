@@ -9,6 +9,8 @@ pub use event::{Event, WaitWhile};
 pub use list::{Ticket, WaitList};
 
 use crate::{Unparker, thread};
+use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
@@ -56,14 +58,65 @@ impl Notify {
 /// parker.park();
 /// ```
 pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
-    let mut first_panic = None;
-    for waiter in waiters {
-        // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
-            first_panic.get_or_insert(panic);
+    let mut teller = Teller::default();
+    teller.tell(waiters);
+    teller.finish();
+}
+
+/// Wakes several groups of waiters, and keeps a waker's panic until all groups are told.
+///
+/// ```
+/// use inflight_sync::{Parker, wait::{Notify, Teller}};
+/// let parker = Parker::current();
+/// let mut teller = Teller::default();
+/// teller.tell([Notify::Thread(parker.unparker())]);
+/// teller.tell([]);
+/// teller.finish();
+/// parker.park();
+/// ```
+#[derive(Default)]
+#[must_use = "`finish` passes a waker's panic on"]
+pub struct Teller {
+    first_panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Teller {
+    /// Wakes each of the waiters.
+    ///
+    /// ```
+    /// let mut teller = inflight_sync::wait::Teller::default();
+    /// teller.tell([]);
+    /// teller.finish();
+    /// ```
+    pub fn tell(&mut self, waiters: impl IntoIterator<Item = Notify>) {
+        for waiter in waiters {
+            // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
+                self.first_panic.get_or_insert(panic);
+            }
         }
     }
-    if let Some(panic) = first_panic.filter(|_| !thread::panicking()) {
-        resume_unwind(panic);
+
+    /// Ends the telling.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker; not while the thread is unwinding already.
+    ///
+    /// ```
+    /// inflight_sync::wait::Teller::default().finish();
+    /// ```
+    pub fn finish(self) {
+        if let Some(panic) = self.first_panic.filter(|_| !thread::panicking()) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl fmt::Debug for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Teller")
+            .field("panicked", &self.first_panic.is_some())
+            .finish()
     }
 }
