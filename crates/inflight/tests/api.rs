@@ -101,6 +101,7 @@ fn tag_sets() -> Result<()> {
     drop(tag);
     let many = dev.try_alloc_batch(16);
     assert_eq!(many.len(), 16);
+    drop(many);
 
     let token = dev.try_alloc(AllocOptions::new().reserved())?.into_token();
     set.for_each_in_flight(|t| {
@@ -110,6 +111,9 @@ fn tag_sets() -> Result<()> {
     });
     assert!(matches!(set.redeem(token), Err(RedeemError::TimedOut)));
     drop(set.redeem_timed_out(token)?);
+    let frozen = set.freeze_timeout(Duration::from_secs(60));
+    assert!(frozen.is_some(), "no tag is held");
+    drop(frozen);
     let _frozen = set.freeze_blocking();
     Ok(())
 }

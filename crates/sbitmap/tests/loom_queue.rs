@@ -232,7 +232,7 @@ impl Wake for Told {
 /// bit.
 #[test]
 fn h6_cancelled_after_chosen() {
-    check("h6_cancelled_after_chosen", THREE, || {
+    check("h6_cancelled_after_chosen", TWO, || {
         let (queue, bits) = all_taken(1);
         let cancelled = spawn(&queue, |q| {
             let mut get = pin!(q.get());
