@@ -7,6 +7,6 @@
 //! ```
 
 pub use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
-pub use inflight_tags::{AllocOptions, Tag, TagSet};
+pub use inflight_tags::{AllocOptions, Queue, Tag, TagSet};
 pub use inflight_topology::{CpuSet, Scope, Topology};
-pub use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
+pub use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem, blocking};
