@@ -63,10 +63,18 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Registry {
     queues: Vec<Weak<door::Shared>>,
-    /// Shutdown has begun.
+    /// Shutdown has begun: no queue is added.
     shut: bool,
+    /// Every gate of every queue is shut: whatever is idle stays idle.
+    closed: bool,
     /// A timed shutdown has returned with work left: nobody waits any more.
     given_up: bool,
+}
+
+impl Registry {
+    fn queues(&self) -> Vec<Arc<door::Shared>> {
+        self.queues.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl Shared {
@@ -90,12 +98,7 @@ impl Shared {
     }
 
     fn queues(&self) -> Vec<Arc<door::Shared>> {
-        self.registry
-            .lock()
-            .queues
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.registry.lock().queues()
     }
 
     fn register(self: &Arc<Self>, queue: &Arc<door::Shared>) -> Result<(), BuildError> {
@@ -108,20 +111,29 @@ impl Shared {
         Ok(())
     }
 
-    /// Z1, Z2: closes every queue. Whoever finds the last item gone stops the pools.
+    /// Z1 to Z3: closes every queue. Whoever finds the last item gone stops the pools.
     fn begin_shutdown(&self) {
         self.registry.lock().shut = true;
         // No queue is added after the flag, so these are all.
         self.queues().iter().for_each(|queue| queue.shut());
+        self.registry.lock().closed = true;
         self.queue_is_idle();
     }
 
-    /// Z3, Z4: a closed queue has become idle; if all are, sends the workers home.
+    /// Z4, Z5: a closed queue has become idle; if all are, sends the workers home.
     ///
-    /// Closed queues stay idle, so of those that end the last items, the last one to look finds all
-    /// idle.
+    /// Not before all queues are closed: one that is not could be idle now and take an item later,
+    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
+    /// items, the last one to look finds all idle.
     pub(crate) fn queue_is_idle(&self) {
-        if !self.queues().iter().all(|queue| queue.is_idle()) {
+        let queues = {
+            let registry = self.registry.lock();
+            if !registry.closed {
+                return; // Whoever closes the last queue looks afterwards.
+            }
+            registry.queues()
+        };
+        if !queues.iter().all(|queue| queue.is_idle()) {
             return;
         }
         self.env.threads.lock().stopped = true;

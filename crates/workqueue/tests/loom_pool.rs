@@ -10,7 +10,8 @@
 //! | a worker too many parks in a stopped pool | `a_worker_too_many_parks_and_loses_nothing` |
 //! | a raised limit promotes nothing | `i13_raising_the_limit_lets_items_go` |
 //! | Q2 does not look at `shut` | `shutdown_against_queue` |
-//! | the last item does not stop the pools (Z3) | `shutdown_from_a_worker` and most others |
+//! | the pools may stop before the last queue is shut (no Z3) | `shutdown_of_one_queue_before_the_other` |
+//! | the last item does not stop the pools (Z4) | `shutdown_from_a_worker` and most others |
 
 #![cfg(loom)]
 
@@ -143,7 +144,34 @@ fn shutdown_against_queue() {
     });
 }
 
-/// Z3: the last handle goes on a worker. Its own item is the last to end, so its worker must send
+/// Z2 goes from queue to queue. The last item of a queue that is shut already ends meanwhile, and
+/// all queues are idle: the pool must not stop, because the other queue still takes an item, which
+/// would never run.
+#[test]
+fn shutdown_of_one_queue_before_the_other() {
+    check("shutdown_of_one_queue_before_the_other", TWO, || {
+        let (sys, first) = system(1, 8);
+        let second = sys.workqueue("second").bound().build().unwrap();
+        drop(first.spawn(|| ()));
+        let runs = Count::new();
+        let queuer = thread::spawn({
+            let runs = runs.clone();
+            move || {
+                second.queue(&Work::new(move || {
+                    runs.add();
+                }))
+            }
+        });
+        drop(sys);
+        let ran = runs.get();
+        match queuer.join().unwrap() {
+            Ok(queued) => assert_eq!(usize::from(queued.is_queued()), ran),
+            Err(refusal) => assert_eq!((refusal, ran), (QueueError::ShutDown, 0)),
+        }
+    });
+}
+
+/// Z4: the last handle goes on a worker. Its own item is the last to end, so its worker must send
 /// all home; a worker left asleep is a deadlock to the model.
 #[test]
 fn shutdown_from_a_worker() {

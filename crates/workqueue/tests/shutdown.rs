@@ -5,7 +5,8 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Work, WorkqueueSystem};
+use inflight_topology::Topology;
+use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Queued, Work, WorkqueueSystem};
 use std::time::Duration;
 use support::{Level, bound, four_cpus, system};
 
@@ -227,5 +228,46 @@ fn racing_queues_and_shutdown_lose_nothing() {
             accepted, ran_by_then,
             "what was accepted had run when the drop returned"
         );
+    }
+}
+
+/// Shutting many gates takes a while. An item that ends meanwhile in a gate that is shut must not
+/// stop the pools, as long as another gate takes items.
+#[test]
+fn a_gate_that_is_shut_later_loses_nothing() {
+    const CPUS: usize = 512;
+    let topo = Topology::synthetic(&format!("core:{CPUS}")).unwrap();
+    for round in 0..400 {
+        let sys = WorkqueueSystem::builder().topology(&topo).build().unwrap();
+        let wq = bound(&sys);
+        let started = Level::new();
+        let queuers = [0, CPUS - 1].map(|cpu| {
+            let (runs, turn) = (Level::new(), Level::new());
+            let work = Work::new({
+                let (runs, turn) = (runs.clone(), turn.clone());
+                move || {
+                    runs.raise();
+                    turn.raise();
+                }
+            });
+            let (wq, started, next) = (wq.clone(), started.clone(), turn.clone());
+            let queuer = thread::spawn(move || {
+                let mut accepted = 0;
+                while wq.queue_on(cpu, &work) == Ok(Queued::Queued) {
+                    accepted += 1;
+                    started.raise();
+                    next.wait(accepted);
+                }
+                accepted
+            });
+            (queuer, runs, turn)
+        });
+        started.wait(10 + round % 50);
+        sys.shutdown_timeout(Duration::MAX).unwrap();
+        for (queuer, runs, turn) in queuers {
+            turn.raise(); // does not wait for an item that was lost
+            let accepted = queuer.join().unwrap();
+            assert_eq!(runs.get(), accepted, "what was accepted has run");
+        }
     }
 }
