@@ -37,7 +37,8 @@ pub(crate) struct Target {
 #[derive(Debug)]
 struct HwQueue {
     normal: SbitmapQueue,
-    reserved: SbitmapQueue,
+    /// If the set has reserved tags.
+    reserved: Option<SbitmapQueue>,
 }
 
 /// The bitmaps of all hardware queues, and the gate before them.
@@ -63,7 +64,7 @@ impl Bitmaps {
         };
         let hw_queue = |_| HwQueue {
             normal: bitmap(geometry.depth - geometry.reserved),
-            reserved: bitmap(geometry.reserved),
+            reserved: (geometry.reserved > 0).then(|| bitmap(geometry.reserved)),
         };
         Self {
             geometry,
@@ -100,11 +101,15 @@ impl Bitmaps {
         self.keep_ages.then(|| self.clock.now())
     }
 
+    /// A target with `reserved` is asked for only where the set has reserved tags.
     #[inline]
     pub(crate) fn bitmap(&self, target: Target) -> &SbitmapQueue {
         let hw_queue = &self.hw_queues[target.hw_queue];
         if target.reserved {
-            &hw_queue.reserved
+            hw_queue
+                .reserved
+                .as_ref()
+                .expect("the options were checked")
         } else {
             &hw_queue.normal
         }
@@ -124,27 +129,22 @@ impl Bitmaps {
         self.first_tag(target) + bit
     }
 
-    /// Gives a bit back that has become no tag: P1 to P3.
-    pub(crate) fn put_bit(&self, target: Target, bit: usize) {
-        let put = self.bitmap(target).put(bit);
-        debug_assert!(put.is_ok(), "the bit came from this bitmap");
-        self.gate.after_put();
-    }
-
-    /// Gives a tag back: P1 to P3.
+    /// The inverse of [`tag_of`](Self::tag_of).
     #[inline]
-    pub(crate) fn put(&self, hw_queue: usize, tag: usize) {
+    pub(crate) const fn bit_of(&self, hw_queue: usize, tag: usize) -> (Target, usize) {
         let target = Target {
             hw_queue,
             reserved: tag < self.geometry.reserved,
         };
-        self.put_bit(target, tag - self.first_tag(target));
+        (target, tag - self.first_tag(target))
     }
 
     /// All bitmaps, each hardware queue's reserved one first, as its tags are numbered.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Target> + use<> {
+        let has_reserved = self.geometry.reserved > 0;
         (0..self.geometry.hw_queues)
             .flat_map(|hw_queue| [true, false].map(|reserved| Target { hw_queue, reserved }))
+            .filter(move |target| has_reserved || !target.reserved)
     }
 
     pub(crate) fn any_in_use(&self) -> bool {

@@ -82,7 +82,7 @@ pub enum AllocError {
     /// A reserved tag was asked for and the set has none.
     NoReserved,
     /// A hardware queue was asked for that the set does not have.
-    NoSuchQueue,
+    NoSuchHwQueue,
 }
 
 impl fmt::Display for AllocError {
@@ -92,7 +92,7 @@ impl fmt::Display for AllocError {
             Self::Frozen => "the tag set is frozen",
             Self::TimedOut => "no tag became free in time",
             Self::NoReserved => "the tag set has no reserved tags",
-            Self::NoSuchQueue => "the tag set has no such hardware queue",
+            Self::NoSuchHwQueue => "the tag set has no such hardware queue",
         })
     }
 }

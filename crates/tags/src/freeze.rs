@@ -23,20 +23,28 @@ use inflight_sync::{Arc, CachePadded};
 /// The freeze depth and the two places to wait.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// How many guards there are. On a line of its own: every allocation reads it.
-    depth: CachePadded<AtomicUsize>,
-    fence: AsymFence,
+    /// On a line of its own: every allocation and every put reads it.
+    door: CachePadded<Door>,
     /// Freezers wait here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw.
     thawed: Event,
 }
 
+#[derive(Debug)]
+struct Door {
+    /// How many guards there are.
+    depth: AtomicUsize,
+    fence: AsymFence,
+}
+
 impl Gate {
     pub(crate) fn new() -> Self {
         Self {
-            depth: CachePadded::new(AtomicUsize::new(0)),
-            fence: AsymFence::new(),
+            door: CachePadded::new(Door {
+                depth: AtomicUsize::new(0),
+                fence: AsymFence::new(),
+            }),
             drained: Event::new(),
             thawed: Event::new(),
         }
@@ -46,38 +54,37 @@ impl Gate {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Ordering: pairs with T1: who waited for the thaw sees what was done under the freeze.
-        self.depth.load(Ordering::Acquire) != 0
+        self.door.depth.load(Ordering::Acquire) != 0
     }
 
     /// A2 and A3, after A1. Whether the bit may become a tag.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
-        // Ordering: A2, pairs with F2 in `raise`.
-        self.fence.light();
+        // Ordering: A2, pairs with F2 in `FrozenGuard::raise`.
+        self.door.fence.light();
         !self.is_closed()
+    }
+
+    /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
+    #[inline]
+    pub(crate) const fn tell_at_end(&self) -> TellAtEnd<'_> {
+        TellAtEnd(self)
     }
 
     /// P2 and P3, after P1.
     #[inline]
-    pub(crate) fn after_put(&self) {
-        // Ordering: P2, pairs with F2 in `raise`.
-        self.fence.light();
+    fn after_put(&self) {
+        // Ordering: P2, pairs with F2 in `FrozenGuard::raise`.
+        self.door.fence.light();
         // Relaxed: nothing is read on its account.
-        if self.depth.load(Ordering::Relaxed) != 0 {
+        if self.door.depth.load(Ordering::Relaxed) != 0 {
             self.drained.notify_all();
         }
     }
 
-    fn raise(&self) {
-        // Relaxed: F2 orders it before the scan.
-        self.depth.fetch_add(1, Ordering::Relaxed);
-        // Ordering: F2, pairs with A2 in `admits` and P2 in `after_put`.
-        self.fence.heavy();
-    }
-
     fn lower(&self) {
         // Ordering: T1, pairs with the Acquire load in `is_closed`.
-        if self.depth.fetch_sub(1, Ordering::Release) == 1 {
+        if self.door.depth.fetch_sub(1, Ordering::Release) == 1 {
             self.thawed.notify_all();
         }
     }
@@ -101,6 +108,18 @@ impl Gate {
     }
 }
 
+/// Given out before a put, dropped after it.
+#[derive(Debug)]
+#[must_use = "freezers are told when it is dropped"]
+pub(crate) struct TellAtEnd<'a>(&'a Gate);
+
+impl Drop for TellAtEnd<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.after_put();
+    }
+}
+
 /// Keeps a set frozen until it is dropped.
 ///
 /// Guards nest: the set thaws when the last is dropped. Everything done to the data of the
@@ -108,6 +127,11 @@ impl Gate {
 /// while it exists happens before any later tag is given out.
 ///
 /// The idea is the frozen request queue of blk-mq.
+///
+/// # Panics
+///
+/// Its drop, with the panic of a waiting submitter's waker, after the set is thawed and all
+/// waiters are told.
 ///
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -130,10 +154,16 @@ pub struct FrozenGuard {
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
     pub(crate) fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
-        bitmaps.gate().raise();
-        Self {
+        let door = &bitmaps.gate().door;
+        // Relaxed: F2 orders it before the scan.
+        door.depth.fetch_add(1, Ordering::Relaxed);
+        // Built before F2, which can panic: then its drop thaws.
+        let guard = Self {
             bitmaps: bitmaps.clone(),
-        }
+        };
+        // Ordering: F2, pairs with A2 in `admits` and P2 in `after_put`.
+        door.fence.heavy();
+        guard
     }
 
     /// F3 without waiting: whether a bit is set. If none is, what the last owners wrote is visible.

@@ -6,7 +6,7 @@
 
 use crate::set::Shared;
 use crate::slot::{Phase, Record};
-use crate::token::Generation;
+use crate::token::{Generation, Token};
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
@@ -169,7 +169,11 @@ impl<T> Shared<T> {
                 record: &slot.record,
                 generation: state.generation,
                 timed_out: state.phase == Phase::Overdue,
-                token: slot.token(state.generation),
+                token: Token {
+                    generation: state.generation,
+                    place: slot.place(),
+                }
+                .encode(),
                 hw_queue,
                 index,
                 now,

@@ -35,14 +35,17 @@
 //! | token, timed out | nobody | [`redeem_timed_out`](TagSet::redeem_timed_out) |
 //!
 //! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
-//! refused ([`RedeemError`]). A set can be [frozen](TagSet::freeze_blocking) until no request
-//! exists. [`TagSet::for_each_in_flight`] looks at requests while they complete.
+//! refused ([`RedeemError`]). What is in flight stays where it is, even if the program drops the
+//! whole set under the device: such slots are leaked. A set can be
+//! [frozen](TagSet::freeze_blocking) until no request exists. [`TagSet::for_each_in_flight`] looks
+//! at requests while they complete.
 //!
 //! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The proofs of the two
 //! protocols, slot ownership and freezing, are in `PROTOCOL.md` beside the sources; the loom
 //! models in `tests/` use its names.
 #![deny(missing_docs)]
 
+mod bit;
 mod bitmaps;
 mod builder;
 mod error;

@@ -59,7 +59,7 @@ impl AllocOptions {
     /// let dev = set.add_queue("nvme0n1");
     /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(1))?.hw_queue(), 1);
     /// let refused = dev.try_alloc(AllocOptions::new().hw_queue(2)).unwrap_err();
-    /// assert_eq!(refused, AllocError::NoSuchQueue);
+    /// assert_eq!(refused, AllocError::NoSuchHwQueue);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn hw_queue(mut self, n: usize) -> Self {

@@ -1,5 +1,6 @@
 //! A tenant of a set: the place tags are allocated from.
 
+use crate::bit::Bit;
 use crate::bitmaps::{Bitmaps, Target};
 use crate::error::AllocError;
 use crate::options::AllocOptions;
@@ -20,8 +21,8 @@ use std::time::Duration;
 /// A tag comes from the hardware queue that serves the calling CPU, unless
 /// [`AllocOptions::hw_queue`] names one; another hardware queue's free tags are not looked at. A
 /// caller that waits, waits at the hardware queue it came to. If it runs on a CPU of another one
-/// when its turn has come, it takes a tag there if one is free, and the one it was woken for goes
-/// to the next waiter.
+/// when its turn has come, it takes a tag there if one is free, and frees the one it was woken for,
+/// as its owner would: that counts towards the next wakeup there.
 ///
 /// # Waiting
 ///
@@ -29,6 +30,12 @@ use std::time::Duration;
 /// and `alloc_timeout` put the thread to sleep. Threads and tasks wait in the same order.
 /// Reserved tags have waiters of their own. Who waits while the set is frozen waits on, for
 /// the thaw first.
+///
+/// # Panics
+///
+/// An allocation that gives a tag back (it moved, or a freeze came in between) runs the wakers of
+/// waiting tasks, as does dropping its future. If one panics, the panic comes out of the
+/// call, after everybody who was to be woken is told; no tag is lost.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
@@ -59,12 +66,10 @@ enum Step<T> {
 
 impl<T: Send + 'static> Queue<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, name: String) -> Self {
+        let counters = Striped::new(shared.cpus);
         Self {
             shared,
-            tenant: Arc::new(Tenant {
-                name,
-                counters: Striped::new(),
-            }),
+            tenant: Arc::new(Tenant { name, counters }),
         }
     }
 
@@ -115,7 +120,8 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) while
     /// somebody freezes the set, [`NoReserved`](AllocError::NoReserved) and
-    /// [`NoSuchQueue`](AllocError::NoSuchQueue) if the options ask for what the set does not have.
+    /// [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if the options ask for what the set does not
+    /// have.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -130,19 +136,15 @@ impl<T: Send + 'static> Queue<T> {
     pub fn try_alloc(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         match self.step(options) {
             Step::Done(result) => result,
-            Step::WaitForThaw => {
-                self.tenant.counters.add(|c| &c.frozen, 1);
-                Err(AllocError::Frozen)
-            }
-            Step::WaitForBit(_) => {
-                self.tenant.counters.add(|c| &c.exhausted, 1);
-                Err(AllocError::Exhausted)
-            }
+            Step::WaitForThaw => Err(self.frozen()),
+            Step::WaitForBit(_) => Err(self.exhausted()),
         }
     }
 
     /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
     /// queue: a plug's worth. None while the set is frozen.
+    ///
+    /// [`try_alloc_batch_with`](Queue::try_alloc_batch_with) says why there is none.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -155,20 +157,50 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     #[must_use = "the tags are freed when they are dropped"]
     pub fn try_alloc_batch(&self, n: usize) -> Vec<Tag<T>> {
+        self.try_alloc_batch_with(AllocOptions::new(), n)
+            .unwrap_or_default()
+    }
+
+    /// Takes as many tags of the kind asked for as are free now, up to `n`, all from one hardware
+    /// queue. At least one, unless `n` is 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_alloc`](Queue::try_alloc).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).depth(6).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let ring = AllocOptions::new().hw_queue(1);
+    /// let tags = dev.try_alloc_batch_with(ring, 8)?;
+    /// assert_eq!(tags.len(), 6, "as many as there are");
+    /// assert!(tags.iter().all(|tag| tag.hw_queue() == 1));
+    /// assert_eq!(dev.try_alloc_batch_with(ring, 8).unwrap_err(), AllocError::Exhausted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_alloc_batch_with(
+        &self,
+        options: AllocOptions,
+        n: usize,
+    ) -> Result<Vec<Tag<T>>, AllocError> {
+        self.check(options)?;
         let bitmaps = self.bitmaps();
-        let target = self.target(AllocOptions::new());
-        let mut bits = Vec::new();
+        // A look beforehand, as in `step`.
         if bitmaps.gate().is_closed() {
-            return Vec::new();
+            return Err(self.frozen());
         }
-        bitmaps.bitmap(target).try_get_batch(n, &mut bits);
-        if !bits.is_empty() && !bitmaps.gate().admits() {
-            bits.into_iter()
-                .for_each(|bit| bitmaps.put_bit(target, bit));
-            return Vec::new();
+        let batch = bitmaps.try_get_batch(self.target(options), n);
+        if n > 0 && batch.len() == 0 {
+            return Err(self.exhausted());
         }
-        self.tenant.counters.add(|c| &c.allocs, bits.len() as u64);
-        bits.into_iter().map(|bit| self.tag(target, bit)).collect()
+        if !bitmaps.gate().admits() {
+            let frozen = self.frozen();
+            drop(batch);
+            return Err(frozen);
+        }
+        self.tenant.counters.add(|c| &c.allocs, batch.len() as u64);
+        Ok(batch.into_bits().map(|bit| self.tag(bit)).collect())
     }
 
     /// Takes a normal tag, waiting as a task until one is free.
@@ -200,8 +232,8 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchQueue`](AllocError::NoSuchQueue) if the
-    /// options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
+    /// the options ask for what the set does not have.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -222,8 +254,8 @@ impl<T: Send + 'static> Queue<T> {
                 }
                 Step::WaitForBit(target) => {
                     self.count_wait(&mut waited);
-                    let bit = self.bitmaps().bitmap(target).get().await;
-                    if let Some(tag) = self.woken(options, target, bit) {
+                    let bit = self.bitmaps().get(target).await;
+                    if let Some(tag) = self.woken(options, bit) {
                         return Ok(tag);
                     }
                 }
@@ -253,8 +285,8 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchQueue`](AllocError::NoSuchQueue) if the
-    /// options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
+    /// the options ask for what the set does not have.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -293,8 +325,8 @@ impl<T: Send + 'static> Queue<T> {
     /// # Errors
     ///
     /// [`TimedOut`](AllocError::TimedOut) if the time was up first;
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchQueue`](AllocError::NoSuchQueue) if the
-    /// options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
+    /// the options ask for what the set does not have.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -330,16 +362,13 @@ impl<T: Send + 'static> Queue<T> {
                 }
                 Step::WaitForBit(target) => {
                     self.count_wait(&mut waited);
-                    let bitmap = self.bitmaps().bitmap(target);
-                    let bit = match until {
-                        None => Some(bitmap.get_blocking()),
-                        Some((_, deadline)) => bitmap.get_deadline(deadline),
-                    };
-                    let tag = bit.and_then(|bit| self.woken(options, target, bit));
-                    if let Some(tag) = tag {
+                    let deadline = until.map(|(_, deadline)| deadline);
+                    let bit = self.bitmaps().get_sleeping(target, deadline);
+                    let in_time = bit.is_some();
+                    if let Some(tag) = bit.and_then(|bit| self.woken(options, bit)) {
                         return Ok(tag);
                     }
-                    bit.is_some()
+                    in_time
                 }
             };
             if !in_time {
@@ -359,9 +388,9 @@ impl<T: Send + 'static> Queue<T> {
             return Step::WaitForThaw;
         }
         let target = self.target(options);
-        match self.bitmaps().bitmap(target).try_get() {
+        match self.bitmaps().try_get(target) {
             None => Step::WaitForBit(target),
-            Some(bit) => match self.admit(target, bit) {
+            Some(bit) => match self.admit(bit) {
                 Some(tag) => Step::Done(Ok(tag)),
                 None => Step::WaitForThaw,
             },
@@ -370,43 +399,53 @@ impl<T: Send + 'static> Queue<T> {
 
     /// After a sleep that ended with a bit: a tag, unless a freeze has begun.
     ///
-    /// The thread may have moved. A bit of the hardware queue where it runs now is better, but the
-    /// wakeup it used up was meant for somebody who takes a bit of the old one; putting that bit
-    /// back passes the wakeup on.
-    fn woken(&self, options: AllocOptions, from: Target, bit: usize) -> Option<Tag<T>> {
+    /// The thread may have moved. A bit of the hardware queue where it runs now is better; the one
+    /// it was woken for is then put back, for the old bitmap a put like any other.
+    fn woken(&self, options: AllocOptions, bit: Bit<'_>) -> Option<Tag<T>> {
         let here = self.target(options);
-        if here != from {
-            if let Some(near) = self.bitmaps().bitmap(here).try_get() {
-                self.bitmaps().put_bit(from, bit);
-                return self.admit(here, near);
+        if here != bit.target() {
+            if let Some(near) = self.bitmaps().try_get(here) {
+                drop(bit);
+                return self.admit(near);
             }
         }
-        self.admit(from, bit)
+        self.admit(bit)
     }
 
     /// A2 and A3, or B1.
-    fn admit(&self, target: Target, bit: usize) -> Option<Tag<T>> {
+    fn admit(&self, bit: Bit<'_>) -> Option<Tag<T>> {
         if !self.bitmaps().gate().admits() {
-            self.bitmaps().put_bit(target, bit);
+            drop(bit);
             return None;
         }
         self.tenant.counters.add(|c| &c.allocs, 1);
-        Some(self.tag(target, bit))
+        Some(self.tag(bit))
     }
 
-    /// The tag of a bit that the caller owns and that was admitted.
-    fn tag(&self, target: Target, bit: usize) -> Tag<T> {
-        let slot = self
-            .shared
-            .slot(target.hw_queue, self.bitmaps().tag_of(target, bit));
+    /// The tag of a bit that was admitted.
+    fn tag(&self, bit: Bit<'_>) -> Tag<T> {
+        let (hw_queue, tag) = bit.keep();
+        let slot = self.shared.slot(hw_queue, tag);
         slot.record.grant();
-        Tag::own(slot)
+        // SAFETY: the bit was in the caller's hand and was not given back, so the slot is the
+        // caller's by A1: PROTOCOL.md, "One owner".
+        unsafe { Tag::own(slot) }
+    }
+
+    fn frozen(&self) -> AllocError {
+        self.tenant.counters.add(|c| &c.frozen, 1);
+        AllocError::Frozen
+    }
+
+    fn exhausted(&self) -> AllocError {
+        self.tenant.counters.add(|c| &c.exhausted, 1);
+        AllocError::Exhausted
     }
 
     fn check(&self, options: AllocOptions) -> Result<(), AllocError> {
         let geometry = self.bitmaps().geometry();
         if options.hw_queue.is_some_and(|n| n >= geometry.hw_queues) {
-            return Err(AllocError::NoSuchQueue);
+            return Err(AllocError::NoSuchHwQueue);
         }
         if options.reserved && geometry.reserved == 0 {
             return Err(AllocError::NoReserved);

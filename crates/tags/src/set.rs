@@ -11,8 +11,8 @@ use crate::slot::{Record, Slot};
 use crate::stats::SetStats;
 use crate::tag::Tag;
 use crate::token::{Generation, Token};
-use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::{Arc, CachePadded, cpu};
 use std::fmt;
 use std::time::Duration;
 
@@ -22,8 +22,10 @@ use std::time::Duration;
 /// each with a `T` that is made once. A [`Queue`] allocates; the set redeems, looks at what is in
 /// flight, and freezes.
 ///
-/// When the last handle (set or queue) is dropped, tags that are held stay valid; tags that are in
-/// flight are lost with the set, since nothing is left to redeem them.
+/// When the last handle (set or queue) is dropped, tags that are held stay valid. Tags that are in
+/// flight then have nobody to redeem them, and their slots are leaked on purpose: a device may
+/// still work on their buffers. So an engine redeems, or [freezes](TagSet::freeze_blocking), before
+/// it lets go of the last handle.
 ///
 /// The idea is the tag set of blk-mq.
 ///
@@ -56,8 +58,10 @@ pub(crate) struct Shared<T> {
     pub(crate) bitmaps: Arc<Bitmaps>,
     slots: Box<[Arc<Slot<T>>]>,
     pub(crate) map: CpuMap,
-    /// Tokens refused. Counted on the way of errors only.
-    redeem_errors: AtomicU64,
+    /// How many CPUs there may be: the size of each tenant's counters.
+    pub(crate) cpus: usize,
+    /// Tokens refused. Away from what every allocation and completion reads.
+    redeem_errors: CachePadded<AtomicU64>,
 }
 
 impl<T> Shared<T> {
@@ -66,7 +70,8 @@ impl<T> Shared<T> {
             bitmaps,
             slots,
             map,
-            redeem_errors: AtomicU64::new(0),
+            cpus: cpu::possible(),
+            redeem_errors: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
@@ -84,17 +89,21 @@ impl<T> Shared<T> {
         count
     }
 
-    /// Finds the token's slot and makes its tag, if `step` makes the caller its owner.
+    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
     fn claim(
         &self,
         token: u64,
         step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
     ) -> Result<Tag<T>, RedeemError> {
         let token = Token::decode(token);
-        let claimed = if token.set != self.bitmaps.set_id() {
+        let claimed = if token.place.set != self.bitmaps.set_id() {
             Err(RedeemError::Foreign)
-        } else if let Some(slot) = self.slots.get(token.index) {
-            step(&slot.record, token.generation).map(|()| Tag::own(slot))
+        } else if let Some(slot) = self.slots.get(token.place.index) {
+            step(&slot.record, token.generation).map(|()| {
+                // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
+                // PROTOCOL.md, "One owner", and so is the count that S1 left behind.
+                unsafe { Tag::adopt(slot) }
+            })
         } else {
             Err(RedeemError::OutOfRange)
         };
@@ -462,5 +471,39 @@ impl<T> fmt::Debug for TagSet<T> {
             .field("in_use", &self.shared.in_use())
             .field("frozen", &self.shared.bitmaps.gate().is_closed())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::options::AllocOptions;
+
+    /// The set and the tag, held or in flight, have one count of the slot each; nobody else has.
+    #[test]
+    fn a_token_owns_one_count() {
+        let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        let count = || Arc::strong_count(&set.shared.slots[0]);
+        for _ in 0..3 {
+            assert_eq!(count(), 1, "free");
+            let tag = dev.try_alloc(AllocOptions::new()).unwrap();
+            assert_eq!(count(), 2, "held");
+            let token = tag.into_token();
+            assert_eq!(count(), 2, "in flight");
+            assert!(set.redeem_timed_out(token).is_err() && set.redeem(!token).is_err());
+            assert_eq!(count(), 2, "after a refusal");
+            let tag = set.redeem(token).unwrap();
+            assert!(set.redeem(token).is_err());
+            assert_eq!(count(), 2, "redeemed");
+            let token = tag.into_token();
+            set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
+            assert!(set.redeem(token).is_err());
+            assert_eq!(count(), 2, "overdue");
+            let tag = set.redeem_timed_out(token).unwrap();
+            assert_eq!(count(), 2, "handled");
+            drop(tag);
+        }
+        assert_eq!(count(), 1);
     }
 }

@@ -20,7 +20,7 @@
 
 use crate::bitmaps::Bitmaps;
 use crate::error::RedeemError;
-use crate::token::{Generation, Token};
+use crate::token::{Generation, Place};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
@@ -41,6 +41,13 @@ pub(crate) enum Phase {
     Redeemed = 3,
     /// The handler of its timeout owns it.
     Handled = 4,
+}
+
+impl Phase {
+    /// PROTOCOL.md, "One owner".
+    const fn has_owner(self) -> bool {
+        !matches!(self, Self::InFlight | Self::Overdue)
+    }
 }
 
 /// The value of a state word.
@@ -127,12 +134,21 @@ impl Record {
         self.turns.store(turns + 1, Ordering::Relaxed);
     }
 
+    /// Whether the slot is in a phase that belongs to an owner. Asserted where an ownership begins,
+    /// as `owned` does where it ends.
+    pub(crate) fn is_owned(&self) -> bool {
+        // Relaxed: see `owned`.
+        State::unpack(self.state.load(Ordering::Relaxed))
+            .phase
+            .has_owner()
+    }
+
     /// The state as its owner sees it.
     fn owned(&self) -> State {
         // Relaxed: only the owner writes in these phases, and it became the owner by an acquiring
         // step (taking the bit, S2 or S4).
         let state = State::unpack(self.state.load(Ordering::Relaxed));
-        debug_assert!(!matches!(state.phase, Phase::InFlight | Phase::Overdue));
+        debug_assert!(state.phase.has_owner(), "only its owner ends an ownership");
         state
     }
 
@@ -142,7 +158,8 @@ impl Record {
         self.turn();
     }
 
-    /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else.
+    /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
+    /// and be freed with its set by them.
     pub(crate) fn issue(&self, now: Option<Instant>) -> Generation {
         let State { generation, phase } = self.owned();
         let generation = if phase == Phase::Idle {
@@ -226,9 +243,9 @@ impl Record {
 
 /// A slot: its place, its record and its payload.
 ///
-/// It keeps the bitmaps alive, and each tag keeps its slot alive. A count per slot rather than one
-/// per set: it lies on a line the tag's owner writes anyway, where a common count would be the one
-/// line all CPUs fight for.
+/// It keeps the bitmaps alive. The set, each tag and each tag in flight own one count of their slot
+/// and keep it alive. A count per slot rather than one per set: it lies on a line the tag's owner
+/// writes anyway, where a common count would be the one line all CPUs fight for.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
@@ -256,35 +273,30 @@ impl<T> Slot<T> {
 
     /// The payload, for the slot's owner.
     pub(crate) fn payload(&self) -> *const T {
+        // The pointer escapes `with`, for the tag's references outlive this call. So a model sees
+        // an access at this instant only: it reports two owners who come here unordered, not one
+        // who keeps a reference too long. The borrow checker does that, on the tag.
         self.payload.with(|payload| payload)
     }
 
     /// The payload, for the slot's owner, who has no other reference to it.
     pub(crate) fn payload_mut(&self) -> *mut T {
+        // It escapes, as in `payload`.
         self.payload.with_mut(|payload| payload)
     }
 
-    /// The token for the given use of this slot.
-    pub(crate) fn token(&self, generation: Generation) -> u64 {
-        self.bitmaps.token(generation, self.hw_queue, self.tag)
+    /// What all tokens of this slot have in common.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            set: self.bitmaps.set_id(),
+            index: self.bitmaps.geometry().flat(self.hw_queue, self.tag),
+        }
     }
 
     /// Gives the slot back. Called once by each owner that does not issue.
     pub(crate) fn free(&self) {
         self.record.retire();
         self.bitmaps.put(self.hw_queue, self.tag);
-    }
-}
-
-impl Bitmaps {
-    fn token(&self, generation: Generation, hw_queue: usize, tag: usize) -> u64 {
-        let index = self.geometry().flat(hw_queue, tag);
-        Token {
-            generation,
-            set: self.set_id(),
-            index,
-        }
-        .encode()
     }
 }
 

@@ -82,8 +82,8 @@ pub(crate) struct Striped(Box<[CachePadded<Stripe>]>);
 const MAX_STRIPES: usize = 256;
 
 impl Striped {
-    pub(crate) fn new() -> Self {
-        let stripes = cpu::possible().next_power_of_two().min(MAX_STRIPES);
+    pub(crate) fn new(cpus: usize) -> Self {
+        let stripes = cpus.next_power_of_two().min(MAX_STRIPES);
         Self((0..stripes).map(|_| CachePadded::default()).collect())
     }
 

@@ -1,6 +1,7 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
+use crate::token::Token;
 use inflight_sync::Arc;
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,6 +16,12 @@ use std::ops::{Deref, DerefMut};
 ///
 /// A tag keeps its slot and the bitmaps alive, so it may outlive all handles of its set. A tag
 /// that is leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
+///
+/// # Panics
+///
+/// Dropping a tag runs the wakers of waiting tasks. If one panics, the panic comes out of the drop,
+/// after the tag is free and everybody who was to be woken is told. While the thread is unwinding
+/// already, such a panic is swallowed.
 ///
 /// The idea is the request of blk-mq, whose number in the tag map and whose memory are one.
 ///
@@ -39,10 +46,41 @@ pub struct Tag<T> {
 }
 
 impl<T> Tag<T> {
-    /// Invariant: the caller owns the slot and gives it to the tag.
-    pub(crate) fn own(slot: &Arc<Slot<T>>) -> Self {
+    /// The tag of a slot whose bit was admitted.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the slot by A1 (PROTOCOL.md, "One owner") and gives it to the tag.
+    #[inline]
+    pub(crate) unsafe fn own(slot: &Arc<Slot<T>>) -> Self {
+        debug_assert!(
+            slot.record.is_owned(),
+            "nobody gives away what is in flight"
+        );
         Self {
             slot: slot.clone(),
+            payload: PhantomData,
+        }
+    }
+
+    /// The tag of a slot that was in flight.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the slot by S2 or S4 (PROTOCOL.md, "One owner") and gives it to the tag. The
+    /// count of the slot that `into_token` left behind (PROTOCOL.md, "Memory") becomes the tag's.
+    #[inline]
+    pub(crate) unsafe fn adopt(slot: &Arc<Slot<T>>) -> Self {
+        debug_assert!(
+            slot.record.is_owned(),
+            "nobody gives away what is in flight"
+        );
+        let slot = Arc::as_ptr(slot);
+        Self {
+            // SAFETY: the pointer is that of a living Arc. Each S1 leaves one count behind, and
+            // only the one exchange that ends its InFlight or Overdue takes it up again; by the
+            // contract that is the caller's.
+            slot: unsafe { Arc::from_raw(slot) },
             payload: PhantomData,
         }
     }
@@ -98,8 +136,17 @@ impl<T> Tag<T> {
     ///
     /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the
     /// same slot, until the slot has been used more than 2^33 times. The tag comes back by
-    /// [`TagSet::redeem`](crate::TagSet::redeem). If all handles of the set are dropped before, it
-    /// is lost with the set.
+    /// [`TagSet::redeem`](crate::TagSet::redeem).
+    ///
+    /// The slot stays where it is, and alive, until the tag comes back: a device may work on its
+    /// buffers, whatever becomes of the program's handles. If all handles of the set are dropped
+    /// before, nobody can bring the tag back, and the slot is leaked rather than freed under the
+    /// device.
+    ///
+    /// Whoever redeems must have got the token from here in a way that orders memory: a channel,
+    /// a lock, an atomic stored with Release and loaded with Acquire, or a device's ring, whose
+    /// doorbell or system call orders memory too. A token handed over by a Relaxed store alone may
+    /// arrive before the slot is seen in flight, and be refused.
     ///
     /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
     /// without [`ages`](crate::TagSetBuilder::ages).
@@ -115,14 +162,13 @@ impl<T> Tag<T> {
     /// ```
     #[must_use = "only the token brings the tag back"]
     pub fn into_token(self) -> u64 {
+        // The tag's count of the slot stays behind for whoever redeems: see `adopt`.
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again and its destructor never runs, so the count moves
-        // here.
-        let slot = unsafe { std::ptr::read(&raw const this.slot) };
-        // Read before S1: the line may belong to somebody else afterwards.
-        let now = slot.bitmaps.issue_time();
+        let slot = &*this.slot;
+        // Read before S1: afterwards somebody else may own the slot, and free it with its set.
+        let (now, place) = (slot.bitmaps.issue_time(), slot.place());
         let generation = slot.record.issue(now);
-        slot.token(generation)
+        Token { generation, place }.encode()
     }
 }
 
@@ -131,7 +177,8 @@ impl<T> Deref for Tag<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the tag owns the slot, and a shared borrow of the tag excludes `deref_mut`.
+        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` and `adopt` require it),
+        // and a shared borrow of the tag excludes `deref_mut`.
         unsafe { &*self.slot.payload() }
     }
 }
@@ -139,7 +186,8 @@ impl<T> Deref for Tag<T> {
 impl<T> DerefMut for Tag<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the tag owns the slot, and it is borrowed exclusively.
+        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` and `adopt` require it),
+        // and it is borrowed exclusively.
         unsafe { &mut *self.slot.payload_mut() }
     }
 }

@@ -62,22 +62,29 @@ impl Generation {
     }
 }
 
-/// The three parts of a token.
+/// Which slot a token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) set: u8,
+    pub(crate) index: usize,
+}
+
+/// What a token names: a slot, and one use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     /// Of a token from outside, possibly no legal generation; such a one fits no slot.
     pub(crate) generation: Generation,
-    pub(crate) set: u8,
-    pub(crate) index: usize,
+    pub(crate) place: Place,
 }
 
 impl Token {
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
-        debug_assert!(self.index < MAX_SLOTS && (self.set as usize) < MAX_SETS);
+        let Place { set, index } = self.place;
+        debug_assert!(index < MAX_SLOTS && (set as usize) < MAX_SETS);
         (self.generation.bits() << (SET_BITS + INDEX_BITS))
-            | ((self.set as u64) << INDEX_BITS)
-            | self.index as u64
+            | ((set as u64) << INDEX_BITS)
+            | index as u64
     }
 
     /// Takes any number apart.
@@ -85,8 +92,10 @@ impl Token {
     pub(crate) const fn decode(token: u64) -> Self {
         Self {
             generation: Generation::from_bits(token >> (SET_BITS + INDEX_BITS)),
-            set: ((token >> INDEX_BITS) & (MAX_SETS as u64 - 1)) as u8,
-            index: (token & (MAX_SLOTS as u64 - 1)) as usize,
+            place: Place {
+                set: ((token >> INDEX_BITS) & (MAX_SETS as u64 - 1)) as u8,
+                index: (token & (MAX_SLOTS as u64 - 1)) as usize,
+            },
         }
     }
 }
@@ -98,12 +107,8 @@ mod tests {
 
     fn token(generation: u64, set: u8, index: usize) -> u64 {
         let generation = Generation::from_bits(generation);
-        Token {
-            generation,
-            set,
-            index,
-        }
-        .encode()
+        let place = Place { set, index };
+        Token { generation, place }.encode()
     }
 
     #[test]
@@ -134,7 +139,8 @@ mod tests {
     proptest! {
         #[test]
         fn encode_and_decode_are_inverse(number: u64, set in 0u8..64, index in 0..MAX_SLOTS) {
-            let token = Token { generation: Generation::new(number), set, index };
+            let (generation, place) = (Generation::new(number), Place { set, index });
+            let token = Token { generation, place };
             prop_assert_eq!(Token::decode(token.encode()), token);
             prop_assert!(token.encode() != 0 && token.encode() != u64::MAX);
         }

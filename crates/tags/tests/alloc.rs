@@ -151,13 +151,14 @@ fn wrong_options_are_refused_by_every_form() {
     let dev = queue(4, 0);
     for (options, error) in [
         (PLAIN.reserved(), AllocError::NoReserved),
-        (PLAIN.hw_queue(1), AllocError::NoSuchQueue),
+        (PLAIN.hw_queue(1), AllocError::NoSuchHwQueue),
     ] {
         let second = Duration::from_secs(1);
         assert_eq!(dev.try_alloc(options).unwrap_err(), error);
         assert_eq!(dev.alloc_blocking_with(options).unwrap_err(), error);
         assert_eq!(dev.alloc_timeout_with(second, options).unwrap_err(), error);
         assert_eq!(block_on(dev.alloc_with(options)).unwrap_err(), error);
+        assert_eq!(dev.try_alloc_batch_with(options, 1).unwrap_err(), error);
         let _frozen = dev.set().freeze_blocking();
         assert_eq!(dev.alloc_blocking_with(options).unwrap_err(), error);
     }
@@ -197,6 +198,39 @@ fn a_batch_takes_what_is_free() {
     drop(held);
     assert_eq!(dev.stats().allocs, 6);
     assert_eq!(dev.set().in_use(), 2);
+}
+
+#[test]
+fn a_batch_comes_from_where_it_is_asked_for() {
+    let set = TagSet::builder().hw_queues(3).depth(4).reserved(2);
+    let dev = set.build(|_, _| ()).unwrap().add_queue("q");
+    cpu::set_current_for_thread(Some(0));
+    let normal = dev.try_alloc_batch_with(PLAIN.hw_queue(2), 9).unwrap();
+    let places: HashSet<_> = normal.iter().map(|t| (t.hw_queue(), t.index())).collect();
+    assert_eq!(places, HashSet::from([(2, 2), (2, 3)]));
+    let options = PLAIN.hw_queue(1).reserved();
+    let reserved = dev.try_alloc_batch_with(options, 9).unwrap();
+    let places: HashSet<_> = reserved.iter().map(|t| (t.hw_queue(), t.index())).collect();
+    assert_eq!(places, HashSet::from([(1, 0), (1, 1)]));
+    cpu::set_current_for_thread(None);
+}
+
+#[test]
+fn a_batch_that_gets_nothing_is_counted() {
+    let dev = queue(2, 0);
+    let held = dev.try_alloc_batch(2);
+    assert!(dev.try_alloc_batch_with(PLAIN, 0).unwrap().is_empty());
+    assert_eq!(dev.stats().exhausted, 0, "nothing was asked for");
+    let refused = dev.try_alloc_batch_with(PLAIN, 1).unwrap_err();
+    assert_eq!(refused, AllocError::Exhausted);
+    assert!(dev.try_alloc_batch(1).is_empty());
+    drop(held);
+    let frozen = dev.set().freeze_blocking();
+    let refused = dev.try_alloc_batch_with(PLAIN, 1).unwrap_err();
+    assert_eq!(refused, AllocError::Frozen);
+    drop(frozen);
+    let stats = dev.stats();
+    assert_eq!((stats.allocs, stats.exhausted, stats.frozen), (2, 2, 1));
 }
 
 #[test]
@@ -331,39 +365,6 @@ fn h25_a_waiter_that_moved_passes_its_wakeup_on() {
     };
     assert_eq!(tag.hw_queue(), 0, "none was free where it runs");
     cpu::set_current_for_thread(None);
-}
-
-#[test]
-fn tags_outlive_their_handles() {
-    let payload = Arc::new(());
-    let set = TagSet::builder().depth(2).build({
-        let payload = payload.clone();
-        move |_, _| payload.clone()
-    });
-    let set = set.unwrap();
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc(PLAIN).unwrap();
-    let in_flight = dev.try_alloc(PLAIN).unwrap().into_token();
-    assert_ne!(in_flight, 0);
-    drop((set, dev));
-    // The held slot lives; the one in flight is lost with the set, its payload dropped.
-    assert_eq!(Arc::strong_count(&payload), 2);
-    assert!(Arc::ptr_eq(&held, &payload));
-    drop(held);
-    assert_eq!(Arc::strong_count(&payload), 1);
-}
-
-#[test]
-fn a_held_tag_put_in_flight_after_the_last_handle_is_lost_and_nothing_leaks() {
-    let payload = Arc::new(());
-    let set = TagSet::builder().depth(1).build({
-        let payload = payload.clone();
-        move |_, _| payload.clone()
-    });
-    let tag = set.unwrap().add_queue("q").alloc_blocking().unwrap();
-    let token = tag.into_token();
-    assert_ne!(token, 0);
-    assert_eq!(Arc::strong_count(&payload), 1);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn while_frozen_nothing_is_given_out() {
     drop(frozen);
     assert_eq!(waiting.join().unwrap(), Ok(()));
     assert!(block_on(task).is_ok());
-    assert_eq!(dev.stats().frozen, 2);
+    assert_eq!(dev.stats().frozen, 3);
 }
 
 #[test]

@@ -10,6 +10,11 @@
 //! | S5 keeps the generation | `h23_redeem_or_timeout`, `h23_visitor` |
 //! | S5 after the put | `h4_alloc_or_free`, `payload_to_next` |
 //! | the Acquire in `observe` | `h23_age` |
+//!
+//! Models in which a token is handed over Relaxed show that the payload is ordered by S1 and S2 to
+//! S4 alone, once the exchange succeeds. That it succeeds they cannot show: here an exchange always
+//! reads the newest store, while a machine may show the Relaxed token before S1. `PROTOCOL.md`,
+//! "The hand-over of the token", says what a hand-over must order.
 
 #![cfg(loom)]
 
@@ -134,8 +139,8 @@ fn h23_one_handler() {
 }
 
 /// A tag that was marked, taken over by a thread that knows nothing but the token: S3 is Relaxed,
-/// and as a read-modify-write continues the release sequence of S1, so the taker sees what the
-/// submitter wrote.
+/// and as a read-modify-write continues the release sequence of S1, so a taker whose exchange
+/// succeeds sees what the submitter wrote.
 #[test]
 fn payload_to_handler() {
     check("payload_to_handler", TWO, || {
@@ -146,7 +151,7 @@ fn payload_to_handler() {
             move || {
                 let token = submit(&queue, 7);
                 set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
-                // Relaxed: the token orders nothing.
+                // Relaxed, so that the hand-over cannot stand in for S1 and S4.
                 late.store(token, Ordering::Relaxed);
             }
         });
@@ -164,9 +169,8 @@ fn payload_to_handler() {
     });
 }
 
-/// The token travels without any ordering of its own, as through a device: the redeemer sees what
-/// the submitter wrote (S1 to S2), and the next submitter sees what the redeemer wrote (put to
-/// get).
+/// The hand-over of the token adds no ordering: a redeemer whose exchange succeeds sees what the
+/// submitter wrote (S1 to S2), and the next submitter sees what the redeemer wrote (put to get).
 #[test]
 fn payload_to_next() {
     check("payload_to_next", TWO, || {
@@ -175,7 +179,7 @@ fn payload_to_next() {
         let device = thread::spawn({
             let (set, ring) = (set.clone(), ring.clone());
             move || loop {
-                // Relaxed: the device orders nothing for us.
+                // Relaxed, so that the hand-over cannot stand in for S1 and S2.
                 let token = ring.load(Ordering::Relaxed);
                 if token != 0 {
                     let mut tag = set.redeem(token).unwrap();
@@ -258,8 +262,9 @@ fn h23_age() {
         });
         drop(set.redeem(first).unwrap());
         clock.advance(Duration::from_secs(1));
-        let _second = submit(&queue, 2);
+        let second = submit(&queue, 2);
         assert_eq!(visitor.join().unwrap(), Duration::ZERO);
+        drop(set.redeem(second).unwrap());
     });
 }
 

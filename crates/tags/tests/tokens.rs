@@ -82,6 +82,7 @@ fn a_slot_number_beyond_the_set_is_out_of_range() {
     assert_eq!(set.redeem(beyond).unwrap_err(), RedeemError::OutOfRange);
     let beyond = token | 0xff_ffff;
     assert_eq!(set.redeem(beyond).unwrap_err(), RedeemError::OutOfRange);
+    assert!(set.redeem(token).is_ok());
 }
 
 #[test]
@@ -94,13 +95,16 @@ fn the_generation_is_in_the_upper_34_bits() {
     let next = generation(first) % last + 1;
     assert_eq!(generation(second), next);
     assert_eq!(first & 0x3fff_ffff, second & 0x3fff_ffff);
+    assert!(set.redeem(second).is_ok());
 }
 
 #[test]
 fn start_generations_differ() {
-    let (_set, dev) = set(1000);
-    let generations: HashSet<u64> = (0..1000).map(|_| submit(&dev) >> 30).collect();
+    let (set, dev) = set(1000);
+    let tokens: Vec<u64> = (0..1000).map(|_| submit(&dev)).collect();
+    let generations: HashSet<u64> = tokens.iter().map(|token| token >> 30).collect();
     assert!(generations.len() > 990);
+    assert!(tokens.iter().all(|&token| set.redeem(token).is_ok()));
 }
 
 #[test]
@@ -195,6 +199,7 @@ fn visits_show_what_is_in_flight_and_nothing_else() {
     assert_eq!(seen, expected);
     assert_eq!(set.in_flight(), expected.len());
     assert_eq!(set.held(), held.len());
+    assert!(expected.iter().all(|&(_, token)| set.redeem(token).is_ok()));
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! How long a slot lives: as long as somebody, or a device, may reach it.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicPtr, Ordering};
+use inflight_sync::{Arc, thread};
+use inflight_tags::{AllocOptions, Queue, TagSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const PLAIN: AllocOptions = AllocOptions::new();
+
+/// A payload whose end can be seen: while it lives it holds a count of `alive`.
+struct Buffer {
+    bytes: [u8; 64],
+    _alive: Arc<()>,
+}
+
+fn buffers(depth: usize) -> (TagSet<Buffer>, Queue<Buffer>, Arc<()>) {
+    let alive = Arc::new(());
+    let set = TagSet::builder().depth(depth).build({
+        let alive = alive.clone();
+        move |_, _| Buffer {
+            bytes: [0; 64],
+            _alive: alive.clone(),
+        }
+    });
+    let set = set.unwrap();
+    let queue = set.add_queue("q");
+    assert_eq!(Arc::strong_count(&alive), 1 + depth);
+    (set, queue, alive)
+}
+
+/// How many payloads have not been dropped.
+fn living(alive: &Arc<()>) -> usize {
+    Arc::strong_count(alive) - 1
+}
+
+#[test]
+fn held_tags_outlive_their_handles() {
+    let (set, dev, alive) = buffers(2);
+    let mut held = dev.try_alloc(PLAIN).unwrap();
+    drop((set, dev));
+    assert_eq!(living(&alive), 1, "the free slot is gone");
+    held.bytes[0] = 7;
+    drop(held);
+    assert_eq!(living(&alive), 0);
+}
+
+#[test]
+fn after_normal_use_nothing_is_left() {
+    let (set, dev, alive) = buffers(4);
+    for _ in 0..3 {
+        let completed = dev.try_alloc(PLAIN).unwrap().into_token();
+        let timed_out = dev.try_alloc(PLAIN).unwrap().into_token();
+        let again = dev.try_alloc(PLAIN).unwrap().into_token();
+        set.for_each_in_flight(|t| assert!(t.token() != timed_out || t.mark_timed_out()));
+        drop(set.redeem(completed).unwrap());
+        drop(set.redeem_timed_out(timed_out).unwrap());
+        let again = set.redeem(again).unwrap().into_token();
+        drop(set.redeem(again).unwrap());
+        // What is refused takes no count away.
+        for token in [completed, timed_out, again] {
+            assert!(set.redeem(token).is_err() && set.redeem_timed_out(token).is_err());
+        }
+    }
+    drop((set, dev));
+    assert_eq!(living(&alive), 0);
+}
+
+/// The engine unwinds with requests at the device. Their buffers stay; the others are freed.
+#[test]
+fn what_is_in_flight_outlives_the_set() {
+    /// Where the device writes. A leak checker finds the buffers through it.
+    static DEVICE: [AtomicPtr<u8>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+
+    let (set, dev, alive) = buffers(5);
+    let engine = catch_unwind(AssertUnwindSafe(move || {
+        for ring in &DEVICE {
+            let mut tag = dev.try_alloc(PLAIN).unwrap();
+            ring.store(tag.bytes.as_mut_ptr(), Ordering::Relaxed);
+            let _token = tag.into_token();
+        }
+        // One of them has timed out: the device may write to it all the same.
+        let mut marks = 0;
+        set.for_each_in_flight(|t| marks += u32::from(marks == 0 && t.mark_timed_out()));
+        let completed = dev.try_alloc(PLAIN).unwrap().into_token();
+        let _completed = set.redeem(completed).unwrap();
+        panic!("a bug in the engine");
+    }));
+    assert!(engine.is_err());
+    assert_eq!(living(&alive), 2);
+    for ring in &DEVICE {
+        let byte = ring.load(Ordering::Relaxed);
+        // SAFETY: the slot of a tag in flight is never freed, and nobody else can reach it.
+        unsafe { byte.write(7) };
+    }
+}
+
+/// A handler finds the tag in flight before its submitter has the token, frees it, and drops the
+/// last handle: the submitter must not look at the slot any more. For Miri and the sanitizers.
+#[test]
+fn the_slot_may_be_freed_under_the_hands_of_its_submitter() {
+    for _ in 0..if cfg!(miri) { 10 } else { 1000 } {
+        let (set, dev, alive) = buffers(1);
+        let tag = dev.try_alloc(PLAIN).unwrap();
+        drop(dev);
+        let handler = thread::spawn(move || {
+            let mut found = None;
+            while found.is_none() {
+                set.for_each_in_flight(|t| found = t.mark_timed_out().then(|| t.token()));
+                thread::yield_now();
+            }
+            drop(set.redeem_timed_out(found.unwrap()).unwrap());
+            found
+        });
+        let token = tag.into_token();
+        assert_eq!(handler.join().unwrap(), Some(token));
+        assert_eq!(living(&alive), 0);
+    }
+}
+
+/// A held tag that is put in flight when nobody is left to redeem it.
+#[test]
+fn a_token_made_after_the_last_handle_keeps_its_slot_too() {
+    static DEVICE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+    let (set, dev, alive) = buffers(1);
+    let mut tag = dev.try_alloc(PLAIN).unwrap();
+    drop((set, dev));
+    DEVICE.store(tag.bytes.as_mut_ptr(), Ordering::Relaxed);
+    assert_ne!(tag.into_token(), 0);
+    assert_eq!(living(&alive), 1);
+    // SAFETY: as above.
+    unsafe { DEVICE.load(Ordering::Relaxed).write(7) };
+}
