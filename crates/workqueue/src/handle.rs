@@ -2,13 +2,15 @@
 
 use crate::door::Shared;
 use crate::error::{JoinError, PanicPayload};
-use crate::work::{Ended, Item, Run, WorkRef, caught};
+use crate::panics::{caught, contained};
+use crate::work::{Ended, Item, Run, WorkRef};
 use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Parker};
 use std::fmt;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -67,16 +69,30 @@ impl<T> Outcome<T> {
 
     /// J2: takes the result, or leaves word who is to be told of it.
     fn take_or_wait(&self, notify: impl FnOnce() -> Notify) -> Option<Result<T, JoinError>> {
+        if let Some(result) = self.0.lock().take() {
+            return Some(result);
+        }
+        // A waker may run anything when it is cloned or dropped, so neither is under the lock.
+        let mut notify = Some(notify());
         let mut state = self.0.lock();
+        let result = state.take();
         if let State::Open { waiter } = &mut *state {
-            let old = waiter.replace(notify());
-            drop(state);
-            // Dropping a waker runs foreign code, so not under the lock.
-            drop(old);
+            std::mem::swap(waiter, &mut notify);
+        }
+        drop(state);
+        drop(notify);
+        result
+    }
+}
+
+impl<T> State<T> {
+    /// The result, once; `None` while there is none yet.
+    fn take(&mut self) -> Option<Result<T, JoinError>> {
+        if let Self::Open { .. } = self {
             return None;
         }
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(result) => Some(result),
+        match std::mem::replace(self, Self::Taken) {
+            Self::Done(result) => Some(result),
             _ => Some(Err(JoinError::Taken)),
         }
     }
@@ -99,23 +115,26 @@ where
         let Some(f) = f else {
             return Ended::Cancelled;
         };
-        match caught(f) {
-            Ok(value) => {
-                self.outcome.complete(Ok(value));
-                Ended::Returned
-            }
+        let (result, ended) = match caught(f) {
+            Ok(value) => (Ok(value), Ended::Returned),
             Err(payload) => {
                 let payload = PanicPayload::new(payload);
-                self.outcome.complete(Err(JoinError::Panicked(payload)));
-                Ended::Panicked
+                (Err(JoinError::Panicked(payload)), Ended::Panicked)
             }
-        }
+        };
+        // A waker's panic is not the function's.
+        contained(|| self.outcome.complete(result));
+        ended
     }
 
     fn discard(&self, why: JoinError) {
         let f = self.f.lock().take();
-        drop(f);
-        self.outcome.complete(Err(why));
+        // Whatever the function's destructor does, the handle resolves.
+        let dropped = caught(|| drop(f));
+        contained(|| self.outcome.complete(Err(why)));
+        if let Err(payload) = dropped {
+            resume_unwind(payload);
+        }
     }
 }
 
@@ -208,6 +227,9 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the function if it has not begun; `true` if so. The handle then gives
     /// [`JoinError::Cancelled`].
+    ///
+    /// The function is dropped in this call. If that panics, so does the call, after the handle has
+    /// resolved.
     ///
     /// ```
     /// # use inflight_workqueue::{JoinError, WorkqueueSystem};

@@ -52,6 +52,7 @@ mod error;
 mod flush;
 mod gate;
 mod handle;
+mod panics;
 mod pool;
 mod queue;
 mod stats;

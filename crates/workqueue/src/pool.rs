@@ -28,6 +28,10 @@ pub(crate) struct Threads {
     pub(crate) handles: Vec<JoinHandle<()>>,
     /// No thread is started any more.
     pub(crate) stopped: bool,
+    /// Somebody has taken the handles to join them.
+    pub(crate) joining: bool,
+    /// All threads have ended.
+    pub(crate) joined: bool,
 }
 
 /// One queueing of one item, on its way through a gate and a pool.

@@ -3,6 +3,7 @@
 use crate::attrs::{Attrs, Kind, Place};
 use crate::door;
 use crate::error::{BuildError, SystemError};
+use crate::panics::dispose;
 use crate::pool::{Env, Pool, Threads};
 use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
 use crate::stats;
@@ -146,11 +147,32 @@ impl Shared {
         self.env.threads.lock().stopped
     }
 
-    fn join(&self) {
-        let handles = std::mem::take(&mut self.env.threads.lock().handles);
-        for handle in handles {
-            // A worker catches the panics of what it runs.
-            let _ = JoinHandle::join(handle);
+    /// After [`is_stopped`](Shared::is_stopped): joins the workers, or has somebody else join them
+    /// and waits for that, at most until `deadline`. Returns whether they have been joined.
+    fn join(&self, deadline: Option<Instant>) -> bool {
+        let handles = {
+            let mut threads = self.env.threads.lock();
+            let first = !std::mem::replace(&mut threads.joining, true);
+            first.then(|| std::mem::take(&mut threads.handles))
+        };
+        if let Some(handles) = handles {
+            let failed = handles
+                .into_iter()
+                .filter_map(|h| JoinHandle::join(h).err());
+            failed.for_each(dispose);
+            self.env.threads.lock().joined = true;
+            self.event.notify_all();
+            return true;
+        }
+        let joining = || !self.env.threads.lock().joined;
+        match deadline {
+            Some(deadline) => self
+                .event
+                .wait_while_until(&self.env.clock, deadline, joining),
+            None => {
+                self.event.wait_while(joining);
+                true
+            }
         }
     }
 
@@ -175,7 +197,7 @@ impl Drop for Handle {
             return;
         }
         shared.event.wait_while(|| !shared.is_stopped());
-        shared.join();
+        shared.join(None);
     }
 }
 
@@ -213,9 +235,11 @@ impl WorkqueueSystem {
     /// Shuts the system down now, whoever else holds handles, and waits at most for `limit` on its
     /// clock.
     ///
-    /// On success everything that was queued has ended, and so have the worker threads. Else the
-    /// items that are left still run, and dropping the last handle no longer waits for them. Called
-    /// on one of the system's own workers it does not wait at all.
+    /// On success everything that was queued has ended, and so have the worker threads, whoever
+    /// else shuts down at the same time. Else the items that are left still run, and dropping the
+    /// last handle no longer waits for them. Called on one of the system's own workers it does not
+    /// wait at all. The limit does not cover destructors of the items' thread locals, which run
+    /// while the threads are joined.
     ///
     /// # Errors
     ///
@@ -237,12 +261,14 @@ impl WorkqueueSystem {
         let own_worker = worker::belongs_to(&shared.env);
         let clock = &shared.env.clock;
         let running = || !shared.is_stopped();
-        if own_worker || !shared.event.wait_while_until(clock, deadline, running) {
-            shared.registry.lock().given_up = true;
-            return Err(shared.leftover(own_worker));
+        let ended = !own_worker
+            && shared.event.wait_while_until(clock, deadline, running)
+            && shared.join(Some(deadline));
+        if ended {
+            return Ok(());
         }
-        shared.join();
-        Ok(())
+        shared.registry.lock().given_up = true;
+        Err(shared.leftover(own_worker))
     }
 
     /// The pools, their workers and the queues as text for a person; the form may change.
@@ -301,7 +327,7 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// How many items were queued or running.
+    /// How many items were queued or running. 0 if all had ended but not all worker threads.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -350,6 +376,9 @@ impl Leftover {
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.items() == 0 {
+            return f.write_str("all items, but not all worker threads had ended");
+        }
         write!(f, "{} items had not ended", self.items())?;
         for (at, (name, items)) in self.queues.iter().enumerate() {
             write!(f, "{} {name} {items}", if at == 0 { ":" } else { "," })?;

@@ -6,14 +6,13 @@
 
 use crate::door::Spot;
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
+use crate::panics::contained;
 use crate::pool::Pool;
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, MutexGuard};
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// It has been queued and its run has not begun.
 const PENDING: u64 = 1;
@@ -107,22 +106,13 @@ pub(crate) enum Ended {
     Cancelled,
 }
 
-/// Calls `f` and catches its panic. A panicking destructor of the payload is swallowed too.
-pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
-    catch_unwind(AssertUnwindSafe(f))
-}
-
 struct Reusable<F>(F);
 
 impl<F: Fn() + Send + Sync> Run for Reusable<F> {
     fn run(&self) -> Ended {
-        match caught(&self.0) {
-            Ok(()) => Ended::Returned,
-            Err(payload) => {
-                // A payload whose own destructor panics must not take the worker along.
-                let _ = caught(|| drop(payload));
-                Ended::Panicked
-            }
+        match contained(&self.0) {
+            Some(()) => Ended::Returned,
+            None => Ended::Panicked,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A worker thread, and what the code it runs can ask it.
 
 use crate::core::Next;
+use crate::panics::contained;
 use crate::pool::{Entry, Pool};
-use crate::work::{Ended, caught};
+use crate::work::Ended;
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
 use std::cell::{Cell, RefCell};
@@ -87,21 +88,30 @@ pub(crate) fn run(pool: &Arc<Pool>) {
 }
 
 fn execute(context: &Context, entry: Entry) {
+    let Entry {
+        work,
+        queue,
+        gate,
+        instance,
+        colour,
+        ..
+    } = entry;
+    context.item.set(Some(Running {
+        work: work.key(),
+        queue: queue.key(),
+    }));
     let mut ended = Ended::Cancelled;
-    if entry.work.claim(entry.instance, &context.pool) {
-        context.item.set(Some(Running {
-            work: entry.work.key(),
-            queue: entry.queue.key(),
-        }));
-        entry.queue.started(entry.gate);
+    if work.claim(instance, &context.pool) {
+        queue.started(gate);
         // The item catches its own panic; this is for destructors it did not think of.
-        ended = caught(|| entry.work.run()).unwrap_or(Ended::Panicked);
-        context.item.set(None);
-        entry.work.finish();
+        ended = contained(|| work.run()).unwrap_or(Ended::Panicked);
+        work.finish();
     }
-    entry.queue.leave(entry.gate, entry.colour, ended);
-    // The last handle on a function may go here, and its destructor must not take the worker along.
-    let _ = caught(|| drop(entry));
+    // The last handle on a function or on its result may go here. That still is the item's doing:
+    // who flushes the queue or shuts the system down waits for it.
+    contained(|| drop(work));
+    context.item.set(None);
+    queue.leave(gate, colour, ended);
 }
 
 fn current() -> Option<Rc<Context>> {

@@ -5,7 +5,12 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, JoinError, WorkqueueSystem};
+use inflight_workqueue::{Attrs, JoinError, Workqueue, WorkqueueSystem};
+use std::cell::RefCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 use support::{Level, bound, four_cpus, system};
 
@@ -123,4 +128,109 @@ fn a_function_that_waits_for_itself_is_told() {
     *slot.lock() = Some(handle);
     ready.raise();
     done.wait(1);
+}
+
+inflight_sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static TO_END: RefCell<Option<(Level, Workqueue)>> = RefCell::new(None);
+}
+
+/// A waker that lets the function in `TO_END` go, and waits for its end, when it is cloned.
+fn waiting_waker() -> Waker {
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    fn clone(_: *const ()) -> RawWaker {
+        if let Some((gate, wq)) = TO_END.with(RefCell::take) {
+            gate.raise();
+            wq.flush().unwrap();
+        }
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    fn nothing(_: *const ()) {}
+    // SAFETY: the functions of the table use no data, so they work on any pointer and from any
+    // thread.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
+}
+
+/// The function must be able to end while the waker is being cloned, and the poll must notice.
+#[test]
+fn a_waker_is_not_cloned_under_the_lock() {
+    let sys = system();
+    let wq = bound(&sys);
+    let gate = Level::new();
+    let mut handle = pin!(wq.spawn({
+        let gate = gate.clone();
+        move || {
+            gate.wait(1);
+            7
+        }
+    }));
+    TO_END.with(|slot| slot.replace(Some((gate, wq.clone()))));
+    let seen = handle
+        .as_mut()
+        .poll(&mut Context::from_waker(&waiting_waker()));
+    assert!(matches!(seen, Poll::Ready(Ok(7))));
+}
+
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("in drop, on purpose");
+    }
+}
+
+/// Whatever the function's destructor does, nobody waits for the handle for ever.
+#[test]
+fn a_cancelled_function_that_panics_in_its_drop_still_resolves() {
+    let sys = system();
+    let one = sys
+        .workqueue("one")
+        .unbound(Attrs::new())
+        .max_active(1)
+        .build()
+        .unwrap();
+    let gate = Level::new();
+    let first = one.spawn({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    let bomb = PanicsInDrop;
+    let second = one.spawn(move || {
+        let _bomb = &bomb;
+    });
+    let cancelled = catch_unwind(AssertUnwindSafe(|| second.try_cancel()));
+    assert!(cancelled.is_err(), "the panic is the caller's");
+    assert!(matches!(second.wait(), Err(JoinError::Cancelled)));
+    gate.raise();
+    first.wait().unwrap();
+}
+
+/// A panicking waker is not the item's fault, and takes neither result nor worker away.
+#[test]
+fn a_panicking_waker_is_not_counted_as_the_items_panic() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker, on purpose");
+        }
+    }
+    let sys = system();
+    let wq = bound(&sys);
+    let gate = Level::new();
+    let mut handle = pin!(wq.spawn({
+        let gate = gate.clone();
+        move || {
+            gate.wait(1);
+            5
+        }
+    }));
+    let waker = Waker::from(Arc::new(Bomb));
+    let first = handle.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(first.is_pending());
+    gate.raise();
+    wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.completed, stats.panicked), (1, 0));
+    let second = handle.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(second, Poll::Ready(Ok(5))));
 }

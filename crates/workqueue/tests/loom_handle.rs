@@ -3,7 +3,7 @@
 //! | weaken | fails |
 //! |---|---|
 //! | J1 wakes nobody | `completion_against_wait`, `…_poll`, `…_cancel` |
-//! | J2 looks and leaves word in two lock sections | `completion_against_wait`, `…_poll` |
+//! | J2 leaves word without looking in the same lock section | `completion_against_wait`, `…_poll` |
 //! | `try_cancel` always says true | `completion_against_cancel` |
 
 #![cfg(loom)]

@@ -423,6 +423,33 @@ fn flush_is_not_held_by_later_items() {
 }
 
 /// The seventeenth flusher over one old item, with items queued in between.
+/// An item has ended when what it leaves behind is gone: its function, and a result nobody wants.
+#[test]
+fn flush_waits_until_the_items_values_are_dropped() {
+    struct Slow(Level);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            (0..20).for_each(|_| thread::yield_now());
+            self.0.raise();
+        }
+    }
+    let sys = system();
+    let wq = bound(&sys);
+    for _ in 0..100 {
+        let dropped = Level::new();
+        let (result, held) = (Slow(dropped.clone()), Slow(dropped.clone()));
+        drop(wq.spawn(move || result));
+        let work = Work::new(move || {
+            let _ = &held;
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        drop(work);
+        wq.flush().unwrap();
+        // The handle above may have been the last one on the work; then this thread dropped it.
+        assert_eq!(dropped.get(), 2);
+    }
+}
+
 #[test]
 fn i22_many_flushers_at_once() {
     let sys = system();

@@ -7,8 +7,9 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Queued, Work, WorkqueueSystem};
+use std::cell::RefCell;
 use std::time::Duration;
-use support::{Level, bound, four_cpus, system};
+use support::{Level, Log, bound, four_cpus, system};
 
 #[test]
 fn what_is_queued_runs_before_the_drop_returns() {
@@ -270,4 +271,79 @@ fn a_gate_that_is_shut_later_loses_nothing() {
             assert_eq!(runs.get(), accepted, "what was accepted has run");
         }
     }
+}
+
+/// The limit holds although the last item has returned and what it leaves behind takes long to go.
+#[test]
+fn a_timed_shutdown_counts_slow_destructors() {
+    struct Slow(Level, Level);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.raise();
+            self.1.wait(1);
+        }
+    }
+    let clock = Clock::manual();
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    let (begun, gate) = (Level::new(), Level::new());
+    let slow = Slow(begun.clone(), gate.clone());
+    drop(wq.spawn(move || slow));
+    begun.wait(1);
+    let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
+    assert_eq!(left.items(), 1);
+    gate.raise();
+    wq.flush().unwrap();
+}
+
+/// Says when its thread goes, and keeps it until it is let go.
+struct Lasts(Level, Level);
+
+impl Drop for Lasts {
+    fn drop(&mut self) {
+        self.0.raise();
+        self.1.wait_silently(1);
+    }
+}
+
+inflight_sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static LASTS: RefCell<Option<Lasts>> = RefCell::new(None);
+}
+
+/// Of two that shut down at once one joins the threads; the other must not say that they have ended
+/// before they have.
+#[test]
+fn two_shutdowns_at_once_both_wait_for_the_threads() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (ending, gate, answers) = (Level::new(), Level::new(), Log::new());
+    let lasts = Lasts(ending.clone(), gate.clone());
+    wq.spawn(move || drop(LASTS.with(|slot| slot.replace(Some(lasts)))))
+        .wait()
+        .unwrap();
+    wq.flush().unwrap();
+    let returned = Level::new();
+    let shutters = [(); 2].map(|()| {
+        let (sys, answers, returned) = (sys.clone(), answers.clone(), returned.clone());
+        thread::spawn(move || {
+            answers.push(sys.shutdown_timeout(Duration::ZERO));
+            returned.raise();
+        })
+    });
+    ending.wait(1);
+    returned.wait(1);
+    let first = answers.entries().remove(0).unwrap_err();
+    assert_eq!((first.items(), first.is_own_worker()), (0, false));
+    assert_eq!(
+        first.to_string(),
+        "all items, but not all worker threads had ended"
+    );
+    gate.raise();
+    shutters.into_iter().for_each(|s| s.join().unwrap());
+    assert_eq!(answers.entries()[1], Ok(()));
 }

@@ -362,6 +362,36 @@ fn the_worker_survives_a_panicking_destructor() {
     after.flush().unwrap();
 }
 
+/// What a panic throws may panic when it is dropped, and so on. No worker dies of it.
+#[test]
+fn the_worker_survives_a_payload_that_panics() {
+    struct Endless;
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            std::panic::panic_any(Endless);
+        }
+    }
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any(Endless);
+        }
+    }
+    let topo = inflight_topology::Topology::synthetic("core:1").unwrap();
+    let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    drop(wq.spawn(|| Bomb)); // the result goes with the item
+    drop(wq.spawn(|| std::panic::panic_any(Endless)));
+    let thrower = Work::new(|| std::panic::panic_any(Endless));
+    assert!(wq.queue(&thrower).unwrap().is_queued());
+    open.raise();
+    assert_eq!(wq.spawn(|| 1).wait().unwrap(), 1);
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().panicked, 2);
+    assert!(sys.dump().contains(": 1 workers"), "{}", sys.dump());
+}
+
 /// Two queues, four CPUs, many threads: the function is never entered twice.
 #[test]
 fn never_twice_at_once_even_through_two_queues() {

@@ -1,0 +1,48 @@
+//! Foreign code and its panics.
+//!
+//! What a panic throws is foreign too: its destructor may panic in its turn. So whoever catches
+//! either hands the payload on or gives it to [`dispose`], and drops it nowhere else.
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// Calls `f` and catches its panic.
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
+    catch_unwind(AssertUnwindSafe(f))
+}
+
+/// Calls `f`; `None` if it panicked. Never panics.
+pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
+    caught(f).map_err(dispose).ok()
+}
+
+/// Drops what a panic has thrown. Never panics.
+pub(crate) fn dispose(payload: Payload) {
+    if let Err(next) = caught(|| drop(payload)) {
+        // Its destructor may throw the like of itself for ever: one is dropped, the next leaks.
+        mem::forget(next);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Throws another of its kind when it is dropped.
+    struct Endless;
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            std::panic::panic_any(Endless);
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_for_ever_is_contained() {
+        assert_eq!(contained(|| std::panic::panic_any(Endless)), None::<()>);
+        assert_eq!(contained(|| 3), Some(3));
+    }
+}
