@@ -31,6 +31,11 @@ impl AlignedBuf {
         })
     }
 
+    /// The memory that `pieces` takes, in bytes.
+    pub(crate) fn footprint(total: usize, piece: usize) -> usize {
+        total + ALIGN * total.div_ceil(piece)
+    }
+
     /// A block of `total` bytes as buffers of at most `piece` bytes.
     pub(crate) fn pieces(total: usize, piece: usize) -> Result<Vec<Self>, TryReserveError> {
         (0..total)

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
 
 use crate::block::Corruption;
 
@@ -20,7 +22,11 @@ pub(crate) struct Control {
 
 #[derive(Debug)]
 struct State {
+    /// Jobs that are not ready yet.
+    preparing: usize,
     running: usize,
+    /// Whether the jobs may begin.
+    begun: bool,
     failure: Option<anyhow::Error>,
     /// Offsets already named, at most `MAX_NAMED`.
     named: Vec<u64>,
@@ -34,7 +40,9 @@ impl Control {
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             state: Mutex::new(State {
+                preparing: jobs,
                 running: jobs,
+                begun: false,
                 failure: None,
                 named: Vec::new(),
                 unprinted: Vec::new(),
@@ -91,9 +99,17 @@ impl Control {
         std::mem::take(&mut self.lock().unprinted)
     }
 
-    pub(crate) fn job_done(&self) {
-        self.lock().running -= 1;
+    /// Lets the jobs begin once all of them are ready, and tells when that was; `None` if the run
+    /// was stopped before.
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        let preparing = |state: &mut State| state.preparing > 0;
+        let state = self.changed.wait_while(self.lock(), preparing);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        let begun = (!self.stopped()).then(Instant::now);
+        state.begun = true;
+        drop(state);
         self.changed.notify_all();
+        begun
     }
 
     /// Waits until every job is done, the run was stopped from elsewhere, or `timeout` is over.
@@ -108,8 +124,99 @@ impl Control {
         state.running
     }
 
+    fn job_ready(&self) {
+        self.lock().preparing -= 1;
+        self.changed.notify_all();
+    }
+
+    fn job_done(&self) {
+        self.lock().running -= 1;
+        self.changed.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every step on the state is complete in itself, so a panic elsewhere spoils nothing.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A job's place at the common start. However its thread ends, the job counts as ready and as done,
+/// so that nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Starter<'a> {
+    control: &'a Control,
+    ready: bool,
+}
+
+impl<'a> Starter<'a> {
+    /// For one of the jobs `control` was made for.
+    pub(crate) fn new(control: &'a Control) -> Self {
+        Self {
+            control,
+            ready: false,
+        }
+    }
+
+    /// Says that the job is ready, and waits until all others are.
+    pub(crate) fn line_up(&mut self) {
+        self.ready = true;
+        self.control.job_ready();
+        let waiting = |state: &mut State| !state.begun;
+        let begun = self
+            .control
+            .changed
+            .wait_while(self.control.lock(), waiting);
+        drop(begun.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Starter<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.control.fail(anyhow!("a job panicked"));
+        }
+        if !self.ready {
+            self.control.job_ready();
+        }
+        self.control.job_done();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn nobody_begins_before_the_last_is_ready() {
+        let control = Control::new(3);
+        let ready = std::sync::atomic::AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut starter = Starter::new(&control);
+                    ready.fetch_add(1, Ordering::Relaxed);
+                    starter.line_up();
+                    assert_eq!(ready.load(Ordering::Relaxed), 3);
+                });
+            }
+            assert!(control.begin().is_some());
+        });
+        assert_eq!(control.wait(Duration::ZERO), 0);
+        assert!(control.take_failure().is_none());
+    }
+
+    #[test]
+    fn a_job_that_fails_before_the_start_holds_up_nobody() {
+        let control = Control::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| Starter::new(&control).line_up());
+            let failing = Starter::new(&control);
+            control.fail(anyhow!("no ring"));
+            drop(failing);
+            assert!(control.begin().is_none(), "it never started");
+        });
+        assert_eq!(control.wait(Duration::ZERO), 0);
+        assert_eq!(control.take_failure().unwrap().to_string(), "no ring");
     }
 }

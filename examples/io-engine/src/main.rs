@@ -17,6 +17,7 @@ mod control;
 mod engine;
 mod header;
 mod job;
+mod memory;
 mod options;
 mod pattern;
 mod progress;
@@ -25,6 +26,7 @@ mod run;
 mod slot;
 mod stats;
 mod target;
+mod values;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -43,13 +45,13 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
-        Err(error) if error.use_stderr() => return refuse(&first_line(&error)),
+        Err(error) if error.use_stderr() => return refuse(&values::one_line(&error)),
         // --help and --version
         Err(error) => error.exit(),
     };
     match start(options) {
         Ok(status) => status,
-        Err(error) => refuse(&format!("{error:#}")),
+        Err(error) => refuse(&explain(&error)),
     }
 }
 
@@ -96,11 +98,15 @@ fn refuse(what: &str) -> ExitCode {
     ExitCode::from(EXIT_ERROR)
 }
 
-/// What clap has to say, without its advice.
-fn first_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+/// An error and its causes in one line. Some errors already tell their cause; it is not repeated.
+pub(crate) fn explain(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 /// A write beyond the file size limit shall fail like any other, not kill the program.
@@ -108,4 +114,20 @@ fn report_file_too_large_as_an_error() -> Result<()> {
     // SAFETY: ignoring a signal installs no handler that could run at a bad moment.
     unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.context("ignoring SIGXFSZ")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inflight::workqueue::{JoinError, QueueError};
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let refused = JoinError::Rejected(QueueError::Destroyed);
+        let error = anyhow::Error::new(refused).context("sealing a block");
+        let line = explain(&error);
+        assert!(line.starts_with("sealing a block: the function was not queued: "));
+        let cause = QueueError::Destroyed.to_string();
+        assert_eq!(line.matches(&cause).count(), 1, "{line}");
+    }
 }

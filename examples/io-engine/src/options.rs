@@ -3,17 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::values::{parse_count, parse_number, parse_runtime, parse_size, parse_switch};
 
 /// Blocks and pieces are multiples of this, the smallest sector there is.
 pub(crate) const SECTOR: u64 = 512;
 const MAX_BLOCK: u64 = 1 << 30;
 const MAX_JOBS: usize = 4096;
-const MAX_IODEPTH: usize = 32_768;
+/// As many tags as a hardware queue can have.
+const MAX_IODEPTH: usize = 10_240;
 /// The size of the temporary file, if none is given.
 const DEFAULT_SIZE: u64 = 256 << 20;
 const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
@@ -79,7 +81,7 @@ With one, the defaults are --rw read --verify none, and the size of the file.
 Sizes take the suffixes k, m, g and t (powers of 1024).
 
 Exit status: 0 everything went well; 1 --verify found corrupted blocks; 2 bad input or an IO error;
-130 interrupted. An IO error outranks corruption, corruption outranks an interrupt.";
+130 interrupted (Ctrl-C or SIGTERM; a second one ends the program at once). An IO error outranks corruption, corruption outranks an interrupt.";
 
 /// Load generator for files, in the manner of fio, built on inflight.
 #[derive(Clone, Debug, Parser)]
@@ -89,38 +91,43 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     filename: Option<PathBuf>,
 
-    /// How much of the file to use; creates or extends it if needed [default: all of it]
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    /// How much of the file to use; a run that writes creates or extends it if needed
+    /// [default: all of it]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_size)]
     size: Option<u64>,
 
     /// Block size, a multiple of 512
     #[arg(long, visible_alias = "blocksize", value_name = "BYTES", default_value = "4k",
-          value_parser = parse_size)]
+          allow_hyphen_values = true, value_parser = parse_size)]
     bs: u64,
 
     /// What to do [default: read; randrw on a temporary file]
     #[arg(long, visible_alias = "readwrite", value_enum)]
     rw: Option<Pattern>,
 
-    /// How many of 100 operations of randrw and rw are reads
-    #[arg(long, value_name = "PERCENT", default_value_t = 50,
+    /// How many of 100 operations of randrw and rw are reads [default: 50]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u8).range(0..=100))]
-    rwmixread: u8,
+    rwmixread: Option<u8>,
 
     /// How many blocks a job has under way at once
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true,
+          value_parser = parse_count)]
     iodepth: usize,
 
     /// How many jobs run at once, each on its own part of the file
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = parse_count)]
     numjobs: usize,
 
     /// End after this time; fractions allowed [default: 10; no limit with --number_ios]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_runtime)]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true,
+          value_parser = parse_runtime)]
     runtime: Option<Duration>,
 
     /// End each job after this many blocks
-    #[arg(long = "number_ios", alias = "number-ios", value_name = "N")]
+    #[arg(long = "number_ios", alias = "number-ios", value_name = "N",
+          allow_negative_numbers = true, value_parser = parse_number)]
     number_ios: Option<u64>,
 
     /// Bypass the page cache (O_DIRECT)
@@ -129,7 +136,8 @@ pub(crate) struct Options {
     direct: bool,
 
     /// fdatasync after every N writes of a job; 0 never
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = parse_number)]
     fsync: u64,
 
     /// Put a header and a checksum in every block written, and check every block read
@@ -145,12 +153,13 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Split blocks larger than this into several requests
-    #[arg(long, value_name = "KIB", default_value_t = 256)]
+    /// Split blocks larger than this many KiB into several requests
+    #[arg(long, value_name = "KIB", default_value_t = 256, allow_negative_numbers = true,
+          value_parser = parse_number)]
     max_split: u64,
 
     /// Hardware queues of the tag set, each with --iodepth tags [default: one per job]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count)]
     hw_queues: Option<usize>,
 
     /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system
@@ -158,7 +167,7 @@ pub(crate) struct Options {
     workqueue_scope: String,
 
     /// Seed of the random offsets [default: a new one for every run]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_number)]
     randseed: Option<u64>,
 }
 
@@ -214,18 +223,24 @@ impl Options {
                 self.bs
             );
         }
+        let rw = self.rw.unwrap_or(if temporary {
+            Pattern::Randrw
+        } else {
+            Pattern::Read
+        });
+        ensure!(
+            self.rwmixread.is_none() || (rw.reads() && rw.writes()),
+            "--rwmixread is for --rw randrw and rw, not for {}",
+            rw.name()
+        );
         let iodepth = within("--iodepth", self.iodepth, MAX_IODEPTH)?;
         let numjobs = within("--numjobs", self.numjobs, MAX_JOBS)?;
         Ok(Config {
             filename: self.filename,
             size,
             bs: usize::try_from(self.bs).context("--bs")?,
-            rw: self.rw.unwrap_or(if temporary {
-                Pattern::Randrw
-            } else {
-                Pattern::Read
-            }),
-            rwmixread: self.rwmixread,
+            rw,
+            rwmixread: self.rwmixread.unwrap_or(50),
             iodepth,
             numjobs,
             runtime: self
@@ -262,46 +277,6 @@ fn parse_scope(text: &str) -> Result<Scope> {
     })
 }
 
-/// A number with an optional suffix k, m, g or t (also kb, kib and so on), in powers of 1024.
-fn parse_size(text: &str) -> Result<u64> {
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match lower[digits.len()..]
-        .trim_end_matches("ib")
-        .trim_end_matches('b')
-    {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        other => bail!("unknown suffix '{other}': use k, m, g or t"),
-    };
-    let number: u64 = digits.parse().context("not a whole number")?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|&bytes| i64::try_from(bytes).is_ok())
-        .context("too large for a file offset")
-}
-
-fn parse_runtime(text: &str) -> Result<Duration> {
-    let seconds: f64 = text
-        .trim_end_matches('s')
-        .parse()
-        .context("not a number of seconds")?;
-    let runtime = Duration::try_from_secs_f64(seconds).context("not a time")?;
-    ensure!(!runtime.is_zero(), "must be more than zero");
-    Ok(runtime)
-}
-
-fn parse_switch(text: &str) -> Result<bool> {
-    match text {
-        "0" | "false" => Ok(false),
-        "1" | "true" => Ok(true),
-        _ => bail!("must be 0 or 1"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,35 +290,6 @@ mod tests {
         config(args)
             .expect_err("should have been refused")
             .to_string()
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("512", 512),
-            ("4k", 4096),
-            ("4K", 4096),
-            ("4kb", 4096),
-            ("4KiB", 4096),
-            ("3m", 3 << 20),
-            ("2G", 2 << 30),
-            ("1t", 1 << 40),
-        ] {
-            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
-        }
-        for text in [
-            "",
-            "k",
-            "4x",
-            "-1",
-            "1.5k",
-            "4 4",
-            "99999999t",
-            "18446744073709551616",
-        ] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
     }
 
     #[test]
@@ -403,7 +349,17 @@ mod tests {
             (&["--hw-queues", "0"], "--hw-queues"),
             (&["--max-split", "0"], "--max-split"),
             (&["--runtime", "0"], "--runtime"),
-            (&["--runtime", "-1"], "-1"),
+            (&["--runtime", "-1"], "must not be negative"),
+            (&["--size", "-1"], "must not be negative"),
+            (&["--iodepth", "-1"], "must not be negative"),
+            (&["--size", "99999999999999999999"], "too large"),
+            (&["--randseed", "x"], "not a whole number"),
+            (
+                &["--iodepth", "10241"],
+                "--iodepth 10241 is more than 10240",
+            ),
+            (&["--rw", "write", "--rwmixread", "70"], "not for write"),
+            (&["--filename", "/x", "--rwmixread", "70"], "not for read"),
             (&["--runtime", "nan"], "--runtime"),
             (&["--number_ios", "0"], "--number_ios"),
             (&["--verify", "md5"], "--verify"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::options::Config;
+use crate::options::{Config, Pattern};
 use crate::stats::Live;
 
 /// The bar counts milliseconds of `--runtime`, or blocks if only their number ends the run.
@@ -12,6 +12,7 @@ use crate::stats::Live;
 pub(crate) struct Progress {
     bar: ProgressBar,
     by_time: bool,
+    rw: Pattern,
     block_len: u64,
     /// Reads and writes at the last update, and when that was.
     last: (u64, u64, Duration),
@@ -31,11 +32,14 @@ impl Progress {
             ProgressDrawTarget::stderr()
         };
         let bar = ProgressBar::with_draw_target(Some(len), target);
-        let style = ProgressStyle::with_template("{elapsed:>4} [{wide_bar}] {percent:>3}%  {msg}");
+        // The figures are cut off where the terminal ends; a line that wraps cannot be redrawn.
+        let style =
+            ProgressStyle::with_template("{elapsed:>4} {percent:>3}% [{bar:10}] {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self {
             bar,
             by_time,
+            rw: config.rw,
             block_len: config.bs as u64,
             last: (0, 0, Duration::ZERO),
         }
@@ -53,11 +57,16 @@ impl Progress {
             per_second(writes, last_writes),
         );
         let mib_s = ((read_iops + write_iops) * self.block_len) >> 20;
-        self.bar.set_message(format!(
-            "read {} IOPS  write {} IOPS  {mib_s} MiB/s",
-            HumanCount(read_iops),
-            HumanCount(write_iops),
-        ));
+        let mut message = format!("{mib_s} MiB/s");
+        for (does, name, iops) in [
+            (self.rw.reads(), "read", read_iops),
+            (self.rw.writes(), "write", write_iops),
+        ] {
+            if does {
+                message += &format!("  {name} {} IOPS", HumanCount(iops));
+            }
+        }
+        self.bar.set_message(message);
         let position = if self.by_time {
             elapsed.as_millis() as u64
         } else {

@@ -21,18 +21,19 @@ pub(crate) struct LatencyReport {
 }
 
 impl LatencyReport {
-    fn new(latencies: &Latencies) -> Self {
-        Self {
+    /// None if there were none.
+    fn new(latencies: &Latencies) -> Option<Self> {
+        (latencies.count() > 0).then(|| Self {
             p50: latencies.micros_at(0.5),
             p99: latencies.micros_at(0.99),
             p999: latencies.micros_at(0.999),
             max: latencies.max_micros(),
-        }
+        })
     }
 }
 
 /// CPU time as a share of the elapsed time; 100 is one CPU kept busy.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 struct CpuReport {
     user_percent: f64,
     system_percent: f64,
@@ -43,8 +44,8 @@ struct TagReport {
     hw_queues: usize,
     /// Tags of each hardware queue.
     depth: usize,
-    in_use_mean: f64,
-    in_use_peak: u64,
+    in_use_mean: Option<f64>,
+    in_use_peak: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,11 +82,11 @@ pub(crate) struct Report {
     write_iops: f64,
     read_mib_s: f64,
     write_mib_s: f64,
-    lat_us: LatencyReport,
-    read_lat_us: LatencyReport,
-    write_lat_us: LatencyReport,
-    fsync_lat_us: LatencyReport,
-    cpu: CpuReport,
+    lat_us: Option<LatencyReport>,
+    read_lat_us: Option<LatencyReport>,
+    write_lat_us: Option<LatencyReport>,
+    fsync_lat_us: Option<LatencyReport>,
+    cpu: Option<CpuReport>,
     tags: TagReport,
     tag_waits: u64,
     tag_wakeups: u64,
@@ -104,8 +105,8 @@ pub(crate) struct Measured {
     pub(crate) engine: &'static str,
     pub(crate) file: String,
     pub(crate) blocks: u64,
-    pub(crate) elapsed: Duration,
-    pub(crate) cpu: CpuTime,
+    /// The elapsed and the CPU time; none if the run was interrupted before it started.
+    pub(crate) spent: Option<(Duration, CpuTime)>,
     pub(crate) tags_in_use: Samples,
     pub(crate) tag_waits: u64,
     pub(crate) tag_wakeups: u64,
@@ -120,7 +121,8 @@ impl Report {
         measured.jobs.iter().for_each(|job| all.add(job));
         let mut latencies = all.read_lat.clone();
         latencies.add(&all.write_lat);
-        let seconds = measured.elapsed.as_secs_f64().max(1e-9);
+        let elapsed = measured.spent.unwrap_or_default().0.as_secs_f64();
+        let seconds = elapsed.max(1e-9);
         let per_second = |count: u64| rounded(count as f64 / seconds);
         let mib_s = |blocks: u64| rounded(blocks as f64 / seconds * config.bs as f64 / MIB);
         let percent = |time: Duration| rounded(time.as_secs_f64() / seconds * 100.0);
@@ -136,7 +138,7 @@ impl Report {
             direct: config.direct,
             verify: config.verify.name(),
             max_split_kib: config.max_split / 1024,
-            elapsed_s: rounded(seconds),
+            elapsed_s: (elapsed * 1e6).round() / 1e6,
             read_ios: reads,
             write_ios: writes,
             fsyncs: all.sync_lat.count(),
@@ -149,14 +151,14 @@ impl Report {
             read_lat_us: LatencyReport::new(&all.read_lat),
             write_lat_us: LatencyReport::new(&all.write_lat),
             fsync_lat_us: LatencyReport::new(&all.sync_lat),
-            cpu: CpuReport {
-                user_percent: percent(measured.cpu.user),
-                system_percent: percent(measured.cpu.system),
-            },
+            cpu: measured.spent.map(|(_, cpu)| CpuReport {
+                user_percent: percent(cpu.user),
+                system_percent: percent(cpu.system),
+            }),
             tags: TagReport {
                 hw_queues: config.hw_queues,
                 depth: config.iodepth,
-                in_use_mean: rounded(measured.tags_in_use.mean()),
+                in_use_mean: measured.tags_in_use.mean().map(rounded),
                 in_use_peak: measured.tags_in_use.peak(),
             },
             tag_waits: measured.tag_waits,
@@ -201,22 +203,20 @@ impl Report {
             "  latency us {:>11} {:>11} {:>11} {:>11}",
             "p50", "p99", "p99.9", "max"
         )?;
-        let rows = [
-            ("read", self.read_ios, &self.read_lat_us),
-            ("write", self.write_ios, &self.write_lat_us),
-            ("fsync", self.fsyncs, &self.fsync_lat_us),
-        ];
-        for (
-            name,
-            _,
-            LatencyReport {
+        for (name, latencies) in [
+            ("read", &self.read_lat_us),
+            ("write", &self.write_lat_us),
+            ("fsync", &self.fsync_lat_us),
+        ] {
+            let Some(LatencyReport {
                 p50,
                 p99,
                 p999,
                 max,
-            },
-        ) in rows.into_iter().filter(|(_, count, _)| *count > 0)
-        {
+            }) = latencies
+            else {
+                continue;
+            };
             writeln!(
                 f,
                 "  {name:<10} {p50:>11.1} {p99:>11.1} {p999:>11.1} {max:>11.1}"
@@ -247,6 +247,10 @@ impl fmt::Display for Report {
         } else {
             ""
         };
+        if self.lat_us.is_none() {
+            let seconds = self.elapsed_s;
+            return writeln!(f, "  no block was finished in {seconds:.2} s{state}");
+        }
         writeln!(f, "  ran for {:.2} s{state}\n", self.elapsed_s)?;
         writeln!(
             f,
@@ -264,22 +268,27 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.latency_rows(f)?;
         writeln!(f)?;
-        let CpuReport {
+        if let Some(CpuReport {
             user_percent,
             system_percent,
-        } = self.cpu;
-        writeln!(
-            f,
-            "  CPU        user {user_percent:.0} %, system {system_percent:.0} %"
-        )?;
+        }) = self.cpu
+        {
+            writeln!(
+                f,
+                "  CPU        user {user_percent:.0} %, system {system_percent:.0} %"
+            )?;
+        }
         let tags = &self.tags;
+        let sampled = |value: Option<f64>, digits: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+        };
         writeln!(
             f,
-            "  tags       {} x {}; in use: mean {:.1}, peak {}; waits {}, wakeups {}",
+            "  tags       {} x {}; in use: mean {}, peak {}; waits {}, wakeups {}",
             tags.hw_queues,
             tags.depth,
-            tags.in_use_mean,
-            tags.in_use_peak,
+            sampled(tags.in_use_mean, 1),
+            sampled(tags.in_use_peak.map(|peak| peak as f64), 0),
             self.tag_waits,
             self.tag_wakeups
         )?;

@@ -1,7 +1,8 @@
 //! A run from the open file to the report.
 
+use std::io;
 use std::ops::Range;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::thread::{self, Scope as Scoped, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,10 @@ use inflight::topology::{Scope, Topology};
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
 use crate::checksum::Checksum;
-use crate::control::Control;
-use crate::engine::{Engine, Psync, Uring};
+use crate::control::{Control, Starter};
+use crate::engine::{Engine, Psync, Ring, Uring};
 use crate::job::{Job, Shared};
+use crate::memory;
 use crate::options::{Config, EngineChoice};
 use crate::progress::Progress;
 use crate::report::{Measured, Report};
@@ -26,45 +28,35 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// Every how many looks it redraws the progress bar.
 const LOOKS_PER_REDRAW: u32 = 10;
 
-/// The engine chosen; `auto` is settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EngineKind {
-    IoUring,
-    Psync,
-}
-
-impl EngineKind {
-    fn choose(choice: EngineChoice) -> Result<Self> {
-        let probe = || Uring::probe();
-        match choice {
-            EngineChoice::Psync => Ok(Self::Psync),
-            EngineChoice::IoUring => probe()
-                .map(|()| Self::IoUring)
-                .context("io_uring cannot be used here; try --engine psync"),
-            EngineChoice::Auto => Ok(probe().map_or_else(
-                |error| {
-                    eprintln!("io-engine: io_uring cannot be used here ({error}); using psync");
-                    Self::Psync
-                },
-                |()| Self::IoUring,
-            )),
+/// The rings of all jobs, or none if psync is to be used; `auto` is settled. They are made here and
+/// not by the jobs, because a limit may allow one ring and not all of them.
+fn choose_engine(config: &Config) -> Result<Option<Vec<Ring>>> {
+    let rings = || -> io::Result<Vec<Ring>> {
+        Uring::probe()?;
+        let ring = |_| Ring::new(config.iodepth);
+        (0..config.numjobs).map(ring).collect()
+    };
+    match config.engine {
+        EngineChoice::Psync => Ok(None),
+        EngineChoice::IoUring => {
+            let rings = rings().context("io_uring cannot be used here; try --engine psync")?;
+            Ok(Some(rings))
         }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::Psync => "psync",
-        }
+        EngineChoice::Auto => Ok(rings().map_or_else(
+            |error| {
+                eprintln!("io-engine: io_uring cannot be used here ({error}); using psync");
+                None
+            },
+            Some,
+        )),
     }
 }
 
 /// Everything the jobs' threads use.
 struct Machine {
     shared: Arc<Shared>,
-    engine: EngineKind,
     set: TagSet<Slot>,
-    /// Where psync carries out its requests.
+    /// Where psync carries out its requests; none with io_uring.
     workers: Option<Workqueue>,
     regions: Vec<Range<u64>>,
     live: Vec<Live>,
@@ -81,9 +73,8 @@ struct Crew {
 }
 
 impl Crew {
-    fn hire(config: &Config, topology: Topology, engine: EngineKind) -> Result<Self> {
+    fn hire(config: &Config, topology: Topology, psync: bool) -> Result<Self> {
         let verify = config.verify != Checksum::None;
-        let psync = engine == EngineKind::Psync;
         if !verify && !psync {
             return Ok(Self {
                 system: None,
@@ -114,13 +105,15 @@ impl Crew {
     }
 }
 
-/// Carries out a run. Its errors end up in the report, next to what was counted before them.
+/// Carries out a run. What goes wrong after the start ends up in the report, next to what was
+/// counted before.
 ///
 /// # Errors
 /// The run could not even start.
 pub(crate) fn run(config: Config) -> Result<Report> {
-    let engine = EngineKind::choose(config.engine)?;
-    let machine = Machine::build(config, engine)?;
+    memory::check(&config)?;
+    let rings = choose_engine(&config)?;
+    let machine = Machine::build(config, rings.is_none())?;
     let shared = Arc::clone(&machine.shared);
     ctrlc::set_handler(move || {
         if !shared.control.interrupt() {
@@ -129,24 +122,26 @@ pub(crate) fn run(config: Config) -> Result<Report> {
         }
     })
     .context("installing the signal handler")?;
-    Ok(machine.run())
+    machine.run(rings)
 }
 
 impl Machine {
     /// Makes everything. The file comes last, so that it is not created for nothing.
-    fn build(config: Config, engine: EngineKind) -> Result<Self> {
+    fn build(config: Config, psync: bool) -> Result<Self> {
         let topology = Topology::discover().context("looking at this machine's CPUs")?;
         let set = TagSet::builder()
             .hw_queues(config.hw_queues)
             .depth(config.iodepth)
             .topology(&topology)
             .build(|_hw_queue, _tag| Slot::default())
-            .context("making the tags")?;
-        let crew = Crew::hire(&config, topology, engine)?;
+            .with_context(|| {
+                let (queues, depth) = (config.hw_queues, config.iodepth);
+                format!("--hw-queues {queues} x --iodepth {depth}")
+            })?;
+        let crew = Crew::hire(&config, topology, psync)?;
         let target = Target::open(&config)?;
         let jobs = config.numjobs;
         Ok(Self {
-            engine,
             set,
             workers: crew.workers,
             regions: (0..jobs).map(|job| target.region(job, jobs)).collect(),
@@ -163,56 +158,63 @@ impl Machine {
         })
     }
 
-    /// Runs all jobs and reports.
-    fn run(&self) -> Report {
-        // Closed while the jobs get ready, so that they start together.
-        let gate = RwLock::new(());
+    /// Runs all jobs, each on its ring if there are any, and reports.
+    ///
+    /// # Errors
+    /// A job could not get ready.
+    fn run(&self, rings: Option<Vec<Ring>>) -> Result<Report> {
         let control = &self.shared.control;
-        let cpu = CpuTime::now();
+        let engine = rings.as_ref().map_or("psync", |_| "io_uring");
+        let mut rings = rings.into_iter().flatten();
         let mut tags_in_use = Samples::default();
-        let (jobs, elapsed) = thread::scope(|scope| {
-            let closed = gate.write();
+        let (jobs, spent) = thread::scope(|scope| {
             let threads: Vec<_> = (0..self.regions.len())
-                .map(|job| self.spawn(scope, job, &gate))
+                .map(|job| self.spawn(scope, job, rings.next()))
                 .collect();
-            drop(closed);
-            let elapsed = self.watch(&mut tags_in_use);
+            let spent = control.begin().map(|started| {
+                let cpu = CpuTime::now();
+                let elapsed = self.watch(started, &mut tags_in_use);
+                (elapsed, CpuTime::now().since(cpu))
+            });
             let stats = |thread: Option<ScopedJoinHandle<'_, JobStats>>| {
                 thread
                     .and_then(|thread| thread.join().ok())
                     .unwrap_or_else(JobStats::new)
             };
-            (threads.into_iter().map(stats).collect::<Vec<_>>(), elapsed)
+            (threads.into_iter().map(stats).collect::<Vec<_>>(), spent)
         });
+        let failure = control.take_failure();
+        let failure = match (spent, failure) {
+            (None, Some(failure)) => return Err(failure),
+            (_, failure) => failure.map(|error| crate::explain(&error)),
+        };
         let tags = self.set.stats();
-        Report::new(
+        Ok(Report::new(
             &self.shared.config,
             Measured {
-                engine: self.engine.name(),
+                engine,
                 file: self.shared.name.clone(),
                 blocks: self.regions.last().map_or(0, |region| region.end),
-                elapsed,
-                cpu: CpuTime::now().since(cpu),
+                spent,
                 tags_in_use,
                 tag_waits: tags.waits,
                 tag_wakeups: tags.wakeups,
                 jobs,
                 interrupted: control.interrupted(),
-                error: control.take_failure().map(|error| format!("{error:#}")),
+                error: failure,
             },
-        )
+        ))
     }
 
     fn spawn<'scope, 'env>(
         &'env self,
         scope: &'scope Scoped<'scope, 'env>,
         job: usize,
-        gate: &'env RwLock<()>,
+        ring: Option<Ring>,
     ) -> Option<ScopedJoinHandle<'scope, JobStats>> {
-        let done = Done(&self.shared.control);
+        let mut starter = Starter::new(&self.shared.control);
         let work = move || {
-            let _done = done;
-            self.job(job, gate).unwrap_or_else(|error| {
+            self.job(job, ring, &mut starter).unwrap_or_else(|error| {
                 self.shared.control.fail(error);
                 JobStats::new()
             })
@@ -229,19 +231,22 @@ impl Machine {
     }
 
     /// The life of a job's thread.
-    fn job(&self, index: usize, gate: &RwLock<()>) -> Result<JobStats> {
+    fn job(&self, index: usize, ring: Option<Ring>, starter: &mut Starter<'_>) -> Result<JobStats> {
         let file = Arc::clone(&self.shared.file);
-        match &self.workers {
-            Some(workers) => self.drive(index, gate, Psync::new(file, workers.clone())),
-            None => {
-                let depth = self.shared.config.iodepth;
-                let ring = Uring::new(file, self.set.clone(), depth).context("making a ring")?;
-                self.drive(index, gate, ring)
-            }
+        if let Some(ring) = ring {
+            let engine = Uring::new(ring, file, self.set.clone()).context("taking over a ring")?;
+            return self.drive(index, starter, engine);
         }
+        let workers = self.workers.clone().context("psync without workers")?;
+        self.drive(index, starter, Psync::new(file, workers))
     }
 
-    fn drive(&self, index: usize, gate: &RwLock<()>, engine: impl Engine) -> Result<JobStats> {
+    fn drive(
+        &self,
+        index: usize,
+        starter: &mut Starter<'_>,
+        engine: impl Engine,
+    ) -> Result<JobStats> {
         let queue = self.set.add_queue(format!("job-{index}"));
         let region = self.regions[index].clone();
         let job = Job::new(
@@ -252,16 +257,15 @@ impl Machine {
             index,
             region,
         )?;
-        drop(gate.read());
+        starter.line_up();
         Ok(job.run())
     }
 
     /// Follows the run until every job is done; tells how long that took.
-    fn watch(&self, tags_in_use: &mut Samples) -> Duration {
+    fn watch(&self, started: Instant, tags_in_use: &mut Samples) -> Duration {
         let control = &self.shared.control;
         let runtime = self.shared.config.runtime.unwrap_or(Duration::MAX);
         let mut progress = Progress::new(&self.shared.config);
-        let started = Instant::now();
         let mut looks = 0;
         let elapsed = loop {
             let left = runtime.saturating_sub(started.elapsed());
@@ -287,17 +291,5 @@ impl Machine {
         };
         progress.finish();
         elapsed
-    }
-}
-
-/// Counts a job as done, however its thread ends.
-struct Done<'a>(&'a Control);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.fail(anyhow!("a job panicked"));
-        }
-        self.0.job_done();
     }
 }

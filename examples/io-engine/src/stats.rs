@@ -129,16 +129,14 @@ impl Samples {
         self.peak = self.peak.max(value);
     }
 
-    pub(crate) fn mean(&self) -> f64 {
-        if self.count == 0 {
-            0.0
-        } else {
-            self.sum as f64 / self.count as f64
-        }
+    /// None if nobody looked.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    pub(crate) fn peak(&self) -> u64 {
-        self.peak
+    /// None if nobody looked.
+    pub(crate) fn peak(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.peak)
     }
 }
 
@@ -219,9 +217,9 @@ mod tests {
     #[test]
     fn samples_give_mean_and_peak() {
         let mut samples = Samples::default();
-        assert_eq!((samples.mean(), samples.peak()), (0.0, 0));
+        assert_eq!((samples.mean(), samples.peak()), (None, None));
         [1, 2, 6].into_iter().for_each(|value| samples.take(value));
-        assert_eq!((samples.mean(), samples.peak()), (3.0, 6));
+        assert_eq!((samples.mean(), samples.peak()), (Some(3.0), Some(6)));
     }
 
     #[test]

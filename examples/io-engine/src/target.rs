@@ -92,6 +92,10 @@ fn open_named(config: &Config, path: &Path) -> Result<(File, String, u64)> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             ensure!(
+                config.rw.writes(),
+                "{name}: does not exist; a read run needs data: write it first with --rw write"
+            );
+            ensure!(
                 config.size.is_some(),
                 "{name}: {error}; give --size to create it"
             );
@@ -101,7 +105,7 @@ fn open_named(config: &Config, path: &Path) -> Result<(File, String, u64)> {
     };
     let file = OpenOptions::new()
         .read(true)
-        .write(created || config.rw.writes())
+        .write(config.rw.writes())
         .create_new(created)
         .open(path)
         .with_context(|| name.clone())?;
@@ -131,7 +135,7 @@ fn prepare_named(config: &Config, file: File, name: &str, created: bool) -> Resu
     if size > len {
         let regular = file.metadata().with_context(|| name.to_owned())?.is_file();
         ensure!(
-            regular && (created || writes),
+            regular && writes,
             "{name}: is {len} bytes long, shorter than --size {size}"
         );
         file.set_len(size)

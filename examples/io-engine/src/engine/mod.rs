@@ -9,7 +9,7 @@ use std::task::Waker;
 use inflight::tags::Tag;
 
 pub(crate) use psync::Psync;
-pub(crate) use uring::Uring;
+pub(crate) use uring::{Ring, Uring};
 
 use crate::slot::Slot;
 

@@ -53,12 +53,11 @@ impl Engine for Psync {
     fn wait(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
         let mut state = self.returns.lock();
         while state.finished.is_empty() && !state.rung {
-            state = self
-                .returns
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state.asleep = true;
+            let woken = self.returns.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
         }
+        state.asleep = false;
         finished.append(&mut state.finished);
         Ok(())
     }
@@ -93,8 +92,8 @@ impl Drop for Request {
         if let Some(tag) = self.tag.take() {
             let refused = || Err(io::Error::other("the request was not carried out"));
             let result = self.result.take().unwrap_or_else(refused);
-            self.returns.lock().finished.push(Finished { tag, result });
-            self.returns.changed.notify_one();
+            let finished = Finished { tag, result };
+            self.returns.change(|state| state.finished.push(finished));
         }
     }
 }
@@ -110,9 +109,23 @@ struct Returns {
 struct State {
     finished: Vec<Finished>,
     rung: bool,
+    /// Whether the job's thread sleeps and nobody has woken it yet. Notifying a `Condvar` is a
+    /// system call even if nobody waits, so it is done for a sleeper only.
+    asleep: bool,
 }
 
 impl Returns {
+    /// Changes the state to one that ends the wait.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let asleep = mem::take(&mut state.asleep);
+        drop(state);
+        if asleep {
+            self.changed.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every step on the state is complete in itself, so a panic elsewhere spoils nothing.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,8 +138,6 @@ impl Wake for Returns {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !mem::replace(&mut self.lock().rung, true) {
-            self.changed.notify_one();
-        }
+        self.change(|state| state.rung = true);
     }
 }

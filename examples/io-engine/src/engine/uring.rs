@@ -22,6 +22,41 @@ const DOORBELL: u64 = 0;
 /// The most entries the kernel grants a ring.
 const MAX_ENTRIES: usize = 32_768;
 
+/// A ring nobody uses yet. All of a run's rings are made before it starts, by one thread; each is
+/// then given to the thread of its job.
+pub(crate) struct Ring {
+    ring: IoUring,
+    doorbell: Doorbell,
+    /// Made disabled, so that it can become the property of another thread than its maker.
+    disabled: bool,
+}
+
+impl Ring {
+    /// A ring for about `depth` requests at once; more are possible.
+    ///
+    /// # Errors
+    /// The kernel refuses another ring.
+    pub(crate) fn new(depth: usize) -> io::Result<Self> {
+        let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
+        // Completions that run in our own thread when we ask for them spare an interrupt each;
+        // kernels before 6.1 do not know the flags.
+        let modern = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_r_disabled()
+            .build(entries);
+        let (ring, disabled) = match modern {
+            Ok(ring) => (ring, true),
+            Err(_) => (IoUring::new(entries)?, false),
+        };
+        Ok(Self {
+            ring,
+            doorbell: Doorbell::new()?,
+            disabled,
+        })
+    }
+}
+
 /// One job's ring.
 pub(crate) struct Uring {
     ring: IoUring,
@@ -35,12 +70,21 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// Whether this kernel has io_uring, lets us use it, and knows the operations we need.
+    /// Whether this kernel has io_uring, lets us use it, and knows the operations we need. Sends
+    /// a request that does nothing, because a sandbox may allow the ring and then forbid its use.
     ///
     /// # Errors
     /// What is missing.
     pub(crate) fn probe() -> io::Result<()> {
-        let ring = IoUring::new(2)?;
+        let mut ring = IoUring::new(2)?;
+        // SAFETY: the request has no buffer.
+        unsafe { ring.submission().push(&opcode::Nop::new().build()) }.map_err(io::Error::other)?;
+        while ring.completion().next().is_none() {
+            match ring.submit_and_wait(1) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
@@ -54,26 +98,19 @@ impl Uring {
         }
     }
 
-    /// A ring for about `depth` requests at once (more are possible), to be used by the calling
-    /// thread only.
+    /// Makes a ring the calling thread's; from now on only this thread may use it.
     ///
     /// # Errors
-    /// The kernel refuses another ring.
-    pub(crate) fn new(file: Arc<File>, set: TagSet<Slot>, depth: usize) -> io::Result<Self> {
-        let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
-        // Completions that run in our own thread when we ask for them spare an interrupt each;
-        // kernels before 6.1 do not know the flags.
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(entries)
-            .or_else(|_| IoUring::new(entries))?;
-        let doorbell = Arc::new(Doorbell::new()?);
+    /// The kernel does not let it.
+    pub(crate) fn new(ring: Ring, file: Arc<File>, set: TagSet<Slot>) -> io::Result<Self> {
+        if ring.disabled {
+            ring.ring.submitter().register_enable_rings()?;
+        }
         let mut uring = Self {
-            ring,
+            ring: ring.ring,
             file,
             set,
-            doorbell,
+            doorbell: Arc::new(ring.doorbell),
             backlog: VecDeque::new(),
             under_way: 0,
         };

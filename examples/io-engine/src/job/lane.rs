@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::Job;
 use super::plan::{Next, Task};
+use super::{Job, Shared};
 use crate::block::{self, Verdict, Version};
 use crate::buffer::AlignedBuf;
 use crate::engine::Engine;
@@ -33,10 +34,31 @@ pub(super) struct Flight {
     pub(super) waker: Option<Waker>,
 }
 
+impl Flight {
+    /// A lane with a block of memory; without, if the run is stopped already.
+    pub(super) fn prepare(shared: &Shared, lane: usize) -> Result<Self> {
+        if shared.control.stopped() {
+            return Ok(Self::default());
+        }
+        let config = &shared.config;
+        let mut pieces = AlignedBuf::pieces(config.bs, config.max_split)
+            .with_context(|| format!("no memory for {} blocks of {}", config.iodepth, config.bs))?;
+        if config.rw.writes() && shared.checksums.is_none() {
+            for (piece, buf) in pieces.iter_mut().enumerate() {
+                pattern::fill_noise(shared.run ^ (lane << 16 | piece) as u64, buf);
+            }
+        }
+        Ok(Self {
+            pieces,
+            ..Self::default()
+        })
+    }
+}
+
 impl<E: Engine> Job<'_, E> {
     /// Works until there is nothing more to do.
     pub(super) async fn lane(&self, lane: usize) -> Result<()> {
-        let mut block = self.new_block(lane)?;
+        let mut block = mem::take(&mut self.flights[lane].borrow_mut().pieces);
         while let Some(task) = self.next_task().await {
             let done = if task.write {
                 self.write(lane, task.block, block).await
@@ -44,21 +66,12 @@ impl<E: Engine> Job<'_, E> {
                 self.read(lane, task.block, block).await
             };
             self.release(task);
-            block = done?;
-        }
-        Ok(())
-    }
-
-    fn new_block(&self, lane: usize) -> Result<Block> {
-        let config = &self.shared.config;
-        let mut block = AlignedBuf::pieces(config.bs, config.max_split)
-            .with_context(|| format!("no memory for {} blocks of {}", config.iodepth, config.bs))?;
-        if config.rw.writes() && self.shared.checksums.is_none() {
-            for (piece, buf) in block.iter_mut().enumerate() {
-                pattern::fill_noise(self.shared.run ^ (lane << 16 | piece) as u64, buf);
+            match done? {
+                Some(back) => block = back,
+                None => break,
             }
         }
-        Ok(block)
+        Ok(())
     }
 
     async fn next_task(&self) -> Option<Task> {
@@ -83,7 +96,9 @@ impl<E: Engine> Job<'_, E> {
         self.released.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    async fn write(&self, lane: usize, number: u64, mut block: Block) -> Result<Block> {
+    /// Seals and writes a block and gives its memory back; none if the run was stopped before the
+    /// first piece was on its way. Nothing of the block is in the file then.
+    async fn write(&self, lane: usize, number: u64, mut block: Block) -> Result<Option<Block>> {
         let offset = self.offset(number);
         let index = self.index(number);
         let generation = self
@@ -97,20 +112,30 @@ impl<E: Engine> Job<'_, E> {
                 run: self.shared.run,
                 generation: generation.into(),
             };
+            let shared = Arc::clone(self.shared);
+            // A large block takes a while and may have waited for its turn.
             let sealed = checksums.spawn(move || {
+                if shared.control.stopped() {
+                    return None;
+                }
                 block::seal(format, offset, version, &mut block);
-                block
+                Some(block)
             });
-            block = sealed.await.context("sealing a block")?;
+            match sealed.await.context("sealing a block")? {
+                Some(sealed) => block = sealed,
+                None => return Ok(None),
+            }
         }
-        let (block, latency) = self.transfer(lane, Op::Write, offset, block).await?;
+        let Some((block, latency)) = self.transfer(lane, Op::Write, offset, block).await? else {
+            return Ok(None);
+        };
         if let Some(generation) = generation {
             self.generations.borrow_mut()[index] = generation;
         }
         self.stats.borrow_mut().write_lat.record(latency);
         self.live.count_write();
         self.sync_if_due(lane).await?;
-        Ok(block)
+        Ok(Some(block))
     }
 
     async fn sync_if_due(&self, lane: usize) -> Result<()> {
@@ -122,14 +147,19 @@ impl<E: Engine> Job<'_, E> {
         }
         self.writes_since_sync.set(0);
         let nothing = vec![AlignedBuf::default()];
-        let (_, latency) = self.transfer(lane, Op::Sync, 0, nothing).await?;
-        self.stats.borrow_mut().sync_lat.record(latency);
+        if let Some((_, latency)) = self.transfer(lane, Op::Sync, 0, nothing).await? {
+            self.stats.borrow_mut().sync_lat.record(latency);
+        }
         Ok(())
     }
 
-    async fn read(&self, lane: usize, number: u64, block: Block) -> Result<Block> {
+    /// Reads and checks a block and gives its memory back; none if the run was stopped before the
+    /// first piece was on its way.
+    async fn read(&self, lane: usize, number: u64, block: Block) -> Result<Option<Block>> {
         let offset = self.offset(number);
-        let (mut block, latency) = self.transfer(lane, Op::Read, offset, block).await?;
+        let Some((mut block, latency)) = self.transfer(lane, Op::Read, offset, block).await? else {
+            return Ok(None);
+        };
         self.stats.borrow_mut().read_lat.record(latency);
         self.live.count_read();
         if let Some(checksums) = &self.shared.checksums {
@@ -143,7 +173,7 @@ impl<E: Engine> Job<'_, E> {
             (block, verdict) = checked.await.context("checking a block")?;
             self.take_verdict(verdict)?;
         }
-        Ok(block)
+        Ok(Some(block))
     }
 
     /// What this run last wrote to a block, if anything.
@@ -172,20 +202,23 @@ impl<E: Engine> Job<'_, E> {
     }
 
     /// Sends a block's pieces through the engine, one tag each, and waits for all of them. The
-    /// latency runs from the start of the first piece to the end of the last.
+    /// latency runs from the start of the first piece to the end of the last. `None` if the run was
+    /// stopped before the first piece; a block that was begun is finished.
     async fn transfer(
         &self,
         lane: usize,
         op: Op,
         offset: u64,
         block: Block,
-    ) -> Result<(Block, Duration)> {
+    ) -> Result<Option<(Block, Duration)>> {
         self.flights[lane].borrow_mut().pieces = block;
         let started = self.start_pieces(lane, op, offset).await;
         // Whatever happened, the kernel may still have pieces.
         self.landing(lane).await;
         let flight = mem::take(&mut *self.flights[lane].borrow_mut());
-        let started = started?;
+        let Some(started) = started? else {
+            return Ok(None);
+        };
         match flight.failure {
             Some((offset, error)) => {
                 let (op, name) = (op.name(), &self.shared.name);
@@ -193,19 +226,23 @@ impl<E: Engine> Job<'_, E> {
             }
             None => {
                 let landed = flight.landed.unwrap_or(started);
-                Ok((flight.pieces, landed.saturating_duration_since(started)))
+                let latency = landed.saturating_duration_since(started);
+                Ok(Some((flight.pieces, latency)))
             }
         }
     }
 
     /// Starts pieces as tags come; tells when the first was started. None waits for the others, so
     /// any number of tags is enough for any number of pieces.
-    async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Instant> {
+    async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Option<Instant>> {
         let pieces = self.flights[lane].borrow().pieces.len();
         let mut started = None;
         for piece in 0..pieces {
             let tag = self.queue.alloc_with(self.tags).await;
             let mut tag = tag.context("waiting for a tag")?;
+            if started.is_none() && self.shared.control.stopped() {
+                break;
+            }
             let mut flight = self.flights[lane].borrow_mut();
             if flight.failure.is_some() {
                 break;
@@ -219,7 +256,7 @@ impl<E: Engine> Job<'_, E> {
             self.engine.borrow_mut().start(tag);
             self.stats.borrow_mut().requests += 1;
         }
-        started.context("a block without pieces")
+        Ok(started)
     }
 
     /// Waits until no piece is under way.

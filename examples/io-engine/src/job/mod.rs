@@ -56,7 +56,7 @@ impl Shared {
 
 /// One job, the property of one thread.
 pub(crate) struct Job<'a, E> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     live: &'a Live,
     /// This job as a tenant of the tag set, and the hardware queue its tags come from.
     queue: Queue<Slot>,
@@ -76,8 +76,13 @@ pub(crate) struct Job<'a, E> {
 }
 
 impl<'a, E: Engine> Job<'a, E> {
+    /// Gets a job ready, down to the memory of its blocks. If the run is stopped meanwhile, the
+    /// job is given back without all of its memory, and will do nothing.
+    ///
+    /// # Errors
+    /// There is not enough memory.
     pub(crate) fn new(
-        shared: &'a Shared,
+        shared: &'a Arc<Shared>,
         live: &'a Live,
         queue: Queue<Slot>,
         engine: E,
@@ -100,7 +105,9 @@ impl<'a, E: Engine> Job<'a, E> {
             // Zeroed memory costs nothing until a block is written.
             generations: RefCell::new(vec![0; usize::try_from(tracked).context("--size")?]),
             plan: RefCell::new(Plan::new(config, index, region)),
-            flights: (0..config.iodepth).map(|_| RefCell::default()).collect(),
+            flights: (0..config.iodepth)
+                .map(|lane| Ok(RefCell::new(Flight::prepare(shared, lane)?)))
+                .collect::<Result<_>>()?,
             released: RefCell::default(),
             writes_since_sync: Cell::new(0),
             stats: RefCell::new(JobStats::new()),
@@ -169,5 +176,67 @@ impl<E> std::fmt::Debug for Job<'_, E> {
         f.debug_struct("Job")
             .field("plan", &self.plan)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Checksum;
+    use crate::engine::Psync;
+    use crate::options::Options;
+    use clap::Parser as _;
+    use inflight::tags::TagSet;
+    use inflight::workqueue::{Attrs, WorkqueueSystem};
+
+    const RUN: &str = "io-engine --size 1m --rw randrw --iodepth 4 --number_ios 100";
+
+    /// What a job counts that finds the run stopped, and the error it meets.
+    fn stopped_job(change: impl FnOnce(&mut Config)) -> (JobStats, Option<anyhow::Error>) {
+        let mut config = Options::try_parse_from(RUN.split(' '))
+            .unwrap()
+            .check()
+            .unwrap();
+        change(&mut config);
+        let system = WorkqueueSystem::builder().build().unwrap();
+        let queue = |name| {
+            system
+                .workqueue(name)
+                .unbound(Attrs::new())
+                .build()
+                .unwrap()
+        };
+        let (set, live) = (
+            TagSet::builder()
+                .depth(4)
+                .build(|_, _| Slot::default())
+                .unwrap(),
+            Live::default(),
+        );
+        let shared = Arc::new(Shared {
+            control: Control::new(1),
+            run: 1,
+            file: Arc::new(tempfile::tempfile().unwrap()),
+            name: "f".to_owned(),
+            checksums: (config.verify != Checksum::None).then(|| queue("checksums")),
+            config,
+        });
+        shared.control.stop();
+        let engine = Psync::new(Arc::clone(&shared.file), queue("psync"));
+        let job = Job::new(&shared, &live, set.add_queue("job"), engine, 0, 0..256).unwrap();
+        let stats = job.run();
+        let failure = shared.control.take_failure();
+        (stats, failure)
+    }
+
+    #[test]
+    fn a_job_of_a_stopped_run_does_not_even_make_its_buffers() {
+        // More than any machine has: an attempt to make one would be an error.
+        let (stats, failure) = stopped_job(|config| {
+            config.bs = usize::MAX / 4;
+            config.max_split = usize::MAX / 4;
+        });
+        assert!(failure.is_none(), "{failure:?}");
+        assert_eq!((stats.blocks(), stats.requests), (0, 0));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::process::Command;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::program::{PROGRAM, Place, Ran, engines};
 
@@ -15,8 +17,16 @@ fn bad_input_ends_in_one_clear_line() {
     let made = place.files();
     for (options, part) in [
         (
-            "--filename missing",
+            "--filename missing --rw write",
             "missing: No such file or directory (os error 2); give --size",
+        ),
+        (
+            "--filename missing --size 1m --rw read",
+            "missing: does not exist; a read run needs data: write it first with --rw write",
+        ),
+        (
+            "--filename missing",
+            "missing: does not exist; a read run needs data",
         ),
         (
             "--filename small/below --size 1m",
@@ -39,7 +49,7 @@ fn bad_input_ends_in_one_clear_line() {
         ),
         ("--filename small --bs 16k", "less than one block"),
         (
-            "--filename nowhere/x --size 1m",
+            "--filename nowhere/x --size 1m --rw write",
             "nowhere/x: No such file or directory",
         ),
         (
@@ -51,8 +61,35 @@ fn bad_input_ends_in_one_clear_line() {
         ("--bs x", "--bs"),
         ("--size 1k", "less than one block"),
         ("--iodepth 0", "--iodepth must not be zero"),
-        ("--runtime soon", "--runtime"),
-        ("--rw sideways", "sideways"),
+        ("--iodepth 10241", "--iodepth 10241 is more than 10240"),
+        (
+            "--numjobs 4096 --iodepth 10240 --bs 1g --size 1t",
+            "--numjobs 4096 x --iodepth 10240 x --bs 1073741824 needs",
+        ),
+        (
+            "--hw-queues 4096 --iodepth 10240 --bs 512",
+            "--hw-queues 4096 x --iodepth 10240: ",
+        ),
+        ("--size 99999999999999999999", "--size <BYTES>': too large"),
+        ("--size -1", "--size <BYTES>': must not be negative"),
+        ("--runtime soon", "--runtime <SECONDS>': not a number of"),
+        ("--runtime -1", "--runtime <SECONDS>': must not be negative"),
+        (
+            "--runtime 1e30",
+            "not within 0.000000001 to 1000000000 seconds",
+        ),
+        ("--randseed x", "--randseed <N>': not a whole number"),
+        (
+            "--rw raed",
+            "one of read, write, randread, randwrite, randrw, rw; did you mean 'read'?",
+        ),
+        ("--rw", "one of read, write, "),
+        ("--verify md5", "one of none, crc32c, sha256, sha512"),
+        ("--rw write --rwmixread 70", "--rwmixread is for"),
+        (
+            "--iodpeth 4",
+            "'--iodpeth' found; did you mean '--iodepth'?",
+        ),
         ("--no-such-option", "--no-such-option"),
         ("stray", "stray"),
     ] {
@@ -154,16 +191,12 @@ fn a_file_that_shrinks_under_the_reader_is_an_io_error() {
 #[test]
 fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
     for engine in engines() {
-        for signal in ["INT", "TERM"] {
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let place = Place::new();
             let options = "--json --runtime 600 --numjobs 2 --size 1m --engine";
             let child = place.start(&format!("{options} {engine}"));
-            let process = child.id().to_string();
-            let sent = Command::new("kill")
-                .args(["-s", signal, &process])
-                .status()
-                .unwrap();
-            assert!(sent.success());
+            let process = i32::try_from(child.id()).unwrap();
+            kill(Pid::from_raw(process), signal).unwrap();
             let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
             assert_eq!(ran.json().get("interrupted"), true);
             assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
