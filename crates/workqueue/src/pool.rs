@@ -7,12 +7,13 @@ use crate::flush::Colour;
 use crate::work::WorkRef;
 use crate::worker;
 use inflight_sync::fault::Faults;
-use inflight_sync::thread::{Builder, JoinHandle};
+use inflight_sync::thread::{self, Builder, JoinHandle};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex, Unparker};
+use inflight_sync::{Arc, Mutex, Parker, Unparker};
 use inflight_topology::Topology;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// What every pool of a system shares.
 pub(crate) struct Env {
@@ -79,19 +80,33 @@ pub(crate) enum Deed {
 impl Deed {
     /// Does it. No lock of gates, pools or items may be held.
     pub(crate) fn perform(self) {
+        // A worker that waits with this library's means looks at its pool before it sleeps again.
+        self.attempt().unwrap_or_else(|blocked| wake_all(&blocked));
+    }
+
+    /// Does it, for a worker that can [`keep`](Pool::keep_asking) asking. Else, if no thread can be
+    /// had, those who may be able to are to be woken.
+    pub(crate) fn attempt(self) -> Result<(), Vec<Unparker>> {
         match self {
-            Self::None => {}
-            Self::Wake(unparker) => unparker.unpark(),
-            Self::Create(pool) => {
-                // A pool has a worker from the start, so nothing is lost: it goes on with that one,
-                // and the next item or block asks again.
-                if pool.start_worker().is_err() {
-                    pool.state.lock().core.create_failed();
-                }
+            Self::None => Ok(()),
+            Self::Wake(unparker) => {
+                unparker.unpark();
+                Ok(())
             }
+            Self::Create(pool) => pool.bring_worker(),
         }
     }
 }
+
+fn wake_all(workers: &[Unparker]) {
+    workers.iter().for_each(Unparker::unpark);
+}
+
+/// How often a refused thread is asked for at once.
+const ATTEMPTS: usize = 4;
+
+/// After how long a blocked worker asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct Pool {
     place: Place,
@@ -107,6 +122,13 @@ struct Inner {
     unparkers: Vec<Unparker>,
     /// Threads asked for, to number them.
     started: usize,
+}
+
+impl Inner {
+    fn unparkers(&self, workers: Vec<usize>) -> Vec<Unparker> {
+        let workers = workers.into_iter();
+        workers.map(|w| self.unparkers[w].clone()).collect()
+    }
 }
 
 impl Pool {
@@ -148,6 +170,34 @@ impl Pool {
             .handles
             .push(builder.spawn(move || worker::run(&pool))?);
         Ok(())
+    }
+
+    /// Starts the worker that the core has asked for. If that fails, returns the blocked workers, one
+    /// of which is to ask again.
+    fn bring_worker(self: &Arc<Self>) -> Result<(), Vec<Unparker>> {
+        for _ in 0..ATTEMPTS {
+            if self.start_worker().is_ok() {
+                return Ok(());
+            }
+            thread::yield_now();
+        }
+        let mut inner = self.state.lock();
+        let blocked = inner.core.create_failed();
+        Err(inner.unparkers(blocked))
+    }
+
+    /// The calling worker is blocked, about to sleep, and no thread could be had for what is ready.
+    /// Unless another one does so, it sleeps a little here instead; then its own sleep is left out,
+    /// it looks at what it waits for, blocks anew and so asks again.
+    pub(crate) fn keep_asking(&self, me: usize) {
+        if !self.state.lock().core.keep(me) {
+            return;
+        }
+        // Not the system's clock: that of a test may stand still.
+        let clock = Clock::system();
+        let deadline = clock.now() + ASK_AGAIN;
+        let _ = Parker::current().park_until(&clock, deadline);
+        self.state.lock().core.end_keeping();
     }
 
     /// Keeps the calling worker near its CPUs, as far as the system lets it.
@@ -205,6 +255,11 @@ impl Pool {
         self.event(|core| ((), core.block(me))).1
     }
 
+    /// A worker that is blocked already goes to sleep.
+    pub(crate) fn ask_again(self: &Arc<Self>) -> Deed {
+        self.event(|core| ((), core.ask_again())).1
+    }
+
     pub(crate) fn unblock(&self, me: usize) {
         self.state.lock().core.unblock(me);
     }
@@ -215,15 +270,12 @@ impl Pool {
 
     /// Sends the workers home. Nothing is queued and nothing will be.
     pub(crate) fn stop(&self) {
-        let woken: Vec<Unparker> = {
+        let woken = {
             let mut inner = self.state.lock();
             let woken = inner.core.stop();
-            woken
-                .into_iter()
-                .map(|w| inner.unparkers[w].clone())
-                .collect()
+            inner.unparkers(woken)
         };
-        woken.iter().for_each(Unparker::unpark);
+        wake_all(&woken);
     }
 
     pub(crate) fn report(&self) -> PoolReport {

@@ -2,7 +2,7 @@
 
 use crate::core::Next;
 use crate::panics::contained;
-use crate::pool::{Entry, Pool};
+use crate::pool::{Deed, Entry, Pool};
 use crate::work::Ended;
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
@@ -31,20 +31,22 @@ struct Running {
     queue: usize,
 }
 
-impl BlockObserver for Context {
-    fn blocking(&self) {
+impl Context {
+    /// A blocking section begins. Returns what the pool needs.
+    fn enter(&self) -> Deed {
         // Between items the worker sleeps on the pool's own account.
         if self.item.get().is_none() {
-            return;
+            return Deed::None;
         }
         let depth = self.blocked.get();
         self.blocked.set(depth + 1);
-        if depth == 0 {
-            self.pool.block(self.me).perform();
+        if depth > 0 {
+            return Deed::None;
         }
+        self.pool.block(self.me)
     }
 
-    fn unblocked(&self) {
+    fn leave(&self) {
         if self.item.get().is_none() {
             return;
         }
@@ -53,6 +55,24 @@ impl BlockObserver for Context {
         if depth == 0 {
             self.pool.unblock(self.me);
         }
+    }
+}
+
+impl BlockObserver for Context {
+    fn blocking(&self) {
+        let nested = self.blocked.get() > 0;
+        let mut deed = self.enter();
+        if nested {
+            // Its section may have asked in vain for a thread, and only now it sleeps.
+            deed = self.pool.ask_again();
+        }
+        if deed.attempt().is_err() {
+            self.pool.keep_asking(self.me);
+        }
+    }
+
+    fn unblocked(&self) {
+        self.leave();
     }
 }
 
@@ -159,11 +179,11 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     struct Section(Rc<Context>);
     impl Drop for Section {
         fn drop(&mut self) {
-            self.0.unblocked();
+            self.0.leave();
         }
     }
     let _section = current().map(|context| {
-        context.blocking();
+        context.enter().perform();
         Section(context)
     });
     f()

@@ -7,8 +7,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{cpu, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, WorkqueueSystem, WouldDeadlock,
-    blocking,
+    Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, Workqueue, WorkqueueSystem,
+    WouldDeadlock, blocking,
 };
 use support::{Inside, Level, Log, bound, four_cpus, system};
 
@@ -640,6 +640,89 @@ fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
     assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
     ended.wait(1);
     gate.raise();
+}
+
+/// One CPU, and an item that waits for another one of its pool, in several ways, while threads are
+/// refused for a while. It never waits for ever.
+#[test]
+fn a_refused_thread_strands_no_waiting_item() {
+    let topo = Topology::synthetic("core:1").unwrap();
+    for refusals in [1, 2, 3, 4, 10] {
+        let (wq, faults, _sys) = with_faults(&topo);
+        let waits = wq.spawn({
+            let (wq, faults) = (wq.clone(), faults.clone());
+            move || {
+                faults.fail_next_spawns(refusals);
+                wq.spawn(|| 1).wait().unwrap()
+            }
+        });
+        assert_eq!(waits.wait().unwrap(), 1);
+        assert!(faults.spawn_attempts() > refusals + 1);
+
+        let (wq, faults, _sys) = with_faults(&topo);
+        let nested = wq.spawn({
+            let (wq, faults) = (wq.clone(), faults.clone());
+            move || {
+                faults.fail_next_spawns(refusals);
+                let inner = wq.spawn(|| 1);
+                blocking(|| inner.wait()).unwrap()
+            }
+        });
+        assert_eq!(nested.wait().unwrap(), 1);
+    }
+}
+
+/// As above, but the thread is asked for, in vain, by somebody who does not wait himself.
+#[test]
+fn a_thread_refused_to_another_strands_no_waiting_item() {
+    let topo = Topology::synthetic("core:1").unwrap();
+    for refusals in [1, 10] {
+        let (wq, faults, sys) = with_faults(&topo);
+        let (begun, second) = (Level::new(), Level::new());
+        let waits = wq.spawn({
+            let (begun, second) = (begun.clone(), second.clone());
+            move || {
+                begun.raise();
+                second.wait(1);
+            }
+        });
+        begun.wait(1);
+        while !sys.dump().contains("1 blocked") {
+            thread::yield_now();
+        }
+        faults.fail_next_spawns(refusals);
+        drop(wq.spawn(move || second.raise()));
+        waits.wait().unwrap();
+    }
+}
+
+/// A wait that the library does not see cannot ask again, but asks several times at once.
+#[test]
+fn a_few_refused_threads_strand_no_foreign_wait() {
+    let topo = Topology::synthetic("core:1").unwrap();
+    for refusals in 1..=3 {
+        let (wq, faults, _sys) = with_faults(&topo);
+        let waits = wq.spawn({
+            let (wq, faults) = (wq.clone(), faults.clone());
+            move || {
+                faults.fail_next_spawns(refusals);
+                let second = Level::new();
+                drop(wq.spawn({
+                    let second = second.clone();
+                    move || second.raise()
+                }));
+                blocking(|| second.wait_silently(1));
+            }
+        });
+        waits.wait().unwrap();
+    }
+}
+
+fn with_faults(topo: &Topology) -> (Workqueue, Faults, WorkqueueSystem) {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(topo).faults(&faults);
+    let sys = builder.build().unwrap();
+    (bound(&sys), faults, sys)
 }
 
 #[test]

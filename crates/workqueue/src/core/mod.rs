@@ -15,7 +15,8 @@
 //!   never runs twice at once.
 //!
 //! Invariant: whenever the lock is free and an item is ready, `running >= target`, or a worker is
-//! being created, or the last attempt to create one failed and every worker is blocked.
+//! being created, or the last attempt to create one failed and no worker is idle. In the last case
+//! a blocked worker, the keeper, asks again from time to time.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -81,6 +82,8 @@ pub(crate) struct Core<T: Item> {
     idle: Vec<usize>,
     running: usize,
     creating: bool,
+    /// The blocked worker that will ask for a thread again after a failure.
+    keeper: Option<usize>,
     stopped: bool,
 }
 
@@ -95,6 +98,7 @@ impl<T: Item> Core<T> {
             idle: Vec::new(),
             running: 0,
             creating: true,
+            keeper: None,
             stopped: false,
         }
     }
@@ -128,9 +132,35 @@ impl<T: Item> Core<T> {
         self.workers.len() - 1
     }
 
-    /// The thread could not be started. The next item or block asks again.
-    pub(crate) fn create_failed(&mut self) {
+    /// The thread could not be started. Each later event asks again. Returns the workers that are to
+    /// look whether one of them can [`keep`](Core::keep) asking.
+    pub(crate) fn create_failed(&mut self) -> Vec<usize> {
         self.creating = false;
+        if !self.is_short() || self.keeper.is_some() {
+            return Vec::new();
+        }
+        let blocked = |w: &usize| self.workers[*w].state == State::Blocked;
+        (0..self.workers.len()).filter(blocked).collect()
+    }
+
+    /// A blocked worker asks again, without another event.
+    pub(crate) fn ask_again(&mut self) -> Action {
+        self.kick()
+    }
+
+    /// A blocked worker, whose request has failed, offers to ask again later. `false` if nobody
+    /// needs to: somebody else does, or no worker is missing any more.
+    pub(crate) fn keep(&mut self, me: usize) -> bool {
+        if !self.is_short() || self.keeper.is_some() {
+            return false;
+        }
+        self.keeper = Some(me);
+        true
+    }
+
+    /// The keeper is about to ask.
+    pub(crate) fn end_keeping(&mut self) {
+        self.keeper = None;
     }
 
     /// The worker has finished what it ran, if anything, and asks for more.
@@ -210,6 +240,12 @@ impl<T: Item> Core<T> {
     /// What each worker does, by number.
     pub(crate) fn states(&self) -> impl Iterator<Item = State> + '_ {
         self.workers.iter().map(|w| w.state)
+    }
+
+    /// Whether a worker is missing and none is on its way.
+    fn is_short(&self) -> bool {
+        let wanted = !self.ready.is_empty() && self.running < self.target;
+        wanted && self.idle.is_empty() && !self.creating
     }
 
     /// Brings a worker if one is needed.

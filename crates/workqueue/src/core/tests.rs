@@ -106,9 +106,9 @@ fn a_failed_creation_is_tried_again_at_the_next_event() {
     let _ = core.next(0);
     let _ = core.push(job(2));
     assert_eq!(core.block(0), Action::Create);
-    core.create_failed();
+    assert_eq!(core.create_failed(), [0], "the blocked one is told");
     assert_eq!(core.push(job(3)), Action::Create);
-    core.create_failed();
+    assert_eq!(core.create_failed(), [0]);
     core.unblock(0);
     assert_eq!(
         core.next(0),
@@ -116,6 +116,35 @@ fn a_failed_creation_is_tried_again_at_the_next_event() {
         "the old worker goes on"
     );
     assert_eq!(core.block(0), Action::Create);
+}
+
+/// After a failure one blocked worker asks again, and no other.
+#[test]
+fn one_blocked_worker_keeps_asking() {
+    let mut core = idle_pool(1);
+    for n in 0..2 {
+        let _ = core.push(job(n));
+        if n > 0 {
+            let second = core.created();
+            assert_eq!(core.next(second), (Next::Run(job(n)), Action::None));
+        } else {
+            let _ = core.next(0);
+        }
+        assert_eq!(core.block(n), Action::None);
+    }
+    assert!(!core.keep(0), "nothing waits");
+    assert_eq!(core.push(job(2)), Action::Create);
+    assert!(!core.keep(0), "a thread is on its way");
+    assert_eq!(core.create_failed(), [0, 1], "either may be able to");
+    assert!(core.keep(1));
+    assert!(!core.keep(0), "one is enough");
+    assert_eq!(core.push(job(3)), Action::Create, "each event asks too");
+    assert_eq!(core.create_failed(), [0; 0], "the keeper is there");
+    core.end_keeping();
+    assert_eq!(core.ask_again(), Action::Create);
+    let third = core.created();
+    assert!(!core.keep(1), "it has come");
+    assert_eq!(core.next(third), (Next::Run(job(2)), Action::None));
 }
 
 /// A requeued item that still runs on one worker is not given to another.
