@@ -7,7 +7,7 @@
 //! |---|---|
 //! | P2, the fence in `freed` | `h4_*`, `h6_*` |
 //! | S2, the fence in `register` | `h4_*`, `h6_*` |
-//! | P4, Acquire or Release of the count | `h6_cancelled_after_chosen` |
+//! | P4, Acquire or Release of the count | `h31_a_batch_taken_over` |
 //! | no second try after registering | `h4_*` |
 //! | a dropped waiter's wake not passed on | `h6_cancelled_after_chosen`, `h6_timeout_against_wake` |
 //! | a satisfied waiter's wake not passed on | `h6_wake_eaten_by_a_satisfied_waiter` |
@@ -319,6 +319,25 @@ fn h31_two_putters_complete_a_batch() {
         // bit that it has seen by itself.
         waiter.join().unwrap();
         assert_eq!(queue.weight(), 15);
+        assert_quiet(&queue);
+    });
+}
+
+/// H31. One put counts another's bit and fires its batch: it must find the waiter that only the other's
+/// fence has seen (case 2 of the proof).
+#[test]
+fn h31_a_batch_taken_over() {
+    check("h31_a_batch_taken_over", THREE, || {
+        let (queue, bits) = all_taken(1);
+        let overtaker = spawn(&queue, |q| {
+            if let Some(bit) = q.try_get() {
+                q.put(bit).unwrap();
+            }
+        });
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        queue.put(bits[0]).unwrap();
+        overtaker.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), bits[0]);
         assert_quiet(&queue);
     });
 }
