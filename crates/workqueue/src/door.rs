@@ -93,6 +93,19 @@ impl Withdrawn {
 }
 
 impl Spot {
+    /// Whether the caller is the item whose slot this one waits for. The item's lock is held.
+    pub(crate) fn is_behind_caller(&self) -> bool {
+        let Some(ticket) = self.ticket else {
+            return false;
+        };
+        worker::runs_through(self.queue.key(), self.gate)
+            && self.queue.gates[self.gate]
+                .state
+                .lock()
+                .gate
+                .is_behind_the_only_one(ticket)
+    }
+
     /// Takes the entry back, wherever it is. The item's lock is held.
     pub(crate) fn withdraw(&self, key: usize, instance: u64) -> Withdrawn {
         let mut state = self.queue.gates[self.gate].state.lock();

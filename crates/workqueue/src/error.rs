@@ -56,8 +56,9 @@ impl Error for QueueError {}
 
 /// The wait could only end by the caller's own return, so it was not begun.
 ///
-/// Found by looking at what the calling worker runs. A cycle over several items, each waiting for
-/// the next, is not found.
+/// Found by looking at what the calling worker runs, and at what waits for its slot if `max_active`
+/// is 1. A cycle over several items, each waiting for the next, is not found; nor are items that
+/// together hold all slots of a larger limit.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, WouldDeadlock};
@@ -252,7 +253,7 @@ pub enum JoinError {
     Cancelled,
     /// The workqueue did not take it.
     Rejected(QueueError),
-    /// The function waits for itself.
+    /// The caller waits for itself: it is the function, or holds the only slot it could run in.
     WouldDeadlock,
     /// The handle was polled again after it had given its result.
     Taken,

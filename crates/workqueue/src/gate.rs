@@ -63,6 +63,12 @@ impl<T> Gate<T> {
         self.inactive.remove(&ticket)
     }
 
+    /// Whether the item of this ticket must wait for the end of the one that is active. Only then is
+    /// there just one.
+    pub(crate) fn is_behind_the_only_one(&self, ticket: u64) -> bool {
+        self.max_active == 1 && self.inactive.contains_key(&ticket)
+    }
+
     /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
     /// who flushes or drains should look again.
     pub(crate) fn leave(&mut self, colour: Colour, was_active: bool) -> bool {

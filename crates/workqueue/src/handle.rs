@@ -164,7 +164,9 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// A [`JoinError`] that says why there is no result.
+    /// A [`JoinError`] that says why there is no result. [`JoinError::WouldDeadlock`] inside the
+    /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
+    /// that item's slot. Polling the handle as a future, and a timed wait, do not look at slots.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -174,7 +176,7 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(self) -> Result<T, JoinError> {
-        if self.is_own() {
+        if self.item.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);
         }
         let parker = Parker::current();

@@ -150,6 +150,12 @@ struct Running {
 }
 
 impl Place {
+    /// Whether the pending instance can begin only when the caller, an item, has returned.
+    fn is_behind_caller(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|p| p.spot.is_behind_caller())
+    }
+
     /// The pool that runs the item now.
     pub(crate) fn runner(&self) -> Option<&Arc<Pool>> {
         self.running.as_ref().map(|running| &running.pool)
@@ -294,6 +300,11 @@ impl Item<dyn Run> {
         Ok(())
     }
 
+    /// Whether a wait for the item would be a wait for the caller's own return.
+    pub(crate) fn waits_for_caller(self: &Arc<Self>) -> bool {
+        worker::runs_work(self.key()) || (worker::runs_any() && self.place().is_behind_caller())
+    }
+
     /// Waits until nothing of what had been queued up to `instance` is left.
     fn wait_ended(&self, instance: u64) {
         self.ended.wait_while(|| self.place.lock().holds(instance));
@@ -342,6 +353,9 @@ impl Item<dyn Run> {
             if !place.holds(place.instances) {
                 return Ok(false);
             }
+            if place.is_behind_caller() {
+                return Err(WouldDeadlock);
+            }
             place.instances
         };
         self.wait_ended(last);
@@ -371,7 +385,9 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside the work's own function.
+    /// [`WouldDeadlock`] from inside the work's own function, and from an item of a queue with
+    /// `max_active` 1 whose own slot the awaited instance needs. That counts at the moment of the
+    /// call: a limit that is raised later would have helped.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};

@@ -29,6 +29,7 @@ struct Context {
 struct Running {
     work: usize,
     queue: usize,
+    gate: usize,
 }
 
 impl Context {
@@ -119,6 +120,7 @@ fn execute(context: &Context, entry: Entry) {
     context.item.set(Some(Running {
         work: work.key(),
         queue: queue.key(),
+        gate,
     }));
     let mut ended = Ended::Cancelled;
     if work.claim(instance, &context.pool) {
@@ -151,6 +153,16 @@ pub(crate) fn runs_work(key: usize) -> bool {
 /// Whether the calling thread is a worker running an item of this queue.
 pub(crate) fn runs_item_of(queue: usize) -> bool {
     running().is_some_and(|r| r.queue == queue)
+}
+
+/// Whether the calling thread is a worker running an item.
+pub(crate) fn runs_any() -> bool {
+    running().is_some()
+}
+
+/// Whether the calling thread is a worker running an item that holds a slot of this gate.
+pub(crate) fn runs_through(queue: usize, gate: usize) -> bool {
+    running().is_some_and(|r| r.queue == queue && r.gate == gate)
 }
 
 /// Whether the calling thread is a worker of the pool's system.

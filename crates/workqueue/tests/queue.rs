@@ -564,6 +564,49 @@ fn waiting_for_the_own_queue_is_an_error() {
     );
 }
 
+/// With one slot, what an item queues behind itself cannot begin before it returns.
+#[test]
+fn waiting_for_what_waits_for_the_own_slot_is_an_error() {
+    let sys = system();
+    let one = || sys.workqueue("one");
+    let kinds = [one().bound(), one().unbound(Attrs::new())];
+    for wq in kinds.map(|b| b.max_active(1).build().unwrap()) {
+        let (own, later) = (wq.clone(), Work::new(|| ()));
+        let work = later.clone();
+        let seen = wq.spawn(move || {
+            assert!(own.queue(&work).unwrap().is_queued());
+            let flushed = work.flush();
+            let spawned = own.spawn(|| ()).wait();
+            let cancelled = work.cancel_sync();
+            (
+                flushed,
+                matches!(spawned, Err(JoinError::WouldDeadlock)),
+                cancelled,
+            )
+        });
+        let expected = (Err(WouldDeadlock), true, Ok(true));
+        assert_eq!(seen.wait().unwrap(), expected);
+        // Elsewhere, or with room, it is a wait like any other.
+        let other = sys
+            .workqueue("other")
+            .bound()
+            .max_active(1)
+            .build()
+            .unwrap();
+        let two = sys
+            .workqueue("two")
+            .unbound(Attrs::new())
+            .max_active(2)
+            .build()
+            .unwrap();
+        let inner = (other, two.clone());
+        let seen = two.spawn(move || (inner.0.spawn(|| 1).wait(), inner.1.spawn(|| 2).wait()));
+        assert!(matches!(seen.wait().unwrap(), (Ok(1), Ok(2))));
+        wq.flush().unwrap();
+        assert_eq!(wq.stats().completed, 2);
+    }
+}
+
 #[test]
 fn without_any_worker_the_item_is_refused_and_not_left_pending() {
     let faults = Faults::new();
