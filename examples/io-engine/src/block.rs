@@ -66,8 +66,15 @@ impl std::fmt::Display for Corruption {
     }
 }
 
-/// Fills `block` with the data of `version` and puts the header in front.
-pub(crate) fn seal(format: Format, offset: u64, version: Version, block: &mut [AlignedBuf]) {
+/// Fills `block` with the data of `version` and puts the header in front. A large block takes a
+/// while, so it asks before every piece whether the run is stopped; if so, gives up and says false.
+pub(crate) fn seal(
+    format: Format,
+    offset: u64,
+    version: Version,
+    block: &mut [AlignedBuf],
+    stopped: impl Fn() -> bool,
+) -> bool {
     let mut header = Header {
         kind: format.kind,
         offset,
@@ -76,9 +83,14 @@ pub(crate) fn seal(format: Format, offset: u64, version: Version, block: &mut [A
         block_len: format.block_len as u64,
         digest: [0; 64],
     };
-    pattern::fill(&header, block);
-    header.digest = digest(&header, block);
+    pattern::fill(&header, block, &stopped);
+    header.digest = digest(&header, block, &stopped);
+    // A stopped run stays stopped, so nothing was left out if it is not.
+    if stopped() {
+        return false;
+    }
     block[0][..HEADER_BYTES].copy_from_slice(&header.encode());
+    true
 }
 
 /// Judges a block read from `offset`. `written` is what this run last wrote there, if anything.
@@ -149,7 +161,7 @@ impl Judge {
             }
             _ => {}
         }
-        let found = digest(header, block);
+        let found = digest(header, block, || false);
         if found == header.digest {
             return Verdict::Intact;
         }
@@ -201,8 +213,10 @@ impl Judge {
     }
 }
 
-fn digest(header: &Header, block: &[AlignedBuf]) -> [u8; 64] {
-    let data = block.iter().enumerate().map(|(index, buf)| {
+/// The digest of the block, or a worthless one once `stopped` says so.
+fn digest(header: &Header, block: &[AlignedBuf], stopped: impl Fn() -> bool) -> [u8; 64] {
+    let pieces = block.iter().take_while(|_| !stopped());
+    let data = pieces.enumerate().map(|(index, buf)| {
         if index == 0 {
             &buf[HEADER_BYTES..]
         } else {
@@ -237,7 +251,7 @@ mod tests {
 
     fn sealed(offset: u64) -> Vec<AlignedBuf> {
         let mut block = AlignedBuf::pieces(FORMAT.block_len, 512).unwrap();
-        seal(FORMAT, offset, VERSION, &mut block);
+        assert!(seal(FORMAT, offset, VERSION, &mut block, || false));
         block
     }
 
@@ -256,6 +270,20 @@ mod tests {
     }
 
     #[test]
+    fn sealing_ends_between_two_pieces_once_the_run_is_stopped() {
+        // Four pieces are filled, then four are digested, then the header is made.
+        for pieces in 0..9 {
+            let mut block = AlignedBuf::pieces(FORMAT.block_len, 512).unwrap();
+            let asked = std::cell::Cell::new(0);
+            let stopped = || asked.replace(asked.get() + 1) >= pieces;
+            assert!(!seal(FORMAT, 0, VERSION, &mut block, stopped));
+            assert_eq!(block[0][..HEADER_BYTES], [0; HEADER_BYTES]);
+            let filled = block.iter().filter(|buf| buf[HEADER_BYTES..] != [0; 384]);
+            assert_eq!(filled.count(), pieces.min(4));
+        }
+    }
+
+    #[test]
     fn every_flipped_byte_of_a_block_is_found() {
         for kind in [Checksum::Crc32c, Checksum::Sha256, Checksum::Sha512] {
             let format = Format {
@@ -263,7 +291,7 @@ mod tests {
                 block_len: 2048,
             };
             let mut block = AlignedBuf::pieces(2048, 1024).unwrap();
-            seal(format, 0, VERSION, &mut block);
+            assert!(seal(format, 0, VERSION, &mut block, || false));
             for place in 0..2048 {
                 block[place / 1024][place % 1024] ^= 0x10;
                 corruption(check(format, 0, None, &block));

@@ -8,7 +8,9 @@ use clap::{Parser, ValueEnum};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
-use crate::values::{parse_count, parse_number, parse_runtime, parse_size, parse_switch};
+use crate::values::{
+    parse_count, parse_number, parse_percent, parse_runtime, parse_size, parse_switch,
+};
 
 /// Blocks and pieces are multiples of this, the smallest sector there is.
 pub(crate) const SECTOR: u64 = 512;
@@ -107,7 +109,7 @@ pub(crate) struct Options {
 
     /// How many of 100 operations of randrw and rw are reads [default: 50]
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u8).range(0..=100))]
+          value_parser = parse_percent)]
     rwmixread: Option<u8>,
 
     /// How many blocks a job has under way at once

@@ -23,11 +23,12 @@ fn word(seed: u64, at: usize) -> [u8; 8] {
     mix(seed.wrapping_add((at as u64 / 8 + 1).wrapping_mul(STEP))).to_le_bytes()
 }
 
-/// Fills everything behind the header. Buffers are multiples of 512 bytes long.
-pub(crate) fn fill(header: &Header, block: &mut [AlignedBuf]) {
+/// Fills everything behind the header; stops between two buffers once `stopped` says so. Buffers
+/// are multiples of 512 bytes long.
+pub(crate) fn fill(header: &Header, block: &mut [AlignedBuf], stopped: impl Fn() -> bool) {
     let seed = seed(header);
     let mut at = 0;
-    for buf in block {
+    for buf in block.iter_mut().take_while(|_| !stopped()) {
         let skip = HEADER_BYTES.saturating_sub(at);
         for (index, bytes) in buf[skip..].chunks_exact_mut(8).enumerate() {
             bytes.copy_from_slice(&word(seed, at + skip + index * 8));
@@ -79,7 +80,7 @@ mod tests {
 
     fn filled(header: &Header, piece: usize) -> Vec<AlignedBuf> {
         let mut block = AlignedBuf::pieces(2048, piece).unwrap();
-        fill(header, &mut block);
+        fill(header, &mut block, || false);
         block
     }
 

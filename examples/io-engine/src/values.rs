@@ -11,7 +11,10 @@ const MAX_RUNTIME: f64 = 1e9;
 
 /// A whole number that is not negative.
 pub(crate) fn parse_number(text: &str) -> Result<u64> {
-    ensure!(!text.starts_with('-'), "must not be negative");
+    let negative = text
+        .strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    ensure!(!negative, "must not be negative");
     text.parse().map_err(|error: std::num::ParseIntError| {
         anyhow::anyhow!(match error.kind() {
             IntErrorKind::PosOverflow => "too large",
@@ -23,6 +26,13 @@ pub(crate) fn parse_number(text: &str) -> Result<u64> {
 /// The same for what is counted in memory.
 pub(crate) fn parse_count(text: &str) -> Result<usize> {
     usize::try_from(parse_number(text)?).context("too large")
+}
+
+/// A share of 100.
+pub(crate) fn parse_percent(text: &str) -> Result<u8> {
+    let percent = parse_number(text)?;
+    ensure!(percent <= 100, "more than 100");
+    Ok(percent as u8)
 }
 
 /// A number with an optional suffix k, m, g or t (also kb, kib and so on), in powers of 1024.

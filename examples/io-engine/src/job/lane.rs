@@ -113,13 +113,9 @@ impl<E: Engine> Job<'_, E> {
                 generation: generation.into(),
             };
             let shared = Arc::clone(self.shared);
-            // A large block takes a while and may have waited for its turn.
             let sealed = checksums.spawn(move || {
-                if shared.control.stopped() {
-                    return None;
-                }
-                block::seal(format, offset, version, &mut block);
-                Some(block)
+                let stopped = || shared.control.stopped();
+                block::seal(format, offset, version, &mut block, stopped).then_some(block)
             });
             match sealed.await.context("sealing a block")? {
                 Some(sealed) => block = sealed,
