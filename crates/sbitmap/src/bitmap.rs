@@ -9,10 +9,10 @@ use crate::word::{Check, Search, Word, offsets};
 
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
-/// No operation sleeps for a bit or allocates; a getter that finds a word full moves freed bits back under
-/// that word's lock, for a few instructions. What the owner of a bit wrote before [`put`](Sbitmap::put) is
-/// visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit may index data that has
-/// no lock of its own.
+/// No operation sleeps for a bit or allocates; a getter that finds a word full moves freed bits
+/// back under that word's lock, for a few instructions. What the owner of a bit wrote before
+/// [`put`](Sbitmap::put) is visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit
+/// may index data that has no lock of its own.
 ///
 /// # Fairness
 ///

@@ -142,11 +142,11 @@ impl Word {
     /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
     pub(crate) fn move_back(&self, searched: u64) -> bool {
         let _moving = self.freed.moving.lock();
-        // Relaxed, and a load first: a full word is looked at often and must stay readable by all. A
-        // waiter's fence makes the bit of every put that did not see it visible here.
+        // Relaxed, and a load first: a full word is looked at often and must stay readable by all.
+        // A waiter's fence makes the bit of every put that did not see it visible here.
         let word = if self.freed.cleared.load(Ordering::Relaxed) == 0 {
-            // Another getter may have moved bits since we looked. Its lock section came before ours,
-            // so Relaxed sees what it left.
+            // Another getter may have moved bits since we looked. Its lock section came before
+            // ours, so Relaxed sees what it left.
             self.word.load(Ordering::Relaxed)
         } else {
             // Ordering: M1, Acquire pairs with the Release in `put`.
@@ -154,7 +154,8 @@ impl Word {
             // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
             self.word.fetch_and(!parked, Ordering::Release) & !parked
         };
-        // Only searched bits count, else a getter that may not have the others would go round for ever.
+        // Only searched bits count, else a getter that may not have the others would go round for
+        // ever.
         word & searched != searched
     }
 
@@ -162,7 +163,8 @@ impl Word {
     ///
     /// `None` if they would not fit below `depth`.
     pub(crate) fn take_range(&self, n: u32, depth: u32) -> Option<(u32, u64)> {
-        // Parked bits would cut the free ranges into pieces. Relaxed: one missed is found by the next call.
+        // Parked bits would cut the free ranges into pieces. Relaxed: one missed is found by the
+        // next call.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 {
             self.move_back(0);
         }

@@ -150,8 +150,8 @@ fn h4_in_turn() {
     });
 }
 
-/// H4. The task is polled again with another waker while the put goes on: the new one or the old one is
-/// told, and a poll after that finds the bit.
+/// H4. The task is polled again with another waker while the put goes on: the new one or the old
+/// one is told, and a poll after that finds the bit.
 #[test]
 fn h4_second_poll_with_another_waker() {
     check("h4_second_poll_with_another_waker", UNBOUNDED, || {
@@ -323,8 +323,8 @@ fn h31_two_putters_complete_a_batch() {
     });
 }
 
-/// H31. One put counts another's bit and fires its batch: it must find the waiter that only the other's
-/// fence has seen (case 2 of the proof).
+/// H31. One put counts another's bit and fires its batch: it must find the waiter that only the
+/// other's fence has seen (case 2 of the proof).
 #[test]
 fn h31_a_batch_taken_over() {
     check("h31_a_batch_taken_over", THREE, || {

@@ -75,14 +75,14 @@ fn system_current() -> usize {
     0
 }
 
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 fn system_current() -> usize {
     // SAFETY: sched_getcpu has no preconditions and touches no memory of ours.
     let cpu = unsafe { libc::sched_getcpu() };
     usize::try_from(cpu).unwrap_or(0)
 }
 
-#[cfg(all(not(target_os = "linux"), not(any(loom, shuttle))))]
+#[cfg(all(any(not(target_os = "linux"), miri), not(any(loom, shuttle))))]
 fn system_current() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);

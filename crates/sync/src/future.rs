@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The news is kept here and the thread's token is only the bell: the future may itself block on this
-/// thread and take the token away.
+/// The news is kept here and the thread's token is only the bell: the future may itself block on
+/// this thread and take the token away.
 struct Bell {
     rung: AtomicBool,
     unparker: Unparker,

@@ -12,8 +12,8 @@ use std::rc::Rc;
 /// Told by [`Parker`](crate::Parker) around each sleep of the thread it is installed on.
 ///
 /// A method that itself parks is not told of that: there is no recursion. If
-/// [`blocking`](BlockObserver::blocking) parks, it may have taken the token that the thread was about
-/// to wait for, so the sleep is left out and the park returns spuriously.
+/// [`blocking`](BlockObserver::blocking) parks, it may have taken the token that the thread was
+/// about to wait for, so the sleep is left out and the park returns spuriously.
 ///
 /// ```
 /// use inflight_sync::observer::{self, BlockObserver};

@@ -63,8 +63,8 @@ fn a_timed_wait_ends_with_the_deadline_or_with_the_condition() {
     assert!(in_time.join().unwrap());
 }
 
-/// The future's own thread blocks inside `poll` and takes the thread's token; the news of the wake must
-/// survive that.
+/// The future's own thread blocks inside `poll` and takes the thread's token; the news of the wake
+/// must survive that.
 #[test]
 fn block_on_survives_a_future_that_blocks() {
     use inflight_sync::Parker;

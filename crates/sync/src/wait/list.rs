@@ -152,10 +152,11 @@ impl WaitList {
             .is_some_and(|s| s.serial == ticket.serial && s.notify.is_some())
     }
 
-    /// Exchanges how a waiter is told. The old way comes back, or the new one if the waiter has left.
+    /// Exchanges how a waiter is told. The old way comes back, or the new one if the waiter has
+    /// left.
     ///
-    /// What comes back is dropped by the caller, without the lock: the last handle of a waker may drop
-    /// a whole task, and that may lead back here.
+    /// What comes back is dropped by the caller, without the lock: the last handle of a waker may
+    /// drop a whole task, and that may lead back here.
     ///
     /// # Errors
     ///
