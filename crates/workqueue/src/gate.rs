@@ -63,8 +63,7 @@ impl<T> Gate<T> {
         self.inactive.remove(&ticket)
     }
 
-    /// Whether the item of this ticket must wait for the end of the one that is active. Only then is
-    /// there just one.
+    /// Whether the item of this ticket waits for the only slot there is, which another one holds.
     pub(crate) fn is_behind_the_only_one(&self, ticket: u64) -> bool {
         self.max_active == 1 && self.inactive.contains_key(&ticket)
     }

@@ -172,8 +172,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Starts the worker that the core has asked for. If that fails, returns the blocked workers, one
-    /// of which is to ask again.
+    /// Starts the worker that the core has asked for. If that fails, returns the blocked workers,
+    /// one of which is to ask again.
     fn bring_worker(self: &Arc<Self>) -> Result<(), Vec<Unparker>> {
         for _ in 0..ATTEMPTS {
             if self.start_worker().is_ok() {

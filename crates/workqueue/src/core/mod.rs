@@ -132,8 +132,8 @@ impl<T: Item> Core<T> {
         self.workers.len() - 1
     }
 
-    /// The thread could not be started. Each later event asks again. Returns the workers that are to
-    /// look whether one of them can [`keep`](Core::keep) asking.
+    /// The thread could not be started. Each later event asks again. Returns the workers that are
+    /// to look whether one of them can [`keep`](Core::keep) asking.
     pub(crate) fn create_failed(&mut self) -> Vec<usize> {
         self.creating = false;
         if !self.is_short() || self.keeper.is_some() {
