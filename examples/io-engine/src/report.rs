@@ -224,6 +224,33 @@ impl Report {
         }
         Ok(())
     }
+
+    fn resource_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(CpuReport {
+            user_percent,
+            system_percent,
+        }) = self.cpu
+        {
+            writeln!(
+                f,
+                "  CPU        user {user_percent:.0} %, system {system_percent:.0} %"
+            )?;
+        }
+        let tags = &self.tags;
+        let sampled = |value: Option<f64>, digits: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        writeln!(
+            f,
+            "  tags       {} x {}; in use: mean {}, peak {}; waits {}, wakeups {}",
+            tags.hw_queues,
+            tags.depth,
+            sampled(tags.in_use_mean, 1),
+            sampled(tags.in_use_peak.map(|peak| peak as f64), 0),
+            self.tag_waits,
+            self.tag_wakeups
+        )
+    }
 }
 
 impl fmt::Display for Report {
@@ -268,30 +295,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.latency_rows(f)?;
         writeln!(f)?;
-        if let Some(CpuReport {
-            user_percent,
-            system_percent,
-        }) = self.cpu
-        {
-            writeln!(
-                f,
-                "  CPU        user {user_percent:.0} %, system {system_percent:.0} %"
-            )?;
-        }
-        let tags = &self.tags;
-        let sampled = |value: Option<f64>, digits: usize| {
-            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        writeln!(
-            f,
-            "  tags       {} x {}; in use: mean {}, peak {}; waits {}, wakeups {}",
-            tags.hw_queues,
-            tags.depth,
-            sampled(tags.in_use_mean, 1),
-            sampled(tags.in_use_peak.map(|peak| peak as f64), 0),
-            self.tag_waits,
-            self.tag_wakeups
-        )?;
+        self.resource_rows(f)?;
         writeln!(
             f,
             "  requests   {} of at most {} KiB",
