@@ -21,7 +21,7 @@ use std::time::Duration;
 /// let dev = set.add_queue("nvme0n1");
 /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
 /// set.for_each_in_flight(|t| assert_eq!(t.token(), token));
-/// set.redeem(token)?;
+/// drop(set.redeem(token)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

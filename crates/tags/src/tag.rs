@@ -157,7 +157,7 @@ impl<T> Tag<T> {
     /// let dev = set.add_queue("nvme0n1");
     /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
     /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
-    /// set.redeem(token)?;
+    /// drop(set.redeem(token)?); // completed, and free again
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "only the token brings the tag back"]

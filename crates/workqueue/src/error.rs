@@ -167,6 +167,8 @@ impl Error for MaxActiveError {}
 pub enum BuildError {
     /// The name is empty.
     EmptyName,
+    /// The name has a control character, a line break for instance.
+    ControlCharacter,
     /// The name has more than 31 bytes.
     NameTooLong {
         /// How many it has.
@@ -182,6 +184,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmptyName => f.write_str("a workqueue has a name"),
+            Self::ControlCharacter => f.write_str("a workqueue's name has no control characters"),
             Self::NameTooLong { bytes } => {
                 let limit = crate::NAME_LIMIT;
                 write!(

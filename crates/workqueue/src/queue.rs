@@ -316,6 +316,8 @@ pub(crate) fn checked_max_active(asked: usize) -> Result<usize, MaxActiveError> 
 pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
     match name.len() {
         0 => Err(BuildError::EmptyName),
+        // A dump has one line for each queue.
+        _ if name.chars().any(char::is_control) => Err(BuildError::ControlCharacter),
         1..=NAME_LIMIT => Ok(name),
         bytes => Err(BuildError::NameTooLong { bytes }),
     }

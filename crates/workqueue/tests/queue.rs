@@ -17,6 +17,7 @@ fn names_and_limits_are_checked() {
     let sys = system();
     let build = |name: &str, max| sys.workqueue(name).bound().max_active(max).build();
     assert_eq!(build("", 1).unwrap_err(), BuildError::EmptyName);
+    assert_eq!(build("a\nb", 1).unwrap_err(), BuildError::ControlCharacter);
     assert_eq!(
         build(&"x".repeat(32), 1).unwrap_err(),
         BuildError::NameTooLong { bytes: 32 }
