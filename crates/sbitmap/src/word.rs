@@ -231,8 +231,7 @@ impl Word {
     /// The bits in use. A snapshot; exact when nobody gets or puts.
     ///
     /// A clear bit was free at some moment of the call, and what its owner wrote before giving it
-    /// back is visible. `word` is read first: the other order could see a bit parked, then miss
-    /// that it was moved and taken again, and call a bit free that was in use all the time.
+    /// back is visible.
     pub(crate) fn in_use(&self, depth: u32) -> u64 {
         // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
         let word = self.word.load(Ordering::Acquire);

@@ -10,7 +10,6 @@
 //! | `put_mask`: Release | `h18_mover_against_direct_clear`, `h17_ranges` |
 //! | `in_use`: Acquire of `cleared` | `a_free_bit_shows_its_last_writes` |
 //! | `in_use`: Acquire of `word` | `a_bit_in_use_is_never_called_free` |
-//! | `in_use`: `cleared` read before `word` | `a_bit_in_use_is_never_called_free` |
 //! | M2 before M1 | `h2_order_of_the_move` |
 //! | no second look in `move_back` | `h1_both_failed` |
 //! | no lock in `move_back` | `h1_both_failed` |

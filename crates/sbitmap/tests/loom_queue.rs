@@ -13,7 +13,8 @@
 //! | a satisfied waiter's wake not passed on | `h6_wake_eaten_by_a_satisfied_waiter` |
 //! | rest of a batch not passed to the next queue | `h8_batch_over_two_queues` |
 //! | a batch put counted once | `h11_batch_put_counts_every_bit` |
-//! | loser of the `wakeups` exchange returns | `h31_two_putters_complete_a_batch` |
+//! | the bits of two puts not added up | `h31_two_putters_complete_a_batch` |
+//! | loser of the `wakeups` exchange returns | `h31_a_batch_taken_over` |
 #![cfg(loom)]
 
 use inflight_sbitmap::SbitmapQueue;
