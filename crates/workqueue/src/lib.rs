@@ -46,12 +46,12 @@
 #![warn(unreachable_pub)]
 
 mod attrs;
-mod core;
 mod door;
 mod error;
 mod flush;
 mod gate;
 mod handle;
+mod machine;
 mod panics;
 mod pool;
 mod queue;

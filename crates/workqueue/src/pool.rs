@@ -1,9 +1,9 @@
 //! A worker pool: the core behind its lock, and the threads that drive it.
 
 use crate::attrs::Place;
-use crate::core::{Action, Core, Item, Next, State};
 use crate::door::Shared;
 use crate::flush::Colour;
+use crate::machine::{Action, Core, Item, Next, State};
 use crate::work::WorkRef;
 use crate::worker;
 use inflight_sync::fault::Faults;

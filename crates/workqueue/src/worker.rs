@@ -1,6 +1,6 @@
 //! A worker thread, and what the code it runs can ask it.
 
-use crate::core::Next;
+use crate::machine::Next;
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Pool};
 use crate::work::Ended;

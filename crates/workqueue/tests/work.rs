@@ -8,35 +8,7 @@ use inflight_workqueue::{
     Attrs, DisableError, NotDisabled, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
     WouldDeadlock, blocking,
 };
-use support::{Inside, Level, Log, bound, system};
-
-/// A work that counts its runs in `runs`, after `gate` has been raised once for each.
-fn gated() -> (Work, Level, Level) {
-    let (gate, begun) = (Level::new(), Level::new());
-    let work = Work::new({
-        let (gate, begun) = (gate.clone(), begun.clone());
-        move || {
-            begun.raise();
-            gate.wait(begun.get());
-        }
-    });
-    (work, gate, begun)
-}
-
-/// Fills CPU 0's pool with an item that does not tell that it waits.
-fn plug(wq: &Workqueue) -> Level {
-    let (open, begun) = (Level::new(), Level::new());
-    let plug = Work::new({
-        let (open, begun) = (open.clone(), begun.clone());
-        move || {
-            begun.raise();
-            open.wait_silently(1);
-        }
-    });
-    assert!(wq.queue_on(0, &plug).unwrap().is_queued());
-    begun.wait(1);
-    open
-}
+use support::{Inside, Level, Log, bound, gated, plug, system};
 
 #[test]
 fn pending_means_from_queue_to_the_beginning_of_the_run() {

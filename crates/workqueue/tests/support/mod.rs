@@ -5,7 +5,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
-use inflight_workqueue::{Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
 
 /// Two caches of two CPUs each, whatever the machine is.
 pub(crate) fn system() -> WorkqueueSystem {
@@ -53,6 +53,34 @@ impl Level {
             inflight_sync::thread::yield_now();
         }
     }
+}
+
+/// A work that counts its runs in `runs`, after `gate` has been raised once for each.
+pub(crate) fn gated() -> (Work, Level, Level) {
+    let (gate, begun) = (Level::new(), Level::new());
+    let work = Work::new({
+        let (gate, begun) = (gate.clone(), begun.clone());
+        move || {
+            begun.raise();
+            gate.wait(begun.get());
+        }
+    });
+    (work, gate, begun)
+}
+
+/// Fills CPU 0's pool with an item that does not tell that it waits.
+pub(crate) fn plug(wq: &Workqueue) -> Level {
+    let (open, begun) = (Level::new(), Level::new());
+    let plug = Work::new({
+        let (open, begun) = (open.clone(), begun.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    });
+    assert!(wq.queue_on(0, &plug).unwrap().is_queued());
+    begun.wait(1);
+    open
 }
 
 /// What happened, in order.

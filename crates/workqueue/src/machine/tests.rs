@@ -432,3 +432,26 @@ fn starts_keep_the_order_in_which_items_came() {
         }
     }
 }
+
+/// A worker is back from a short block before the one woken in its place has arrived: it goes on,
+/// and the other one parks.
+#[test]
+fn a_short_block_does_not_leave_the_cpu_idle() {
+    let mut core = idle_pool(1);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    assert_eq!(core.push(job(1)), Action::Wake(second));
+    let _ = core.push(job(2));
+    let _ = core.push(job(3));
+    let _ = core.next(second);
+    assert_eq!(core.block(second), Action::Wake(0));
+    core.unblock(second);
+    assert_eq!(core.running(), 2);
+    assert_eq!(
+        core.next(second),
+        (Next::Run(job(2)), Action::None),
+        "the woken one is not there yet"
+    );
+    assert_eq!(core.next(0), (Next::Sleep, Action::None), "one too many");
+    assert_eq!(core.next(second), (Next::Run(job(3)), Action::None));
+}

@@ -8,15 +8,16 @@
 //!
 //! * `running` counts the workers that are neither idle nor blocked, including one that has been
 //!   woken and has not arrived yet. At most `target` may run; those that come back from a block may
-//!   exceed it until one of them finishes its item. Nobody is preempted.
+//!   exceed it until one of them finishes its item or a woken one arrives. Nobody is preempted.
 //! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker
 //!   that takes an item while more wait brings the next: the chain fills the pool to its target.
 //! * An item that is being run by another worker of the pool is put behind that worker, so that it
 //!   never runs twice at once.
 //!
 //! Invariant: whenever the lock is free and an item is ready, `running >= target`, or a worker is
-//! being created, or the last attempt to create one failed and no worker is idle. In the last case
-//! a blocked worker, the keeper, asks again from time to time.
+//! being created or on its way (it brings the next one), or the last attempt to create one failed
+//! and no worker is idle. In the last case a blocked worker, the keeper, asks again from time to
+//! time.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -60,6 +61,8 @@ pub(crate) enum Next<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Running,
+    /// Woken or just created, and has not asked `next` since.
+    Woken,
     Blocked,
     Idle,
     Gone,
@@ -80,7 +83,10 @@ pub(crate) struct Core<T: Item> {
     workers: Vec<Worker<T>>,
     /// A stack: the worker that went idle last is woken first, its caches are warm.
     idle: Vec<usize>,
+    /// Neither idle nor blocked: those that run and those on their way.
     running: usize,
+    /// Those on their way.
+    arriving: usize,
     creating: bool,
     /// The blocked worker that will ask for a thread again after a failure.
     keeper: Option<usize>,
@@ -97,6 +103,7 @@ impl<T: Item> Core<T> {
             workers: Vec::new(),
             idle: Vec::new(),
             running: 0,
+            arriving: 0,
             creating: true,
             keeper: None,
             stopped: false,
@@ -123,13 +130,14 @@ impl<T: Item> Core<T> {
     /// A thread has arrived to be a worker. It counts as running and asks `next`.
     pub(crate) fn created(&mut self) -> usize {
         self.creating = false;
-        self.running += 1;
         self.workers.push(Worker {
-            state: State::Running,
+            state: State::Gone,
             current: None,
             scheduled: VecDeque::new(),
         });
-        self.workers.len() - 1
+        let me = self.workers.len() - 1;
+        self.set_off(me);
+        me
     }
 
     /// The thread could not be started. Each later event asks again. Returns the workers that are
@@ -165,14 +173,21 @@ impl<T: Item> Core<T> {
 
     /// The worker has finished what it ran, if anything, and asks for more.
     pub(crate) fn next(&mut self, me: usize) -> (Next<T>, Action) {
+        if self.workers[me].state == State::Woken {
+            self.workers[me].state = State::Running;
+            self.arriving -= 1;
+        }
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.workers[me].current = None;
         // They waited for me only because I ran the same thing; now anybody may take them.
         while let Some(item) = self.workers[me].scheduled.pop_back() {
             self.ready.push_front(item);
         }
+        // One that is still on its way does not make this one too many: it will see for itself
+        // when it arrives, and until then the CPU would lie idle.
+        let here = self.running - self.arriving;
         // A stopped pool has nothing left to run, and nobody to wake who parks.
-        if self.running > self.target && !self.stopped {
+        if here > self.target && !self.stopped {
             return (self.park(me), Action::None);
         }
         while let Some(item) = self.ready.pop_front() {
@@ -213,8 +228,7 @@ impl<T: Item> Core<T> {
         self.stopped = true;
         let woken = std::mem::take(&mut self.idle);
         for &worker in &woken {
-            self.workers[worker].state = State::Running;
-            self.running += 1;
+            self.set_off(worker);
         }
         woken
     }
@@ -254,8 +268,7 @@ impl<T: Item> Core<T> {
             return Action::None;
         }
         if let Some(worker) = self.idle.pop() {
-            self.workers[worker].state = State::Running;
-            self.running += 1;
+            self.set_off(worker);
             return Action::Wake(worker);
         }
         // One creation at a time: the new worker brings the next one when it takes its first item.
@@ -264,6 +277,13 @@ impl<T: Item> Core<T> {
         }
         self.creating = true;
         Action::Create
+    }
+
+    /// A worker that has left the idle list, or is new, is on its way to `next`.
+    fn set_off(&mut self, worker: usize) {
+        self.workers[worker].state = State::Woken;
+        self.running += 1;
+        self.arriving += 1;
     }
 
     fn park(&mut self, me: usize) -> Next<T> {
@@ -283,5 +303,7 @@ impl<T: Item> Core<T> {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -1,0 +1,170 @@
+//! The core over random sequences of events, in any order that its driver allows.
+//!
+//! All events are sections of one lock, so these orders are all that can happen to it.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Job(usize);
+
+impl Item for Job {
+    type Key = usize;
+    fn key(&self) -> usize {
+        self.0
+    }
+    fn may_be_running(&self) -> bool {
+        true
+    }
+}
+
+/// An event, and which of the workers it may happen to it happens to.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Push(usize),
+    Next(usize),
+    Block(usize),
+    Unblock(usize),
+    Created,
+    Refused,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..6usize).prop_map(Event::Push),
+        6 => any::<usize>().prop_map(Event::Next),
+        3 => any::<usize>().prop_map(Event::Block),
+        3 => any::<usize>().prop_map(Event::Unblock),
+        2 => Just(Event::Created),
+        1 => Just(Event::Refused),
+    ]
+}
+
+struct Driver {
+    core: Core<Job>,
+    /// A thread start under way.
+    asked: bool,
+    /// The last one failed.
+    refused: bool,
+    pushed: usize,
+    /// What each worker runs.
+    runs: Vec<Option<Job>>,
+    started: usize,
+}
+
+impl Driver {
+    fn new(target: usize) -> Self {
+        Self {
+            core: Core::new(target),
+            asked: true,
+            refused: false,
+            pushed: 0,
+            runs: Vec::new(),
+            started: 0,
+        }
+    }
+
+    /// The `n`-th of the workers in one of these states.
+    fn pick(&self, n: usize, states: &[State]) -> Option<usize> {
+        let states = |w: &usize| states.contains(&self.core.workers[*w].state);
+        let workers: Vec<_> = (0..self.core.workers.len()).filter(states).collect();
+        workers.get(n % workers.len().max(1)).copied()
+    }
+
+    fn perform(&mut self, action: Action) {
+        if action == Action::Create {
+            assert!(!std::mem::replace(&mut self.asked, true), "one at a time");
+        }
+    }
+
+    fn next(&mut self, worker: usize) {
+        self.runs[worker] = None;
+        let (next, action) = self.core.next(worker);
+        self.perform(action);
+        if let Next::Run(job) = next {
+            assert!(!self.runs.contains(&Some(job)), "never twice at once");
+            self.runs[worker] = Some(job);
+            self.started += 1;
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        match event {
+            Event::Push(key) => {
+                self.pushed += 1;
+                let action = self.core.push(Job(key));
+                self.perform(action);
+            }
+            Event::Next(n) => {
+                if let Some(worker) = self.pick(n, &[State::Running, State::Woken]) {
+                    self.next(worker);
+                }
+            }
+            Event::Block(n) => {
+                let worker = self.pick(n, &[State::Running]);
+                if let Some(worker) = worker.filter(|w| self.runs[*w].is_some()) {
+                    let action = self.core.block(worker);
+                    self.perform(action);
+                }
+            }
+            Event::Unblock(n) => {
+                if let Some(worker) = self.pick(n, &[State::Blocked]) {
+                    self.core.unblock(worker);
+                }
+            }
+            Event::Created if self.asked => {
+                (self.asked, self.refused) = (false, false);
+                let worker = self.core.created();
+                self.runs.resize(self.runs.len().max(worker + 1), None);
+            }
+            Event::Refused if self.asked => {
+                (self.asked, self.refused) = (false, true);
+                let _ = self.core.create_failed();
+            }
+            Event::Created | Event::Refused => {}
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        let core = &self.core;
+        let count = |s: State| core.workers.iter().filter(|w| w.state == s).count();
+        assert_eq!(core.arriving, count(State::Woken));
+        assert_eq!(core.running, count(State::Running) + core.arriving);
+        assert_eq!(core.idle.len(), count(State::Idle));
+        assert_eq!(core.creating, self.asked);
+        let served = core.running >= core.target || core.creating || core.arriving > 0;
+        let in_want = self.refused && core.idle.is_empty();
+        assert!(core.ready.is_empty() || served || in_want, "stranded");
+    }
+
+    /// Everything goes on to its end.
+    fn finish(mut self) {
+        while self.started < self.pushed {
+            if self.core.workers.is_empty() || self.asked {
+                self.asked = true;
+                self.core.creating = true;
+                self.step(Event::Created);
+            }
+            self.step(Event::Unblock(0));
+            for n in 0..self.core.workers.len() {
+                self.step(Event::Next(n));
+            }
+        }
+        assert_eq!(self.core.ready(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_events_strands_an_item(
+        target in 1..4usize,
+        events in proptest::collection::vec(event(), 0..80),
+    ) {
+        let mut driver = Driver::new(target);
+        for event in events {
+            driver.step(event);
+        }
+        driver.finish();
+    }
+}
