@@ -1,11 +1,9 @@
-//! Choices made before the map exists.
+//! Choices made before a bitmap exists.
 
 use crate::bitmap::Sbitmap;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
-use crate::queue::SbitmapQueue;
 use crate::word::Check;
-use inflight_sync::time::Clock;
 
 /// Builds a [`Sbitmap`].
 ///
@@ -109,129 +107,5 @@ impl SbitmapBuilder {
             self.round_robin,
             self.check,
         ))
-    }
-}
-
-/// Who may overtake whom while waiting for a bit.
-///
-/// ```
-/// use inflight_sbitmap::{Fairness, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(8).fairness(Fairness::Batched).build().unwrap();
-/// # let _ = queue;
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fairness {
-    /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of
-    /// freed bits.
-    ///
-    /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and
-    /// the woken waiter then queues again at the tail. Within one queue waiters are woken in
-    /// the order they came, and each of eight batches in a row looks at every queue: a waiter
-    /// with `p` others before it in its queue is woken within `8 * (p + 1)` batches. How often
-    /// it may lose the race after that is not bounded.
-    #[default]
-    Batched,
-}
-
-/// Builds a [`SbitmapQueue`].
-///
-/// ```
-/// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-/// assert_eq!(queue.depth(), 64);
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "nothing exists before `build`"]
-pub struct SbitmapQueueBuilder {
-    map: SbitmapBuilder,
-    fairness: Fairness,
-    clock: Clock,
-}
-
-impl SbitmapQueueBuilder {
-    pub(crate) fn new(depth: usize) -> Self {
-        Self {
-            map: SbitmapBuilder::new(depth),
-            fairness: Fairness::default(),
-            clock: Clock::system(),
-        }
-    }
-
-    /// As [`SbitmapBuilder::shift`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).shift(2).build().is_ok());
-    /// ```
-    pub fn shift(mut self, shift: u32) -> Self {
-        self.map = self.map.shift(shift);
-        self
-    }
-
-    /// As [`SbitmapBuilder::round_robin`].
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).round_robin(true).build().unwrap();
-    /// assert_eq!(queue.try_get(), Some(0));
-    /// ```
-    pub fn round_robin(mut self, on: bool) -> Self {
-        self.map = self.map.round_robin(on);
-        self
-    }
-
-    /// As [`SbitmapBuilder::checked`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).checked(true).build().is_ok());
-    /// ```
-    pub fn checked(mut self, on: bool) -> Self {
-        self.map = self.map.checked(on);
-        self
-    }
-
-    /// As [`SbitmapBuilder::trusted`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).trusted(true).build().is_ok());
-    /// ```
-    pub fn trusted(mut self, on: bool) -> Self {
-        self.map = self.map.trusted(on);
-        self
-    }
-
-    /// Who may overtake whom.
-    ///
-    /// ```
-    /// # use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert!(SbitmapQueue::builder(8).fairness(Fairness::Batched).build().is_ok());
-    /// ```
-    pub fn fairness(mut self, fairness: Fairness) -> Self {
-        self.fairness = fairness;
-        self
-    }
-
-    /// The clock of timed waits; the system's by default.
-    ///
-    /// ```
-    /// use inflight_sync::time::Clock;
-    /// let clock = Clock::manual();
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).clock(clock).build().is_ok());
-    /// ```
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Makes the queue.
-    ///
-    /// # Errors
-    ///
-    /// As [`SbitmapBuilder::build`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
-    /// ```
-    pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        let map = self.map.build()?;
-        Ok(SbitmapQueue::new(map, self.fairness, self.clock))
     }
 }

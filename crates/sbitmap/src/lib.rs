@@ -49,25 +49,29 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod batched;
 mod bitmap;
 mod builder;
 mod error;
+mod fairness;
+mod get;
 mod hint;
 mod layout;
 mod queue;
+mod queue_builder;
 mod snapshot;
-mod wait;
-mod wake;
 mod word;
 
 pub use bitmap::{BitMask, Sbitmap};
-pub use builder::{Fairness, SbitmapBuilder, SbitmapQueueBuilder};
+pub use builder::SbitmapBuilder;
 pub use error::{BuildError, PutError};
+pub use fairness::Fairness;
+pub use get::Get;
 pub use hint::Hint;
 pub use layout::MAX_DEPTH;
 pub use queue::SbitmapQueue;
+pub use queue_builder::SbitmapQueueBuilder;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
-pub use wait::Get;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,11 +1,12 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
+use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
-use crate::builder::{Fairness, SbitmapQueueBuilder};
 use crate::error::PutError;
+use crate::fairness::Fairness;
+use crate::get::{self, Get};
+use crate::queue_builder::SbitmapQueueBuilder;
 use crate::snapshot::{QueueSnapshot, QueueStats};
-use crate::wait::{self, Get};
-use crate::wake::{WakeQueues, wake_batch};
 use inflight_sync::time::{Clock, Instant};
 use std::time::Duration;
 
@@ -37,10 +38,23 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct SbitmapQueue {
-    pub(crate) map: Sbitmap,
-    pub(crate) waits: WakeQueues,
+    inner: Inner,
     fairness: Fairness,
     clock: Clock,
+}
+
+/// How ids are kept and how users wait.
+#[derive(Debug)]
+enum Inner {
+    Batched(Batched),
+}
+
+impl Inner {
+    const fn map(&self) -> &Sbitmap {
+        match self {
+            Self::Batched(queue) => &queue.map,
+        }
+    }
 }
 
 impl SbitmapQueue {
@@ -55,10 +69,8 @@ impl SbitmapQueue {
     }
 
     pub(crate) fn new(map: Sbitmap, fairness: Fairness, clock: Clock) -> Self {
-        let waits = WakeQueues::new(wake_batch(map.depth()));
         Self {
-            map,
-            waits,
+            inner: Inner::Batched(Batched::new(map)),
             fairness,
             clock,
         }
@@ -70,8 +82,8 @@ impl SbitmapQueue {
     /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(7).build().unwrap().depth(), 7);
     /// ```
     #[must_use]
-    pub const fn depth(&self) -> usize {
-        self.map.depth()
+    pub fn depth(&self) -> usize {
+        self.inner.map().depth()
     }
 
     /// Takes a bit without waiting. With [`Fairness::Batched`] also past those who wait.
@@ -83,7 +95,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
-        self.map.try_get()
+        self.inner.map().try_get()
     }
 
     /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many.
@@ -95,7 +107,7 @@ impl SbitmapQueue {
     /// queue.put_batch(&bits).unwrap();
     /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
-        self.map.try_get_batch(n, bits)
+        self.inner.map().try_get_batch(n, bits)
     }
 
     /// Takes a bit; the thread sleeps until there is one. For ever, if the depth is 0.
@@ -106,7 +118,9 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn get_blocking(&self) -> usize {
-        wait::block(self)
+        match &self.inner {
+            Inner::Batched(queue) => queue.get_blocking(),
+        }
     }
 
     /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock.
@@ -133,7 +147,9 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn get_deadline(&self, deadline: Instant) -> Option<usize> {
-        wait::block_until(self, &self.clock, deadline)
+        match &self.inner {
+            Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
+        }
     }
 
     /// Takes a bit; the task waits until there is one.
@@ -147,7 +163,9 @@ impl SbitmapQueue {
     /// assert_eq!(inflight_sync::block_on(queue.get()), 0);
     /// ```
     pub fn get(&self) -> Get<'_> {
-        Get::new(self)
+        Get(match &self.inner {
+            Inner::Batched(queue) => get::Inner::Batched(queue.get()),
+        })
     }
 
     /// Gives a bit back, and wakes waiters if a batch is complete.
@@ -167,9 +185,9 @@ impl SbitmapQueue {
     /// assert!(queue.put(bit).is_err());
     /// ```
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
-        self.map.put(bit)?;
-        self.waits.freed(1);
-        Ok(())
+        match &self.inner {
+            Inner::Batched(queue) => queue.put(bit),
+        }
     }
 
     /// Gives several bits back with one look at the waiters.
@@ -189,11 +207,9 @@ impl SbitmapQueue {
     /// queue.put_batch(&bits).unwrap();
     /// ```
     pub fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
-        let (freed, result) = self.map.put_runs(bits);
-        if freed > 0 {
-            self.waits.freed(freed);
+        match &self.inner {
+            Inner::Batched(queue) => queue.put_batch(bits),
         }
-        result
     }
 
     /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
@@ -208,7 +224,9 @@ impl SbitmapQueue {
     /// inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().wake_all();
     /// ```
     pub fn wake_all(&self) {
-        self.waits.wake_all();
+        match &self.inner {
+            Inner::Batched(queue) => queue.wake_all(),
+        }
     }
 
     /// How many bits are in use; see [`Sbitmap::weight`].
@@ -218,7 +236,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.map.weight()
+        self.inner.map().weight()
     }
 
     /// Whether a bit is in use; see [`Sbitmap::is_any_set`].
@@ -228,7 +246,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        self.map.is_any_set()
+        self.inner.map().is_any_set()
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`].
@@ -238,7 +256,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        self.map.is_set(bit)
+        self.inner.map().is_set(bit)
     }
 
     /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`].
@@ -248,7 +266,7 @@ impl SbitmapQueue {
     /// queue.for_each_set(0, |_| unreachable!("all bits are free"));
     /// ```
     pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
-        self.map.for_each_set(start, f);
+        self.inner.map().for_each_set(start, f);
     }
 
     /// How often users waited and were woken since the queue was made.
@@ -258,10 +276,8 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn stats(&self) -> QueueStats {
-        let state = self.waits.state();
-        QueueStats {
-            waits: state.total_waits,
-            wakeups: state.total_wakeups,
+        match &self.inner {
+            Inner::Batched(queue) => queue.stats(),
         }
     }
 
@@ -273,6 +289,10 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
-        QueueSnapshot::new(self.map.snapshot(), self.waits.state(), self.fairness)
+        match &self.inner {
+            Inner::Batched(queue) => {
+                QueueSnapshot::new(queue.map.snapshot(), queue.state(), self.fairness)
+            }
+        }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The text has the shape of the block layer's debug files: one `name=value` a line, in this order.
 
-use crate::builder::Fairness;
+use crate::batched::WakeState;
+use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::wake::WakeState;
 use std::fmt;
 
 /// What a [`Sbitmap`](crate::Sbitmap) looked like. Racy while others get and put.

@@ -2,7 +2,7 @@
 
 use crate::freeze::Gate;
 use crate::set_id::SetId;
-use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::time::{Clock, Instant};
 
 /// How many hardware queues, and how many tags each.
@@ -57,6 +57,7 @@ impl Bitmaps {
     pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool) -> Self {
         let bitmap = |depth| {
             SbitmapQueue::builder(depth)
+                .fairness(Fairness::Batched)
                 .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())
                 .build()

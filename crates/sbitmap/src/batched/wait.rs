@@ -1,7 +1,7 @@
 //! One waiter's stay, as a thread or as a task. Event names as in `PROTOCOL.md`.
 
-use crate::queue::SbitmapQueue;
-use crate::wake::Place;
+use super::Batched;
+use super::wake::Place;
 use inflight_sync::Parker;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
@@ -14,13 +14,13 @@ use std::task::{Context, Poll, Waker};
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
 struct Stay<'a> {
-    queue: &'a SbitmapQueue,
+    queue: &'a Batched,
     place: Option<Place>,
 }
 
 /// A bit that goes back if the wake of somebody else, who is told on the way out, panics.
 struct Held<'a> {
-    queue: &'a SbitmapQueue,
+    queue: &'a Batched,
     bit: usize,
 }
 
@@ -106,7 +106,7 @@ impl Drop for Stay<'_> {
     }
 }
 
-pub(crate) fn block(queue: &SbitmapQueue) -> usize {
+pub(crate) fn block(queue: &Batched) -> usize {
     if let Some(bit) = queue.map.try_get() {
         return bit;
     }
@@ -120,7 +120,7 @@ pub(crate) fn block(queue: &SbitmapQueue) -> usize {
     }
 }
 
-pub(crate) fn block_until(queue: &SbitmapQueue, clock: &Clock, deadline: Instant) -> Option<usize> {
+pub(crate) fn block_until(queue: &Batched, clock: &Clock, deadline: Instant) -> Option<usize> {
     let parker = Parker::current();
     let mut stay = Stay { queue, place: None };
     loop {
@@ -133,25 +133,12 @@ pub(crate) fn block_until(queue: &SbitmapQueue, clock: &Clock, deadline: Instant
     }
 }
 
-/// The future of [`SbitmapQueue::get`].
-///
-/// # Cancel safety
-///
-/// A dropped future leaves the queue. If it had been woken and not yet polled, the wake goes to the
-/// next waiter. Polled again after it was ready, it waits for another bit.
-///
-/// ```
-/// use inflight_sbitmap::{Get, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(1).build().unwrap();
-/// let get: Get<'_> = queue.get();
-/// drop(get);
-/// ```
+/// A task's wait for a bit.
 #[derive(Debug)]
-#[must_use = "futures do nothing unless polled"]
-pub struct Get<'a>(Stay<'a>);
+pub(crate) struct Get<'a>(Stay<'a>);
 
 impl<'a> Get<'a> {
-    pub(crate) fn new(queue: &'a SbitmapQueue) -> Self {
+    pub(crate) fn new(queue: &'a Batched) -> Self {
         Self(Stay { queue, place: None })
     }
 }

@@ -1,0 +1,38 @@
+//! The future of a bit, whatever the mode.
+
+use crate::batched;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The future of [`SbitmapQueue::get`](crate::SbitmapQueue::get).
+///
+/// # Cancel safety
+///
+/// A dropped future leaves the queue. If it had been woken and not yet polled, the wake goes to the
+/// next waiter. Polled again after it was ready, it waits for another bit.
+///
+/// ```
+/// use inflight_sbitmap::{Get, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(1).build().unwrap();
+/// let get: Get<'_> = queue.get();
+/// drop(get);
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Get<'a>(pub(crate) Inner<'a>);
+
+#[derive(Debug)]
+pub(crate) enum Inner<'a> {
+    Batched(batched::Get<'a>),
+}
+
+impl Future for Get<'_> {
+    type Output = usize;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
+        match &mut self.0 {
+            Inner::Batched(get) => Pin::new(get).poll(cx),
+        }
+    }
+}
