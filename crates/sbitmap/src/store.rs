@@ -1,0 +1,74 @@
+//! What waiting in turns needs of an id allocator. Event names as in `PROTOCOL-turns.md`.
+
+mod shared;
+
+pub(crate) use shared::Shared;
+
+use crate::bitmap::BitMask;
+use crate::error::PutError;
+use crate::snapshot::Snapshot;
+use std::fmt::Debug;
+
+/// Ids, and the number of those who wait for one.
+///
+/// The store is *settled* when every free id is visible to [`take`](Store::take). Once settled it
+/// stays so as long as somebody waits.
+pub(crate) trait Store: Debug + Send + Sync + 'static {
+    /// G1. Takes an id unless somebody waits. When nobody does, `None` is exact.
+    fn try_get(&self) -> Option<usize>;
+
+    /// As `try_get`, for up to `n` ids, which are pushed to `ids`. Returns how many.
+    fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize;
+
+    /// As `try_get`, for up to `n` ids of one word.
+    fn try_get_mask(&self, n: usize) -> Option<BitMask>;
+
+    /// As `try_get`, if fewer than `limit` of the ids open to this limit are taken.
+    fn try_get_shallow(&self, limit: usize) -> Option<usize>;
+
+    /// Takes an id whoever waits: for holders of a turn, and for the service. Sees what is settled.
+    fn take(&self) -> Option<usize>;
+
+    /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
+    ///
+    /// Nobody waits, or the id went where settling finds it: `false`.
+    fn put(&self, id: usize) -> Result<bool, PutError>;
+
+    /// As `put`: how many ids came back, whether somebody may wait, and the first error.
+    fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>);
+
+    /// As `put_batch`, in one step.
+    fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>);
+
+    /// How many wait. A hint without the list's lock, exact with it.
+    fn waiters(&self) -> usize;
+
+    /// Under the list's lock, which makes the callers one after another.
+    ///
+    /// The caller's fence (V2) follows, so Relaxed is enough.
+    fn set_waiters(&self, n: usize);
+
+    /// Whether the store is settled. Under the list's lock, after `set_waiters` and V2.
+    fn is_settled(&self) -> bool;
+
+    /// Settles the store. Without the list's lock: this may take long.
+    fn settle(&self);
+
+    /// How many ids there are.
+    fn depth(&self) -> usize;
+
+    /// How many ids are in use.
+    fn weight(&self) -> usize;
+
+    /// Whether an id is in use.
+    fn is_any_set(&self) -> bool;
+
+    /// Whether this id is in use.
+    fn is_set(&self, id: usize) -> bool;
+
+    /// Calls `f` for each id in use, from `start` on and round, until it returns `false`.
+    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool);
+
+    /// The state of the ids.
+    fn snapshot(&self) -> Snapshot;
+}

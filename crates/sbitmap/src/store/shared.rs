@@ -1,0 +1,128 @@
+//! The shared bitmap as a store: always settled.
+
+use super::Store;
+use crate::bitmap::{BitMask, Sbitmap};
+use crate::error::PutError;
+use crate::snapshot::Snapshot;
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    map: Sbitmap,
+    /// Read by every get and put, written when somebody begins or ends to wait.
+    waiters: CachePadded<AtomicUsize>,
+}
+
+impl Shared {
+    pub(crate) fn new(map: Sbitmap) -> Self {
+        Self {
+            map,
+            waiters: CachePadded::new(AtomicUsize::new(0)),
+        }
+    }
+
+    /// P2 and P3.
+    #[inline]
+    fn somebody_waits(&self) -> bool {
+        // Ordering: P2, pairs with V2 in the service of the wait list.
+        fence(Ordering::SeqCst);
+        self.waiters() != 0
+    }
+}
+
+impl Store for Shared {
+    #[inline]
+    fn try_get(&self) -> Option<usize> {
+        if self.waiters() == 0 {
+            self.map.try_get()
+        } else {
+            None
+        }
+    }
+
+    fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
+        if self.waiters() == 0 {
+            self.map.try_get_batch(n, ids)
+        } else {
+            0
+        }
+    }
+
+    fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        if self.waiters() == 0 {
+            self.map.try_get_mask(n)
+        } else {
+            None
+        }
+    }
+
+    fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        if self.waiters() == 0 {
+            self.map.try_get_shallow(limit)
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn take(&self) -> Option<usize> {
+        self.map.try_get()
+    }
+
+    #[inline]
+    fn put(&self, id: usize) -> Result<bool, PutError> {
+        self.map.put(id)?;
+        Ok(self.somebody_waits())
+    }
+
+    fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
+        let (freed, result) = self.map.put_runs(ids);
+        (freed, self.somebody_waits(), result)
+    }
+
+    fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
+        let (freed, result) = self.map.put_mask_counted(ids);
+        (freed, self.somebody_waits(), result)
+    }
+
+    #[inline]
+    fn waiters(&self) -> usize {
+        // Relaxed: the fences P2 and V2 order it where it matters.
+        self.waiters.load(Ordering::Relaxed)
+    }
+
+    fn set_waiters(&self, n: usize) {
+        self.waiters.store(n, Ordering::Relaxed);
+    }
+
+    fn is_settled(&self) -> bool {
+        true
+    }
+
+    fn settle(&self) {}
+
+    fn depth(&self) -> usize {
+        self.map.depth()
+    }
+
+    fn weight(&self) -> usize {
+        self.map.weight()
+    }
+
+    fn is_any_set(&self) -> bool {
+        self.map.is_any_set()
+    }
+
+    fn is_set(&self, id: usize) -> bool {
+        self.map.is_set(id)
+    }
+
+    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool) {
+        self.map.for_each_set(start, f);
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.map.snapshot()
+    }
+}
