@@ -49,6 +49,7 @@ pub mod fault;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 pub mod observer;
+pub mod percpu;
 pub mod rseq;
 pub mod thread;
 pub mod time;

@@ -29,7 +29,6 @@ const ABSENT: isize = 3;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rseq {
-    #[allow(dead_code, reason = "for the sequences")]
     offset: isize,
 }
 
@@ -73,8 +72,15 @@ impl Rseq {
         );
     }
 
+    /// From the thread pointer to the area: x86-64 addresses by it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) const fn offset(self) -> isize {
+        self.offset
+    }
+
     /// The calling thread's area.
-    #[allow(dead_code, reason = "for the sequences")]
+    #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     pub(crate) fn area(self) -> *mut u8 {
         thread_pointer().wrapping_offset(self.offset)

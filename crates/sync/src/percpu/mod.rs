@@ -1,0 +1,415 @@
+//! Small stacks of ids, one for each CPU, that the owner uses without a lock.
+//!
+//! An allocator keeps the ids a CPU has just freed in that CPU's stack, and hands them out again
+//! from there: no line leaves the core. Somebody must be able to stop that, to find every id when
+//! they run short, so each stack has a *limit* which says how many ids it may hold; 0 closes it.
+//!
+//! # Who excludes whom
+//!
+//! | back end | two users of one stack | a user and the one who closes it |
+//! |---|---|---|
+//! | [`Rseq`](Backend::Rseq) | the kernel restarts the one it takes off the CPU | [`barrier`](Stacks::barrier): the kernel restarts all that run |
+//! | [`TryLock`](Backend::TryLock) | a lock word in the stack's line; busy refuses | the same lock |
+//! | `BusyFlag` (loom only) | one user for each stack | the flag and a full fence |
+//!
+//! The third stands for the first in models: a section that saw the limit completes before the
+//! closer goes on, any other sees 0.
+//!
+//! # To collect every id
+//!
+//! [`close`](Stacks::close) every stack, then make one [`barrier`](Stacks::barrier), then
+//! [`drain`](Stacks::drain) every stack. No user commits anything to a closed stack after the
+//! barrier. Only one thread at a time may do this, and nobody may [`open`](Stacks::open) a stack
+//! from its close to the end of its drain: ids would be lost or handed out twice. Memory stays
+//! sound whatever a caller does.
+//!
+//! ```
+//! use inflight_sync::percpu::{Backend, Stacks};
+//! let stacks = Stacks::new(Backend::best(), 4_096);
+//! if let Some(here) = stacks.here() {
+//!     stacks.open(here, 8);
+//! }
+//! let kept = stacks.push(7); // refused if the thread has moved to another CPU
+//! let mut found = Vec::new();
+//! (0..stacks.len()).for_each(|i| stacks.close(i));
+//! stacks.barrier();
+//! (0..stacks.len()).for_each(|i| stacks.drain(i, |id| found.push(id)));
+//! assert_eq!(found.len(), usize::from(kept));
+//! ```
+
+#[cfg(inflight_rseq)]
+#[cfg_attr(target_arch = "x86_64", path = "section_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "section_aarch64.rs")]
+mod section;
+#[cfg(not(inflight_rseq))]
+#[path = "section_none.rs"]
+mod section;
+mod stack;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use stack::CAPACITY;
+
+use crate::CachePadded;
+use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::cpu;
+use crate::rseq::{self, Rseq};
+use stack::{Exclusion, Stack};
+
+/// How often a section that the kernel cuts short is started again before the call is refused.
+///
+/// A thread that is single-stepped by a debugger never gets to the end of one.
+const RESTARTS: usize = 64;
+
+/// How users of a stack are kept apart.
+///
+/// ```
+/// use inflight_sync::percpu::Backend;
+/// println!("this machine: {:?}", Backend::best());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Restartable sequences: plain loads and stores, no locked instruction.
+    Rseq,
+    /// A lock word for each stack; whoever finds it taken is refused.
+    TryLock,
+    /// One user for each stack, a flag and a full fence: the model of `Rseq`.
+    #[cfg(loom)]
+    BusyFlag,
+}
+
+impl Backend {
+    /// The fastest that works here: asks the system once.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::Backend;
+    /// assert!(matches!(Backend::best(), Backend::Rseq | Backend::TryLock));
+    /// ```
+    #[must_use]
+    pub fn best() -> Self {
+        #[cfg(loom)]
+        {
+            Self::BusyFlag
+        }
+        #[cfg(not(loom))]
+        if Rseq::probe().is_some() {
+            Self::Rseq
+        } else {
+            Self::TryLock
+        }
+    }
+}
+
+/// One stack of ids for each CPU.
+///
+/// See the [module](self) for the protocol and an example.
+///
+/// ```
+/// use inflight_sync::percpu::{Backend, Stacks};
+/// let stacks = Stacks::new(Backend::TryLock, 2);
+/// assert_eq!(stacks.pop(), None, "closed until opened");
+/// ```
+#[derive(Debug)]
+pub struct Stacks {
+    rseq: Option<Rseq>,
+    exclusion: Exclusion,
+    stacks: Box<[Stack]>,
+    /// Sections the kernel cut short. Cold: it happens when a thread loses its CPU.
+    aborts: CachePadded<AtomicU64>,
+}
+
+impl Stacks {
+    /// `cpus` empty, closed stacks. With [`Backend::Rseq`] where the system refuses it,
+    /// [`Backend::TryLock`].
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::best(), 3).len(), 3);
+    /// ```
+    #[must_use]
+    pub fn new(backend: Backend, cpus: usize) -> Self {
+        // CPU numbers have 32 bits; a table that long cannot be used to its end.
+        let cpus = cpus.min(1 << 16);
+        Self {
+            rseq: match backend {
+                Backend::Rseq => Rseq::probe(),
+                _ => None,
+            },
+            exclusion: Exclusion::of(backend),
+            stacks: (0..cpus).map(|_| Stack::new()).collect(),
+            aborts: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// Which back end runs.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::TryLock, 1).backend(), Backend::TryLock);
+    /// ```
+    #[must_use]
+    pub const fn backend(&self) -> Backend {
+        match self.rseq {
+            Some(_) => Backend::Rseq,
+            None => self.exclusion.backend(),
+        }
+    }
+
+    /// How many stacks there are.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::TryLock, 2).len(), 2);
+    /// ```
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Whether there is no stack at all: every call is refused.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert!(Stacks::new(Backend::TryLock, 0).is_empty());
+    /// ```
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+
+    /// The stack of the CPU the caller runs on; it may be another as soon as this returns.
+    ///
+    /// `None` if the table does not reach that far.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::TryLock, 1).here(), Some(0));
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn here(&self) -> Option<usize> {
+        let len = self.stacks.len();
+        if self.rseq.is_some() {
+            let cpu = rseq::cpu_id()? as usize;
+            (cpu < len).then_some(cpu)
+        } else if len == 0 {
+            None
+        } else {
+            // Any number serves where a lock excludes; some systems number threads, not CPUs.
+            Some(cpu::current() % len)
+        }
+    }
+
+    /// Takes the id that this CPU's stack got last.
+    ///
+    /// `None` if the stack is empty, closed, or busy.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 2);
+    /// assert!(stacks.push(5));
+    /// assert_eq!(stacks.pop(), Some(5));
+    /// ```
+    #[inline(always)]
+    pub fn pop(&self) -> Option<u16> {
+        if let Some(rseq) = self.rseq {
+            match section::pop(rseq, &self.stacks) {
+                Ok(id) => Some(id),
+                Err(Stopped::Refused) => None,
+                Err(Stopped::Aborted) => self.pop_again(rseq),
+            }
+        } else {
+            self.stacks
+                .get(self.here()?)?
+                .exclusively(self.exclusion, Stack::pop)?
+        }
+    }
+
+    /// Adds an id to this CPU's stack. `false` if the stack is full, closed, or busy.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// assert!(!stacks.push(5), "closed");
+    /// ```
+    #[inline(always)]
+    #[must_use = "a refused id is still the caller's"]
+    pub fn push(&self, id: u16) -> bool {
+        if let Some(rseq) = self.rseq {
+            match section::push(rseq, &self.stacks, id) {
+                Ok(()) => true,
+                Err(Stopped::Refused) => false,
+                Err(Stopped::Aborted) => self.push_again(rseq, id),
+            }
+        } else {
+            self.here()
+                .and_then(|i| self.stacks.get(i))
+                .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)))
+                .unwrap_or(false)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pop_again(&self, rseq: Rseq) -> Option<u16> {
+        for _ in 0..RESTARTS {
+            self.count_abort();
+            match section::pop(rseq, &self.stacks) {
+                Ok(id) => return Some(id),
+                Err(Stopped::Refused) => return None,
+                Err(Stopped::Aborted) => {}
+            }
+        }
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_again(&self, rseq: Rseq, id: u16) -> bool {
+        for _ in 0..RESTARTS {
+            self.count_abort();
+            match section::push(rseq, &self.stacks, id) {
+                Ok(()) => return true,
+                Err(Stopped::Refused) => return false,
+                Err(Stopped::Aborted) => {}
+            }
+        }
+        false
+    }
+
+    fn count_abort(&self) {
+        // Relaxed: a count for people and tests.
+        self.aborts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many sections the kernel has cut short so far. A stress test that never sees one has
+    /// not tested them.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::TryLock, 1).aborts(), 0);
+    /// ```
+    #[must_use]
+    pub fn aborts(&self) -> u64 {
+        self.aborts.load(Ordering::Relaxed)
+    }
+
+    /// Lets stack `i` hold up to `limit` ids, at most [`CAPACITY`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stack, as in every call that names one.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 1);
+    /// assert!(stacks.push(5) && !stacks.push(6), "full");
+    /// ```
+    pub fn open(&self, i: usize, limit: u32) {
+        self.stacks[i].open(limit);
+    }
+
+    /// Whether stack `i` is open. To rely on the answer a caller keeps the closers out.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert!(!Stacks::new(Backend::TryLock, 1).is_open(0));
+    /// ```
+    #[must_use]
+    pub fn is_open(&self, i: usize) -> bool {
+        self.stacks[i].is_open()
+    }
+
+    /// Closes stack `i`. Users that are under way may still end, until
+    /// [`barrier`](Stacks::barrier).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 1);
+    /// stacks.close(0);
+    /// assert!(!stacks.push(5));
+    /// ```
+    pub fn close(&self, i: usize) {
+        self.stacks[i].close();
+    }
+
+    /// After this, users of stacks closed before have ended, and what they did is visible; or, by
+    /// [`drain`](Stacks::drain)'s look at the lock or flag, it will be there.
+    ///
+    /// # Panics
+    ///
+    /// As [`Rseq::barrier`].
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// Stacks::new(Backend::best(), 1).barrier();
+    /// ```
+    pub fn barrier(&self) {
+        match self.rseq {
+            Some(rseq) => rseq.barrier(),
+            // Ordering: pairs with the fence of `Stack::exclusively` (busy flag): one of the two
+            // sees what the other wrote before it.
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    /// Empties the closed stack `i`.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 4);
+    /// assert!(stacks.push(5));
+    /// stacks.close(0);
+    /// stacks.barrier();
+    /// stacks.drain(0, |id| assert_eq!(id, 5));
+    /// ```
+    pub fn drain(&self, i: usize, each: impl FnMut(u16)) {
+        let stack = &self.stacks[i];
+        if self.rseq.is_some() {
+            stack.empty(each);
+        } else {
+            stack.wait_and_empty(self.exclusion, each);
+        }
+    }
+
+    /// A number that the caller keeps in the line of stack `i`, 0 at first.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.set_note(0, 9);
+    /// assert_eq!(stacks.note(0), 9);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn note(&self, i: usize) -> u32 {
+        self.stacks[i].note()
+    }
+
+    /// Changes the [`note`](Stacks::note).
+    ///
+    /// ```
+    /// # use inflight_sync::percpu::{Backend, Stacks};
+    /// Stacks::new(Backend::TryLock, 1).set_note(0, 1);
+    /// ```
+    #[inline]
+    pub fn set_note(&self, i: usize, note: u32) {
+        self.stacks[i].set_note(note);
+    }
+}
+
+/// Why a section ended without a commit.
+#[cfg_attr(not(inflight_rseq), allow(dead_code))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    /// Closed, empty or full, or no stack for this CPU.
+    Refused,
+    /// The kernel took the thread off its CPU, or delivered a signal.
+    Aborted,
+}

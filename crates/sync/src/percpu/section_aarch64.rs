@@ -1,0 +1,131 @@
+//! The restartable sections, aarch64.
+//!
+//! The shape is that of the x86-64 ones: see `section_x86_64.rs`. The limit is read by a
+//! load-acquire, so that the length read after it is not older: here loads may be reordered.
+
+use super::Stopped;
+use super::stack::Stack;
+use crate::rseq::Rseq;
+use core::arch::asm;
+
+/// What a section says when it has not committed.
+const REFUSED: i32 = -1;
+const ABORTED: i32 = -2;
+
+#[inline(always)]
+pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
+    let mut result: i32;
+    // SAFETY: `rseq` proves that `area` is this thread's registered area. The CPU number is
+    // compared with the length of the table before it indexes it; the length of a stack is at most
+    // its capacity, so the id read lies in the stack. All memory is atomic to Rust, and plain
+    // aligned loads and stores are what Relaxed is here. No stack is used, nothing is called,
+    // flags and the named registers are declared.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "adrp {top}, 33b",
+            "add {top}, {top}, :lo12:33b",
+            "str {top}, [{area}, #8]",
+            "22:",
+            "ldr {cpu:w}, [{area}, #4]",
+            "mov {result:w}, #{refused}",
+            "cmp {cpu:w}, {cpus:w}",
+            "b.hs 25f",
+            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {top}, {cpu}, #4",
+            "ldar {top:w}, [{top}]",
+            "cbz {top:w}, 25f",
+            "ldr {top:w}, [{cpu}]",
+            "cbz {top:w}, 25f",
+            "sub {top:w}, {top:w}, #1",
+            "add {place}, {cpu}, {top}, lsl #1",
+            "ldrh {result:w}, [{place}, #16]",
+            "str {top:w}, [{cpu}]",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "mov {result:w}, #{aborted}",
+            "b 25b",
+            ".popsection",
+            top = out(reg) _,
+            place = out(reg) _,
+            cpu = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.area(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    match u16::try_from(result) {
+        Ok(id) => Ok(id),
+        Err(_) if result == REFUSED => Err(Stopped::Refused),
+        Err(_) => Err(Stopped::Aborted),
+    }
+}
+
+#[inline(always)]
+pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> Result<(), Stopped> {
+    let mut result: i32;
+    // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "adrp {len}, 33b",
+            "add {len}, {len}, :lo12:33b",
+            "str {len}, [{area}, #8]",
+            "22:",
+            "ldr {cpu:w}, [{area}, #4]",
+            "mov {result:w}, #{refused}",
+            "cmp {cpu:w}, {cpus:w}",
+            "b.hs 25f",
+            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {limit}, {cpu}, #4",
+            "ldar {limit:w}, [{limit}]",
+            "ldr {len:w}, [{cpu}]",
+            "cmp {len:w}, {limit:w}",
+            "b.hs 25f",
+            "add {limit}, {cpu}, {len}, lsl #1",
+            "strh {id:w}, [{limit}, #16]",
+            "add {len:w}, {len:w}, #1",
+            "mov {result:w}, wzr",
+            "str {len:w}, [{cpu}]",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "mov {result:w}, #{aborted}",
+            "b 25b",
+            ".popsection",
+            len = out(reg) _,
+            limit = out(reg) _,
+            cpu = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.area(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            id = in(reg) id,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    match result {
+        0 => Ok(()),
+        REFUSED => Err(Stopped::Refused),
+        _ => Err(Stopped::Aborted),
+    }
+}

@@ -1,0 +1,135 @@
+//! The restartable sections, x86-64.
+//!
+//! Each section is the range from label 22 to label 25. Its description (label 33: version and
+//! flags, start, length, where to go on after an abort) is announced by storing its address in the
+//! thread's area. When the kernel takes the thread off its CPU or delivers a signal inside the
+//! range, it goes on at label 44, which must follow a signature; there the section reports the
+//! abort. The last instruction before label 25 is the only store that matters: before it nothing
+//! has happened, after it everything has. An id written above the top is no id yet.
+//!
+//! The limit is read **before** the length: in the other order a close, drain and reopening
+//! between the two loads would bring drained ids back. Loads of this processor stay in order.
+
+use super::Stopped;
+use super::stack::Stack;
+use crate::rseq::Rseq;
+use core::arch::asm;
+
+/// What a section says when it has not committed.
+const REFUSED: i32 = -1;
+const ABORTED: i32 = -2;
+
+#[inline(always)]
+pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
+    let mut result: i32;
+    // SAFETY: `rseq` proves that this thread's area lies at that offset from the thread pointer
+    // and is registered. The CPU number is compared with the length of the table before it indexes
+    // it; the length of a stack is at most its capacity, so the id read lies in the stack. All
+    // memory is atomic to Rust, and plain aligned loads and stores are what Relaxed is here. No
+    // stack is used, nothing is called, flags and the named registers are declared.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "lea {top}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {top}",
+            "22:",
+            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+            "mov {result:e}, {refused}",
+            "cmp {cpu:e}, {cpus:e}",
+            "jae 25f",
+            "shl {cpu}, 7",
+            "add {cpu}, {table}",
+            "cmp dword ptr [{cpu} + 4], 0",
+            "je 25f",
+            "mov {top:e}, dword ptr [{cpu}]",
+            "sub {top:e}, 1",
+            "jb 25f",
+            "movzx {result:e}, word ptr [{cpu} + 2*{top} + 16]",
+            "mov dword ptr [{cpu}], {top:e}",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "44:",
+            "mov {result:e}, {aborted}",
+            "jmp 25b",
+            ".popsection",
+            top = out(reg) _,
+            cpu = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.offset(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    match u16::try_from(result) {
+        Ok(id) => Ok(id),
+        Err(_) if result == REFUSED => Err(Stopped::Refused),
+        Err(_) => Err(Stopped::Aborted),
+    }
+}
+
+#[inline(always)]
+pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> Result<(), Stopped> {
+    let mut result: i32;
+    // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "lea {len}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {len}",
+            "22:",
+            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+            "mov {result:e}, {refused}",
+            "cmp {cpu:e}, {cpus:e}",
+            "jae 25f",
+            "shl {cpu}, 7",
+            "add {cpu}, {table}",
+            "mov {limit:e}, dword ptr [{cpu} + 4]",
+            "mov {len:e}, dword ptr [{cpu}]",
+            "cmp {len:e}, {limit:e}",
+            "jae 25f",
+            "mov word ptr [{cpu} + 2*{len} + 16], {id:x}",
+            "add {len:e}, 1",
+            "xor {result:e}, {result:e}",
+            "mov dword ptr [{cpu}], {len:e}",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "44:",
+            "mov {result:e}, {aborted}",
+            "jmp 25b",
+            ".popsection",
+            len = out(reg) _,
+            cpu = out(reg) _,
+            limit = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.offset(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            id = in(reg) id,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    match result {
+        0 => Ok(()),
+        REFUSED => Err(Stopped::Refused),
+        _ => Err(Stopped::Aborted),
+    }
+}

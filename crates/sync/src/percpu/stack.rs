@@ -1,0 +1,221 @@
+//! One CPU's stack: a line of memory, and the ways to use it that Rust can express.
+
+use super::Backend;
+#[cfg(loom)]
+use crate::atomic::fence;
+use crate::atomic::{AtomicU16, AtomicU32, Ordering};
+use crate::thread;
+
+/// The largest limit of a stack: its ids, its length and its limit share one line.
+///
+/// ```
+/// assert!(inflight_sync::percpu::CAPACITY >= 4);
+/// ```
+pub const CAPACITY: usize = if cfg!(loom) { 4 } else { 56 };
+
+/// The offsets are known to the sections in assembly.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct Stack {
+    /// How many ids. Invariant: at most `CAPACITY`, because only a push below the limit adds one.
+    len: AtomicU32,
+    /// How many there may be; 0 = closed.
+    limit: AtomicU32,
+    /// 1 = in use. Unused with restartable sequences.
+    lock: AtomicU32,
+    note: AtomicU32,
+    ids: [AtomicU16; CAPACITY],
+}
+
+#[cfg(inflight_rseq)]
+const _: () = {
+    assert!(size_of::<Stack>() == 128, "the sections shift by 7");
+    assert!(std::mem::offset_of!(Stack, len) == 0);
+    assert!(std::mem::offset_of!(Stack, limit) == 4);
+    assert!(std::mem::offset_of!(Stack, ids) == 16);
+};
+
+/// How a user and others keep apart where no restartable sequence does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exclusion {
+    TryLock,
+    #[cfg(loom)]
+    BusyFlag,
+}
+
+impl Exclusion {
+    pub(super) const fn of(backend: Backend) -> Self {
+        match backend {
+            #[cfg(loom)]
+            Backend::BusyFlag => Self::BusyFlag,
+            _ => Self::TryLock,
+        }
+    }
+
+    pub(super) const fn backend(self) -> Backend {
+        match self {
+            Self::TryLock => Backend::TryLock,
+            #[cfg(loom)]
+            Self::BusyFlag => Backend::BusyFlag,
+        }
+    }
+}
+
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self {
+            len: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            lock: AtomicU32::new(0),
+            note: AtomicU32::new(0),
+            ids: std::array::from_fn(|_| AtomicU16::new(0)),
+        }
+    }
+
+    /// Runs `user` alone with this stack; `None` if somebody else has it.
+    #[inline(always)]
+    pub(super) fn exclusively<T>(
+        &self,
+        exclusion: Exclusion,
+        user: impl FnOnce(&Self) -> T,
+    ) -> Option<T> {
+        match exclusion {
+            // A compare and exchange: an unconditional swap would also be refused, but under loom
+            // it may be ordered after the holder's plain store of 0 and leave the lock taken.
+            Exclusion::TryLock => {
+                // Relaxed: a refusal orders nothing.
+                self.lock
+                    // Ordering: Acquire pairs with the Release of the last holder, below or in
+                    // `wait_and_empty`.
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .ok()?;
+            }
+            #[cfg(loom)]
+            Exclusion::BusyFlag => {
+                // Relaxed: the fence orders it before the look at the limit.
+                self.lock.store(1, Ordering::Relaxed);
+                // Ordering: pairs with the fence in `Stacks::barrier`.
+                fence(Ordering::SeqCst);
+            }
+        }
+        let result = user(self);
+        // Ordering: Release pairs with the Acquire of the next holder, or in `wait_and_empty`.
+        self.lock.store(0, Ordering::Release);
+        Some(result)
+    }
+
+    /// For the exclusive user.
+    #[inline(always)]
+    pub(super) fn pop(&self) -> Option<u16> {
+        // Ordering: Acquire pairs with the Release in `open`: who sees the stack open again sees
+        // it empty, as the one who closed it left it. Therefore the limit comes first.
+        if self.limit.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        // Relaxed: users exclude each other, and the last one's writes came with the lock.
+        let top = self.len.load(Ordering::Relaxed).checked_sub(1)?;
+        let id = self.ids[top as usize].load(Ordering::Relaxed);
+        self.len.store(top, Ordering::Relaxed);
+        Some(id)
+    }
+
+    /// For the exclusive user.
+    #[inline(always)]
+    pub(super) fn push(&self, id: u16) -> bool {
+        // Ordering: Acquire as in `pop`. A length read first could be from before a drain, and
+        // its ids would come back to life.
+        let limit = self.limit.load(Ordering::Acquire);
+        // Relaxed: as in `pop`.
+        let len = self.len.load(Ordering::Relaxed);
+        if len >= limit {
+            return false;
+        }
+        self.ids[len as usize].store(id, Ordering::Relaxed);
+        self.len.store(len + 1, Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn open(&self, limit: u32) {
+        let limit = limit.min(CAPACITY as u32);
+        // Ordering: Release pairs with the Acquire in `pop` and `push`.
+        self.limit.store(limit, Ordering::Release);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        // Relaxed: the caller keeps closers and openers out by a lock, or wants a hint.
+        self.limit.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn close(&self) {
+        // Relaxed: `Stacks::barrier` orders it.
+        self.limit.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes all ids out. The caller knows that no user is under way.
+    pub(super) fn empty(&self, mut each: impl FnMut(u16)) {
+        // Relaxed: the barrier, the lock or the flag has made the last user's writes visible.
+        let len = self.len.load(Ordering::Relaxed);
+        for id in &self.ids[..len as usize] {
+            each(id.load(Ordering::Relaxed));
+        }
+        // Relaxed: the next user comes after the Release in `open` or `wait_and_empty`.
+        self.len.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits for a user that is under way, then empties the stack.
+    pub(super) fn wait_and_empty(&self, exclusion: Exclusion, each: impl FnMut(u16)) {
+        let mut wait = Wait::default();
+        match exclusion {
+            Exclusion::TryLock => {
+                // Relaxed: a refusal orders nothing.
+                while self
+                    .lock
+                    // Ordering: Acquire pairs with the Release in `exclusively`.
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_err()
+                {
+                    wait.turn();
+                }
+                self.empty(each);
+                // Ordering: Release pairs with the Acquire in `exclusively`.
+                self.lock.store(0, Ordering::Release);
+            }
+            #[cfg(loom)]
+            Exclusion::BusyFlag => {
+                // Ordering: Acquire pairs with the Release in `exclusively`.
+                while self.lock.load(Ordering::Acquire) != 0 {
+                    wait.turn();
+                }
+                self.empty(each);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&self) -> u32 {
+        // Relaxed: the caller's hint; any value is right.
+        self.note.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set_note(&self, note: u32) {
+        // Relaxed: as in `note`.
+        self.note.store(note, Ordering::Relaxed);
+    }
+}
+
+/// Waits for a user, who is inside for a few instructions unless it has lost its CPU.
+#[derive(Default)]
+struct Wait(u32);
+
+impl Wait {
+    fn turn(&mut self) {
+        self.0 += 1;
+        #[cfg(not(any(loom, shuttle)))]
+        if self.0 > 64 {
+            // A waiter of a real-time class would yield to itself for ever.
+            return std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+        thread::yield_now();
+    }
+}
