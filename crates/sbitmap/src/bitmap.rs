@@ -4,8 +4,14 @@ use crate::builder::SbitmapBuilder;
 use crate::error::PutError;
 use crate::hint::{Hint, Hints};
 use crate::layout::{Layout, low_mask};
-use crate::snapshot::Snapshot;
-use crate::word::{Check, Search, Word, offsets};
+pub(crate) use crate::mask::BitMask;
+use crate::word::{Check, Search, Word};
+use inflight_sync::Mutex;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+
+mod resize;
+mod single;
+mod visit;
 
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
@@ -28,52 +34,15 @@ use crate::word::{Check, Search, Word, offsets};
 /// ```
 #[derive(Debug)]
 pub struct Sbitmap {
-    layout: Layout,
+    /// The layout for the largest depth. All its words exist, and its shift holds for every depth.
+    full: Layout,
+    /// How many bits are handed out now. Written under `resizing`.
+    depth: AtomicUsize,
+    resizing: Mutex<()>,
     in_turn: bool,
     check: Check,
     hints: Hints,
     words: Box<[Word]>,
-}
-
-/// Bits of one word, taken in one atomic step: `first + i` for each set bit `i` of `mask`.
-///
-/// ```
-/// use inflight_sbitmap::{BitMask, Sbitmap};
-/// let map = Sbitmap::builder(64).build().unwrap();
-/// let got: BitMask = map.try_get_mask(4).unwrap();
-/// assert_eq!(got.mask, 0b1111);
-/// assert_eq!(got.iter().count(), 4);
-/// map.put_mask(got).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BitMask {
-    /// The lowest bit of the mask.
-    pub first: usize,
-    /// Which bits from `first` on; bit 0 is always set in what
-    /// [`try_get_mask`](Sbitmap::try_get_mask) returns.
-    pub mask: u64,
-}
-
-impl BitMask {
-    /// The bits, lowest first.
-    ///
-    /// ```
-    /// let bits = inflight_sbitmap::BitMask { first: 8, mask: 0b101 };
-    /// assert_eq!(bits.iter().collect::<Vec<_>>(), [8, 10]);
-    /// ```
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        offsets(self.mask).map(move |offset| self.first.wrapping_add(offset as usize))
-    }
-
-    /// How many bits.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::BitMask { first: 8, mask: 0b101 }.count(), 2);
-    /// ```
-    #[must_use]
-    pub const fn count(self) -> usize {
-        self.mask.count_ones() as usize
-    }
 }
 
 impl Sbitmap {
@@ -88,26 +57,50 @@ impl Sbitmap {
         SbitmapBuilder::new(depth)
     }
 
-    pub(crate) fn new(layout: Layout, in_turn: bool, check: Check) -> Self {
+    /// The layout's depth is that to begin with.
+    pub(crate) fn new(layout: Layout, max_depth: usize, in_turn: bool, check: Check) -> Self {
+        let full = layout.with_depth(max_depth);
         Self {
-            layout,
+            full,
+            depth: AtomicUsize::new(layout.depth),
+            resizing: Mutex::new(()),
             in_turn,
             check,
             hints: Hints::new(layout, in_turn),
-            words: (0..layout.words())
-                .map(|i| Word::new(layout.word_depth(i) as usize, check))
+            words: (0..full.words())
+                .map(|i| Word::new(full.word_depth(i) as usize, check))
                 .collect(),
         }
     }
 
-    /// How many bits there are.
+    /// The layout of the moment.
+    #[inline]
+    fn layout(&self) -> Layout {
+        // Relaxed: an operation that runs while the map is resized may go by either depth; `keep`
+        // looks again when a bit was taken.
+        self.full.with_depth(self.depth.load(Ordering::Relaxed))
+    }
+
+    /// How many bits there are to hand out. Bits beyond may still be in use after a
+    /// [`resize`](Sbitmap::resize).
     ///
     /// ```
     /// assert_eq!(inflight_sbitmap::Sbitmap::builder(10).build().unwrap().depth(), 10);
     /// ```
     #[must_use]
-    pub const fn depth(&self) -> usize {
-        self.layout.depth
+    pub fn depth(&self) -> usize {
+        self.layout().depth
+    }
+
+    /// The largest depth the map can be resized to.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(10).max_depth(64).build().unwrap();
+    /// assert_eq!(map.max_depth(), 64);
+    /// ```
+    #[must_use]
+    pub const fn max_depth(&self) -> usize {
+        self.full.depth
     }
 
     /// How many bits each word is used for.
@@ -119,7 +112,7 @@ impl Sbitmap {
     /// ```
     #[must_use]
     pub const fn bits_per_word(&self) -> usize {
-        self.layout.bits_per_word()
+        self.full.bits_per_word()
     }
 
     /// Takes a bit, beginning at the calling CPU's hint. `None` when all are taken.
@@ -132,11 +125,12 @@ impl Sbitmap {
     /// assert_eq!(map.try_get(), None);
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
+    #[inline]
     pub fn try_get(&self) -> Option<usize> {
-        let stored = self.hints.load();
-        let mut hint = stored;
+        let slot = self.hints.of_this_cpu();
+        let mut hint = slot.load(self.layout());
         let bit = self.try_get_with(&mut hint);
-        self.hints.store(stored, hint);
+        slot.store(hint);
         bit
     }
 
@@ -149,15 +143,12 @@ impl Sbitmap {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_with(&self, hint: &mut Hint) -> Option<usize> {
-        let start = hint.within(self.layout);
-        let found = self.search(start, |word, from| Search {
-            depth: self.layout.word_depth(word),
+        self.search(hint, |layout, word, from| Search {
+            depth: layout.word_depth(word),
             // Scanning within a word is one instruction, so only a turn-taking map minds where.
             from: if self.in_turn { from } else { 0 },
             wrap: !self.in_turn,
-        });
-        *hint = start.after(found, self.layout, self.in_turn);
-        found
+        })
     }
 
     /// Takes a bit if fewer than `limit` of those open to this limit are taken.
@@ -174,29 +165,52 @@ impl Sbitmap {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        let stored = self.hints.load();
-        let start = stored.within(self.layout);
-        let found = self.search(start, |word, from| Search {
-            depth: self.layout.shallow_depth(word, limit),
+        let slot = self.hints.of_this_cpu();
+        let mut hint = slot.load(self.layout());
+        let bit = self.search(&mut hint, |layout, word, from| Search {
+            depth: layout.shallow(limit).word_depth(word),
             from,
             wrap: true,
         });
-        self.hints
-            .store(stored, start.after(found, self.layout, self.in_turn));
-        found
+        slot.store(hint);
+        bit
+    }
+
+    /// Searches until a bit is found that may be kept, and moves the hint.
+    #[inline]
+    fn search(
+        &self,
+        hint: &mut Hint,
+        open: impl Fn(Layout, usize, u32) -> Search,
+    ) -> Option<usize> {
+        loop {
+            let layout = self.layout();
+            let start = hint.within(layout);
+            let found = self.visit_words(layout, start, |word, from| open(layout, word, from));
+            if found.is_none_or(|bit| self.keep(bit)) {
+                *hint = start.after(found, layout, self.in_turn);
+                return found;
+            }
+        }
     }
 
     /// Visits every word once, from the hint's on.
     ///
     /// If the first word's search does not wrap, the bits before its start come last. Without that
     /// "none" would not be exact, and a waiter could miss a bit in its second look.
-    fn search(&self, start: Hint, search: impl Fn(usize, u32) -> Search) -> Option<usize> {
-        let (first, offset) = self.layout.split(start.0 as usize);
+    #[inline]
+    fn visit_words(
+        &self,
+        layout: Layout,
+        start: Hint,
+        search: impl Fn(usize, u32) -> Search,
+    ) -> Option<usize> {
+        let (first, offset) = layout.split(start.0 as usize);
         let visit = |i: usize, search: Search| {
             let offset = self.words[i].try_get(search)?;
-            Some(self.layout.bit(i, offset))
+            Some(layout.bit(i, offset))
         };
-        for i in (first..self.words.len()).chain(0..first) {
+        for i in (first..layout.words()).chain(0..first) {
             let found = visit(i, search(i, if i == first { offset } else { 0 }));
             if found.is_some() {
                 return found;
@@ -214,6 +228,33 @@ impl Sbitmap {
                 wrap: true,
             },
         )
+    }
+
+    /// Whether a bit just taken is below the depth; gives it back if not.
+    ///
+    /// A search may have begun before the map shrank. Relaxed is enough: a get that takes a bit of
+    /// a word after the shrinking flushed it has acquired the new depth with the bit.
+    #[inline]
+    fn keep(&self, bit: usize) -> bool {
+        bit < self.depth.load(Ordering::Relaxed) || {
+            let (word, offset) = self.full.split(bit);
+            self.keep_below(word, 1 << offset) != 0
+        }
+    }
+
+    /// Gives back those bits of a word just taken that are not below the depth, returns the others.
+    ///
+    /// Under the lock: if the map grew in between, the bits would be free without anybody having
+    /// been told.
+    #[cold]
+    fn keep_below(&self, word: usize, taken: u64) -> u64 {
+        let _resizing = self.resizing.lock();
+        let kept = taken & low_mask(self.layout().word_depth(word));
+        if kept != taken {
+            let given_back = self.words[word].put_mask(taken & !kept, self.check);
+            debug_assert!(given_back.is_ok(), "they were ours");
+        }
+        kept
     }
 
     /// Takes up to `n` bits, pushes them to `bits` and returns how many.
@@ -262,17 +303,30 @@ impl Sbitmap {
         if self.in_turn || n == 0 {
             return None;
         }
-        let n = u32::try_from(n.min(self.bits_per_word())).expect("at most 64");
-        let (first, _) = self
-            .layout
-            .split(self.hints.load().within(self.layout).0 as usize);
-        for i in (first..self.words.len()).chain(0..first) {
-            if let Some((offset, mask)) = self.words[i].take_range(n, self.layout.word_depth(i)) {
-                return Some(BitMask {
-                    first: self.layout.bit(i, offset),
-                    mask,
-                });
+        let layout = self.layout();
+        let n = n.min(self.bits_per_word()) as u32;
+        let slot = self.hints.of_this_cpu();
+        let hint = slot.load(layout).within(layout);
+        let (first, _) = layout.split(hint.0 as usize);
+        for i in (first..layout.words()).chain(0..first) {
+            let Some((offset, mut mask)) = self.words[i].take_range(n, layout.word_depth(i)) else {
+                continue;
+            };
+            let first_bit = layout.bit(i, offset);
+            let end = first_bit + n as usize;
+            if end > self.depth.load(Ordering::Relaxed) {
+                mask = self.keep_below(i, mask << offset) >> offset;
             }
+            if mask == 0 {
+                break; // The map has shrunk meanwhile, and no word after this one is left.
+            }
+            if i != first {
+                slot.store(Hint::at(first_bit));
+            }
+            return Some(BitMask {
+                first: first_bit,
+                mask,
+            });
         }
         None
     }
@@ -294,13 +348,46 @@ impl Sbitmap {
     /// assert!(map.put(bit).is_ok());
     /// assert!(map.put(bit).is_err());
     /// ```
+    #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         let (word, offset) = self.locate(bit)?;
         self.words[word].put(offset, self.check)?;
-        if !self.in_turn {
-            self.hints.point_at(bit);
+        self.point_at(bit);
+        Ok(())
+    }
+
+    /// Gives a bit back and points a hint of the caller's at it.
+    ///
+    /// For callers that keep a hint for whoever allocated the bit: there its data is warm. The
+    /// map's own hint is not moved.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Sbitmap::put).
+    ///
+    /// ```
+    /// use inflight_sbitmap::{Hint, Sbitmap};
+    /// let map = Sbitmap::builder(8).build().unwrap();
+    /// let mut hint = Hint::at(3);
+    /// let bit = map.try_get_with(&mut hint).unwrap();
+    /// map.put_with(bit, &mut hint).unwrap();
+    /// assert_eq!(hint, Hint::at(bit));
+    /// ```
+    pub fn put_with(&self, bit: usize, hint: &mut Hint) -> Result<(), PutError> {
+        let (word, offset) = self.locate(bit)?;
+        self.words[word].put(offset, self.check)?;
+        if !self.in_turn && bit < self.depth() {
+            *hint = Hint::at(bit);
         }
         Ok(())
+    }
+
+    /// Points the calling CPU at a bit just given back. One above the depth has vanished.
+    #[inline]
+    fn point_at(&self, bit: usize) {
+        if !self.in_turn && bit < self.depth() {
+            self.hints.of_this_cpu().store(Hint::at(bit));
+        }
     }
 
     /// Gives several bits back, one atomic step for each run of bits of the same word.
@@ -354,8 +441,8 @@ impl Sbitmap {
                 }
             }
         }
-        if let (Some(&last), false) = (bits.last(), self.in_turn) {
-            self.hints.point_at(last);
+        if let Some(&last) = bits.last() {
+            self.point_at(last);
         }
         (count, result)
     }
@@ -383,128 +470,24 @@ impl Sbitmap {
             Ok(place) => place,
             Err(e) => return (0, Err(e)),
         };
-        let room = low_mask(self.layout.word_depth(word) - offset);
+        let room = low_mask(self.full.word_depth(word) - offset);
         if bits.mask & !room != 0 {
             return (0, Err(PutError::OutOfRange));
         }
+        self.point_at(bits.first);
         match self.words[word].put_mask(bits.mask << offset, self.check) {
             Ok(()) => (bits.count(), Ok(())),
             Err((freed, e)) => (freed, Err(e)),
         }
     }
 
+    /// Bits above the depth have a place too: they may still be in use.
+    #[inline]
     fn locate(&self, bit: usize) -> Result<(usize, u32), PutError> {
-        if bit < self.layout.depth {
-            Ok(self.layout.split(bit))
+        if bit < self.full.depth {
+            Ok(self.full.split(bit))
         } else {
             Err(PutError::OutOfRange)
-        }
-    }
-
-    /// How many bits are in use. A snapshot; exact when nobody gets or puts.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let _bit = map.try_get();
-    /// assert_eq!(map.weight(), 1);
-    /// ```
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        self.in_use()
-            .map(|(_, mask)| mask.count_ones() as usize)
-            .sum()
-    }
-
-    /// Whether a bit is in use.
-    ///
-    /// `false` means that each bit was free at some moment of the call, and that what its last
-    /// owner wrote before giving it back is visible. After a `fence(SeqCst)` that follows the
-    /// closing of a gate which getters look at after a fence of their own, `false` means that
-    /// nobody is inside.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// assert!(!map.is_any_set());
-    /// ```
-    #[must_use]
-    pub fn is_any_set(&self) -> bool {
-        self.in_use().any(|(_, mask)| mask != 0)
-    }
-
-    /// Whether this bit is in use; `false` for a bit the map does not have.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// assert!(map.is_set(bit));
-    /// ```
-    #[must_use]
-    pub fn is_set(&self, bit: usize) -> bool {
-        self.locate(bit).is_ok_and(|(word, offset)| {
-            self.words[word].in_use(self.layout.word_depth(word)) >> offset & 1 == 1
-        })
-    }
-
-    /// Calls `f` for each bit in use, from `start` on and once around, until it returns `false`.
-    ///
-    /// Gets and puts that happen meanwhile may or may not be seen. A `start` beyond the map is 0.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// let mut seen = Vec::new();
-    /// map.for_each_set(0, |bit| {
-    ///     seen.push(bit);
-    ///     true
-    /// });
-    /// assert_eq!(seen, [bit]);
-    /// ```
-    pub fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
-        let start = Hint::at(start).within(self.layout).0 as usize;
-        let (first, offset) = self.layout.split(start);
-        let visit = |i: usize, among: u64| {
-            let word = self.words[i].in_use(self.layout.word_depth(i)) & among;
-            (i, word)
-        };
-        let below = low_mask(offset);
-        let words = (first..self.words.len())
-            .map(|i| visit(i, if i == first { !below } else { u64::MAX }))
-            .chain((0..first).map(|i| visit(i, u64::MAX)))
-            // The part of the first word before `start` comes last.
-            .chain((first..self.words.len()).take(1).map(|i| visit(i, below)));
-        for (i, mask) in words {
-            for offset in offsets(mask) {
-                if !f(self.layout.bit(i, offset)) {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn in_use(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.words
-            .iter()
-            .enumerate()
-            .map(|(i, word)| (i, word.in_use(self.layout.word_depth(i))))
-    }
-
-    /// The state of the map, for people: `{}` and `{:#?}` print it.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// assert_eq!(map.snapshot().busy, 0);
-    /// ```
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let words: Vec<u64> = self.in_use().map(|(_, mask)| mask).collect();
-        Snapshot {
-            depth: self.depth(),
-            busy: words.iter().map(|w| w.count_ones() as usize).sum(),
-            cleared: self.words.iter().map(|w| w.parked() as usize).sum(),
-            bits_per_word: self.bits_per_word(),
-            words,
-            round_robin: self.in_turn,
-            alloc_hint: self.hints.all(),
         }
     }
 }

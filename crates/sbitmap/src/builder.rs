@@ -15,6 +15,7 @@ use crate::word::Check;
 #[must_use = "nothing exists before `build`"]
 pub struct SbitmapBuilder {
     depth: usize,
+    max_depth: Option<usize>,
     shift: Option<u32>,
     round_robin: bool,
     check: Check,
@@ -24,10 +25,23 @@ impl SbitmapBuilder {
     pub(crate) fn new(depth: usize) -> Self {
         Self {
             depth,
+            max_depth: None,
             shift: None,
             round_robin: false,
             check: Check::Sequential,
         }
+    }
+
+    /// Lays out memory for growth up to `max_depth` by [`resize`](Sbitmap::resize). By default the
+    /// depth is the largest.
+    ///
+    /// ```
+    /// let map = inflight_sbitmap::Sbitmap::builder(64).max_depth(256).build().unwrap();
+    /// assert!(map.resize(256).is_ok());
+    /// ```
+    pub fn max_depth(mut self, max_depth: usize) -> Self {
+        self.max_depth = Some(max_depth);
+        self
     }
 
     /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4
@@ -90,20 +104,25 @@ impl SbitmapBuilder {
     ///
     /// # Errors
     ///
-    /// A depth above [`MAX_DEPTH`] or a shift above 6.
+    /// A depth above [`MAX_DEPTH`], a shift above 6, or a `max_depth` below the depth.
     ///
     /// ```
     /// assert!(inflight_sbitmap::Sbitmap::builder(0).build().unwrap().try_get().is_none());
     /// ```
     pub fn build(self) -> Result<Sbitmap, BuildError> {
-        if self.depth > MAX_DEPTH {
+        let max_depth = self.max_depth.unwrap_or(self.depth);
+        if self.depth.max(max_depth) > MAX_DEPTH {
             return Err(BuildError::DepthTooLarge);
+        }
+        if max_depth < self.depth {
+            return Err(BuildError::MaxDepthBelowDepth);
         }
         if self.shift.is_some_and(|shift| shift > SHIFT_MAX) {
             return Err(BuildError::ShiftTooLarge);
         }
         Ok(Sbitmap::new(
-            Layout::new(self.depth, self.shift),
+            Layout::new(self.depth, max_depth, self.shift),
+            max_depth,
             self.round_robin,
             self.check,
         ))

@@ -12,10 +12,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) bits.
+    /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) bits, now or as `max_depth`.
     DepthTooLarge,
     /// A word has 64 bits, so the shift is at most 6.
     ShiftTooLarge,
+    /// The map is to grow to a depth below the one it begins with.
+    MaxDepthBelowDepth,
 }
 
 impl fmt::Display for BuildError {
@@ -25,6 +27,7 @@ impl fmt::Display for BuildError {
                 write!(f, "depth is above the maximum of {}", crate::MAX_DEPTH)
             }
             Self::ShiftTooLarge => f.write_str("shift is above 6 (a word has 64 bits)"),
+            Self::MaxDepthBelowDepth => f.write_str("max_depth is below the depth"),
         }
     }
 }
@@ -58,3 +61,32 @@ impl fmt::Display for PutError {
 }
 
 impl Error for PutError {}
+
+/// Why a map keeps its depth.
+///
+/// ```
+/// use inflight_sbitmap::{ResizeError, Sbitmap};
+/// let map = Sbitmap::builder(8).build().unwrap();
+/// assert_eq!(map.resize(0), Err(ResizeError::Zero));
+/// assert_eq!(map.resize(9), Err(ResizeError::AboveMaxDepth));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// At least one bit must be left.
+    Zero,
+    /// Above the `max_depth` for which memory was laid out, which is the first depth if none was
+    /// asked for.
+    AboveMaxDepth,
+}
+
+impl fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zero => "a map cannot be resized to no bits",
+            Self::AboveMaxDepth => "the depth is above the map's max_depth",
+        })
+    }
+}
+
+impl Error for ResizeError {}

@@ -39,29 +39,39 @@ impl Hint {
         }
     }
 
-    /// The hint after a search that began here.
+    /// The hint after a search that began here, which must be inside the map.
     ///
-    /// It moves on only if it was spot-on (or bits are handed out in turn); a search that had to
-    /// look elsewhere leaves it, so that a bit freed here is found again while its lines are
-    /// warm.
+    /// It moves on if it was spot-on (or bits are handed out in turn), and along if the search had
+    /// to leave its word: the next search would only find the same words full. A bit found in the
+    /// hint's own word leaves it.
     pub(crate) fn after(self, found: Option<usize>, layout: Layout, in_turn: bool) -> Self {
-        match found {
-            None => Self(0),
-            Some(bit) if in_turn || bit == self.0 as usize => {
-                if bit + 1 < layout.depth {
-                    Self::at(bit + 1)
-                } else {
-                    Self(0)
-                }
+        let Some(bit) = found else { return Self(0) };
+        if in_turn || bit == self.0 as usize {
+            if bit + 1 < layout.depth {
+                Self::at(bit + 1)
+            } else {
+                Self(0)
             }
-            Some(_) => self,
+        } else if layout.split(bit).0 == layout.split(self.0 as usize).0 {
+            self
+        } else {
+            Self::at(bit)
         }
     }
 }
 
 /// One hint for each CPU, each on its own cache line.
+///
+/// As many slots as the next power of two, so that a CPU number finds its slot by a mask.
 #[derive(Debug)]
-pub(crate) struct Hints(Box<[CachePadded<AtomicU32>]>);
+pub(crate) struct Hints {
+    slots: Box<[CachePadded<Slot>]>,
+    cpus: usize,
+}
+
+/// The hint of one CPU.
+#[derive(Debug)]
+pub(crate) struct Slot(AtomicU32);
 
 impl Hints {
     /// CPUs begin at different places, so that they meet late. In turn, all begin at 0.
@@ -74,36 +84,49 @@ impl Hints {
                 fastrand::u32(..u32::try_from(layout.depth).expect("depth is at most 2^24"))
             }
         };
-        Self(
-            (0..cpu::possible())
-                .map(|_| CachePadded::new(AtomicU32::new(first())))
+        let cpus = cpu::possible();
+        Self {
+            slots: (0..cpus.next_power_of_two())
+                .map(|_| CachePadded::new(Slot(AtomicU32::new(first()))))
                 .collect(),
-        )
-    }
-
-    fn of_this_cpu(&self) -> &AtomicU32 {
-        // CPU numbers may be sparse, or stale: any slot is correct.
-        &self.0[cpu::current() % self.0.len()]
-    }
-
-    pub(crate) fn load(&self) -> Hint {
-        // Relaxed: a stale hint costs a longer search, nothing else.
-        Hint(self.of_this_cpu().load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn store(&self, old: Hint, new: Hint) {
-        if old != new {
-            // Relaxed: see `load`. A racing store of a neighbour may win; both are fine.
-            self.of_this_cpu().store(new.0, Ordering::Relaxed);
+            cpus,
         }
     }
 
-    /// Points this CPU at a bit it has just given back.
-    pub(crate) fn point_at(&self, bit: usize) {
-        self.store(self.load(), Hint::at(bit));
+    /// The slot of the calling CPU. Asked for once in each operation: the number has its price.
+    #[inline]
+    pub(crate) fn of_this_cpu(&self) -> &Slot {
+        // CPU numbers may be sparse, or stale: any slot is correct.
+        &self.slots[cpu::current() & (self.slots.len() - 1)]
     }
 
+    /// The hint of each CPU the system may have.
     pub(crate) fn all(&self) -> Vec<u32> {
-        self.0.iter().map(|h| h.load(Ordering::Relaxed)).collect()
+        let slots = self.slots.iter().take(self.cpus);
+        slots.map(|slot| slot.0.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Slot {
+    /// A hint inside the map. One that a shrunken map has left outside is folded back into it, so
+    /// that the CPUs stay apart.
+    #[inline]
+    pub(crate) fn load(&self, layout: Layout) -> Hint {
+        // Relaxed: a stale hint costs a longer search, nothing else.
+        let hint = self.0.load(Ordering::Relaxed);
+        if (hint as usize) < layout.depth || layout.depth == 0 {
+            Hint(hint)
+        } else {
+            Hint::at(hint as usize % layout.depth)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, hint: Hint) {
+        // Relaxed: see `load`. A racing store of a neighbour may win; both are fine. The look first
+        // leaves the line of a CPU number shared by many threads in peace.
+        if self.0.load(Ordering::Relaxed) != hint.0 {
+            self.0.store(hint.0, Ordering::Relaxed);
+        }
     }
 }

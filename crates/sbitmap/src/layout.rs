@@ -14,6 +14,9 @@ pub(crate) const SHIFT_MAX: u32 = 6;
 /// A bitmap of 4 or more bits has at least this many words, so that it spreads over cache lines.
 const WORDS_WANTED: usize = 4;
 
+/// A map that may grow has at most this many words that are not whole: a search visits them all.
+const WORDS_ENOUGH: usize = 64;
+
 /// A number of bits, cut into words of `2^shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -22,11 +25,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `shift` must be at most [`SHIFT_MAX`].
-    pub(crate) fn new(depth: usize, shift: Option<u32>) -> Self {
-        let shift = shift.unwrap_or_else(|| auto_shift(depth));
+    /// `shift` must be at most [`SHIFT_MAX`]. Without one, words are cut for `depth`, but there are
+    /// no more of them than [`WORDS_ENOUGH`] at `max_depth` unless they are whole.
+    pub(crate) fn new(depth: usize, max_depth: usize, shift: Option<u32>) -> Self {
+        let shift = shift.unwrap_or_else(|| auto_shift(depth, max_depth));
         debug_assert!(shift <= SHIFT_MAX);
         Self { depth, shift }
+    }
+
+    /// The same words, used up to another depth.
+    pub(crate) const fn with_depth(self, depth: usize) -> Self {
+        Self { depth, ..self }
     }
 
     pub(crate) const fn bits_per_word(self) -> usize {
@@ -37,19 +46,20 @@ impl Layout {
         self.depth.div_ceil(self.bits_per_word())
     }
 
-    /// How many bits of word `i` count: all, but for the last word.
-    pub(crate) fn word_depth(self, i: usize) -> u32 {
+    /// How many bits of word `i` count: all, but for the last word; none beyond.
+    pub(crate) const fn word_depth(self, i: usize) -> u32 {
         let left = self.depth.saturating_sub(i << self.shift);
-        u32::try_from(left.min(self.bits_per_word())).expect("at most 64")
+        if left < self.bits_per_word() {
+            left as u32
+        } else {
+            1 << self.shift
+        }
     }
 
     /// Word and offset of a bit.
-    pub(crate) fn split(self, bit: usize) -> (usize, u32) {
+    pub(crate) const fn split(self, bit: usize) -> (usize, u32) {
         let offset = bit & (self.bits_per_word() - 1);
-        (
-            bit >> self.shift,
-            u32::try_from(offset).expect("at most 63"),
-        )
+        (bit >> self.shift, offset as u32)
     }
 
     /// The bit at an offset of a word.
@@ -57,28 +67,56 @@ impl Layout {
         (word << self.shift) + offset as usize
     }
 
-    /// How many bits of word `i` are open to users who may hold `limit` bits of the whole map.
+    /// How many bits of each word are open to users who may hold `limit` bits of the whole map.
     ///
     /// Each word gives its proportional share, rounded down; what is missing to `limit` is given by
     /// the first words, one bit each. So the shares add up to exactly `limit`.
-    pub(crate) fn shallow_depth(self, i: usize, limit: usize) -> u32 {
-        if limit >= self.depth {
-            return self.word_depth(i);
+    pub(crate) const fn shallow(self, limit: usize) -> Shallow {
+        let mut shallow = Shallow {
+            layout: self,
+            limit,
+            missing: 0,
+        };
+        if limit < self.depth {
+            let last = self.words() - 1;
+            shallow.missing = limit - (shallow.share(0) * last + shallow.share(last));
         }
-        let share = |i| self.word_depth(i) as usize * limit / self.depth;
-        let last = self.words() - 1;
-        let missing = limit - (share(0) * last + share(last));
-        let depth = share(i) + usize::from(i < missing);
-        u32::try_from(depth).expect("at most 64")
+        shallow
     }
 }
 
-fn auto_shift(depth: usize) -> u32 {
+/// A limit spread over the words of a layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shallow {
+    layout: Layout,
+    limit: usize,
+    /// How many of the first words give one bit more than their share.
+    missing: usize,
+}
+
+impl Shallow {
+    const fn share(self, i: usize) -> usize {
+        self.layout.word_depth(i) as usize * self.limit / self.layout.depth
+    }
+
+    /// How many bits of word `i` are open.
+    pub(crate) const fn word_depth(self, i: usize) -> u32 {
+        if self.limit >= self.layout.depth {
+            return self.layout.word_depth(i);
+        }
+        (self.share(i) + (i < self.missing) as usize) as u32
+    }
+}
+
+fn auto_shift(depth: usize, max_depth: usize) -> u32 {
     let mut shift = SHIFT_MAX;
     if depth >= WORDS_WANTED {
         while WORDS_WANTED << shift > depth {
             shift -= 1;
         }
+    }
+    while shift < SHIFT_MAX && max_depth > WORDS_ENOUGH << shift {
+        shift += 1;
     }
     shift
 }
@@ -96,8 +134,12 @@ pub(crate) const fn low_mask(n: u32) -> u64 {
 mod tests {
     use super::*;
 
+    fn layout(depth: usize) -> Layout {
+        Layout::new(depth, depth, None)
+    }
+
     #[test]
-    fn automatic_shift() {
+    fn a1_a2_a3_automatic_shift() {
         let table = [
             (1, 64, 1, 1),
             (3, 64, 1, 3),
@@ -117,17 +159,28 @@ mod tests {
             (10240, 64, 160, 64),
         ];
         for (depth, bits, words, last) in table {
-            let layout = Layout::new(depth, None);
+            let layout = layout(depth);
             assert_eq!(layout.bits_per_word(), bits, "depth {depth}");
             assert_eq!(layout.words(), words, "depth {depth}");
             assert_eq!(layout.word_depth(words - 1), last, "depth {depth}");
         }
-        assert_eq!(Layout::new(0, None).words(), 0);
+        assert_eq!(layout(0).words(), 0);
+    }
+
+    /// A map that may grow begins with the words of its depth, unless they would be too many.
+    #[test]
+    fn a2_room_to_grow() {
+        let bits = |depth, max| Layout::new(depth, max, None).bits_per_word();
+        assert_eq!(bits(64, 1024), 16);
+        assert_eq!(bits(64, 1025), 32);
+        assert_eq!(bits(4, 1024), 16);
+        assert_eq!(bits(4, MAX_DEPTH), 64);
+        assert_eq!(bits(0, 8), 64);
     }
 
     #[test]
-    fn shallow_split_vectors() {
-        let split = |limit| [0, 1, 2, 3].map(|i| Layout::new(64, None).shallow_depth(i, limit));
+    fn a20_g7_shallow_split_vectors() {
+        let split = |limit| [0, 1, 2, 3].map(|i| layout(64).shallow(limit).word_depth(i));
         assert_eq!(split(1), [1, 0, 0, 0]);
         assert_eq!(split(6), [2, 2, 1, 1]);
         assert_eq!(split(48), [12, 12, 12, 12]);
@@ -137,25 +190,25 @@ mod tests {
     }
 
     #[test]
-    fn shallow_split_is_exact() {
+    fn a20_shallow_split_is_exact() {
         for depth in (1..300).chain([511, 1000, 1023, 1024]) {
-            let layout = Layout::new(depth, None);
+            let layout = layout(depth);
             for limit in 0..=depth + 1 {
                 let sum: usize = (0..layout.words())
-                    .map(|i| layout.shallow_depth(i, limit) as usize)
+                    .map(|i| layout.shallow(limit).word_depth(i) as usize)
                     .sum();
                 assert_eq!(sum, limit.min(depth), "depth {depth} limit {limit}");
                 for i in 0..layout.words() {
-                    assert!(layout.shallow_depth(i, limit) <= layout.word_depth(i));
+                    assert!(layout.shallow(limit).word_depth(i) <= layout.word_depth(i));
                 }
             }
         }
     }
 
     #[test]
-    fn bits_and_words_are_inverse() {
+    fn a3_bits_and_words_are_inverse() {
         for depth in [1, 4, 10, 64, 127, 1024] {
-            let layout = Layout::new(depth, None);
+            let layout = layout(depth);
             let mut seen = 0;
             for word in 0..layout.words() {
                 for offset in 0..layout.word_depth(word) {

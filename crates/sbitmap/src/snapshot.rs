@@ -17,15 +17,20 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// How many bits there are.
+    /// How many bits there are to hand out.
     pub depth: usize,
+    /// The largest depth the map can have.
+    pub max_depth: usize,
     /// How many are in use.
     pub busy: usize,
     /// How many are freed and not yet moved back.
     pub cleared: usize,
     /// How many bits of each word are used.
     pub bits_per_word: usize,
-    /// The bits in use, word by word.
+    /// How many words the depth makes.
+    pub map_nr: usize,
+    /// The bits in use, word by word. More than `map_nr` words if bits above the depth are still in
+    /// use after a shrink.
     pub words: Vec<u64>,
     /// Whether bits are handed out in turn.
     pub round_robin: bool,
@@ -35,7 +40,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The bits in use as hexadecimal bytes, 16 a line, each line with its offset; bits are packed
-    /// densely, lowest first.
+    /// densely, lowest first. Bits above the depth appear while they are in use.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
@@ -49,12 +54,15 @@ impl Snapshot {
             depth: self.depth,
             shift: self.bits_per_word.trailing_zeros(),
         };
+        let in_use = self.words.iter().enumerate().flat_map(|(i, &word)| {
+            crate::word::offsets(word).map(move |offset| layout.bit(i, offset))
+        });
         let mut bytes = vec![0_u8; self.depth.div_ceil(8)];
-        for (i, &word) in self.words.iter().enumerate() {
-            for offset in crate::word::offsets(word) {
-                let bit = layout.bit(i, offset);
-                bytes[bit / 8] |= 1 << (bit % 8);
+        for bit in in_use {
+            if bit / 8 >= bytes.len() {
+                bytes.resize(bit / 8 + 1, 0);
             }
+            bytes[bit / 8] |= 1 << (bit % 8);
         }
         let mut text = String::new();
         for (line, chunk) in bytes.chunks(16).enumerate() {
@@ -73,7 +81,7 @@ impl Snapshot {
         writeln!(f, "busy={}", self.busy)?;
         writeln!(f, "cleared={}", self.cleared)?;
         writeln!(f, "bits_per_word={}", self.bits_per_word)?;
-        writeln!(f, "map_nr={}", self.words.len())
+        writeln!(f, "map_nr={}", self.map_nr)
     }
 
     fn write_hints(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

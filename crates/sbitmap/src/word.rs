@@ -2,20 +2,23 @@
 //!
 //! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits
 //! in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free*
-//! iff word = 0. When a getter finds no zero it moves the parked bits back, in this order:
+//! iff word = 0. A getter that finds no zero but one parked bit takes that bit where it is: it
+//! clears it in `cleared`. Several parked bits it moves back, in this order:
 //!
 //! ```text
 //! M1 take the mask out of `cleared`      M2 remove it from `word`
 //! ```
 //!
 //! The other order would lose a bit that is taken and freed between the two steps: its new
-//! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, because a getter
-//! that finds `cleared` empty between them must not report "full": under the lock it looks at
-//! `word` once more.
+//! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
+//! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
+//! report "full". It looks at `moves` before and after (`is_full`), and if a move was under way
+//! looks once more under the lock.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
-//! releases `word`, the next get acquires it. All accesses in between are RMWs, which keep the
-//! release sequences alive; nobody writes either word with a plain store.
+//! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All
+//! accesses in between are RMWs, which keep the release sequences alive; nobody writes either word
+//! with a plain store.
 
 use crate::error::PutError;
 use crate::layout::low_mask;
@@ -67,7 +70,9 @@ fn states(bits: usize) -> Box<States> {
 struct Freed {
     /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
     cleared: AtomicU64,
-    /// Makes M1 and M2 one step for other getters.
+    /// Odd while a mover is between M1 and M2. Written under the lock.
+    moves: AtomicU64,
+    /// Movers come one by one.
     moving: Mutex<()>,
 }
 
@@ -81,6 +86,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    #[inline]
     fn mask(self) -> u64 {
         let below_depth = low_mask(self.depth);
         if self.wrap {
@@ -97,6 +103,7 @@ impl Word {
             word: CachePadded::new(AtomicU64::new(0)),
             freed: CachePadded::new(Freed {
                 cleared: AtomicU64::new(0),
+                moves: AtomicU64::new(0),
                 moving: Mutex::new(()),
             }),
             states: (check != Check::Trusted).then(|| states(bits)),
@@ -108,12 +115,14 @@ impl Word {
         if search.depth == 0 {
             return None;
         }
+        let searched = search.mask();
         loop {
-            if let Some(offset) = self.take_zero(search) {
+            let taken = self.take_zero(search);
+            if let Some(offset) = taken.or_else(|| self.take_parked(searched)) {
                 self.mark(1 << offset, HELD);
                 return Some(offset);
             }
-            if !self.move_back(search.mask()) {
+            if self.is_full(searched) || !self.move_back(searched) {
                 return None;
             }
         }
@@ -139,24 +148,66 @@ impl Word {
         }
     }
 
+    /// Takes a searched bit that is parked alone. Several are worth a move.
+    fn take_parked(&self, searched: u64) -> Option<u32> {
+        // Relaxed: the exchange checks it.
+        let parked = self.freed.cleared.load(Ordering::Relaxed) & searched;
+        if !parked.is_power_of_two() {
+            return None;
+        }
+        // Ordering: Acquire pairs with the Release in `put`.
+        let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
+        (before & parked != 0).then(|| parked.trailing_zeros())
+    }
+
+    /// Whether no searched bit is free, as far as can be told without the lock: `false` may mean
+    /// that a move came in between.
+    fn is_full(&self, searched: u64) -> bool {
+        // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
+        let moves = self.freed.moves.load(Ordering::Acquire);
+        // Ordering: Acquire pairs with the Release of M1: if bits were taken from here by a move,
+        // the second look at `moves` sees that it had begun.
+        let parked = self.freed.cleared.load(Ordering::Acquire);
+        // Relaxed, both: ordered by the loads before them.
+        let word = self.word.load(Ordering::Relaxed);
+        let same = self.freed.moves.load(Ordering::Relaxed) == moves;
+        same && moves % 2 == 0 && parked & searched == 0 && word & searched == searched
+    }
+
     /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
     pub(crate) fn move_back(&self, searched: u64) -> bool {
         let _moving = self.freed.moving.lock();
         // Relaxed, and a load first: a full word is looked at often and must stay readable by all.
         // A waiter's fence makes the bit of every put that did not see it visible here.
-        let word = if self.freed.cleared.load(Ordering::Relaxed) == 0 {
-            // Another getter may have moved bits since we looked. Its lock section came before
-            // ours, so Relaxed sees what it left.
-            self.word.load(Ordering::Relaxed)
-        } else {
-            // Ordering: M1, Acquire pairs with the Release in `put`.
-            let parked = self.freed.cleared.swap(0, Ordering::Acquire);
-            // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
-            self.word.fetch_and(!parked, Ordering::Release) & !parked
-        };
-        // Only searched bits count, else a getter that may not have the others would go round for
-        // ever.
-        word & searched != searched
+        if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
+            return true;
+        }
+        // Another getter may have moved bits since we looked. Its lock section came before ours, so
+        // Relaxed sees what it left. Only searched bits count, else a getter that may not have the
+        // others would go round for ever.
+        self.word.load(Ordering::Relaxed) & searched != searched
+    }
+
+    /// Moves the parked bits back, also if there are none: every get that takes a bit of this word
+    /// later acquires what the caller has written before.
+    pub(crate) fn flush(&self) {
+        let _moving = self.freed.moving.lock();
+        self.move_parked();
+    }
+
+    /// M1 and M2, under the lock. Returns the bits moved.
+    fn move_parked(&self) -> u64 {
+        // Relaxed: the lock orders movers, and M1 publishes the odd number.
+        let moves = self.freed.moves.load(Ordering::Relaxed);
+        self.freed.moves.store(moves + 1, Ordering::Relaxed);
+        // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
+        // `is_full` and, for `flush`, in `take_parked`.
+        let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
+        // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
+        self.word.fetch_and(!parked, Ordering::Release);
+        // Ordering: Release pairs with the Acquire in `is_full`.
+        self.freed.moves.store(moves + 2, Ordering::Release);
+        parked
     }
 
     /// Takes those of the `n` bits from the first free one that are free, in one step.
@@ -166,7 +217,7 @@ impl Word {
         // Parked bits would cut the free ranges into pieces. Relaxed: one missed is found by the
         // next call.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 {
-            self.move_back(0);
+            self.flush();
         }
         // Relaxed: the exchange below checks the value.
         let mut word = self.word.load(Ordering::Relaxed);
@@ -243,6 +294,22 @@ impl Word {
     /// How many bits are parked.
     pub(crate) fn parked(&self) -> u32 {
         self.freed.cleared.load(Ordering::Relaxed).count_ones()
+    }
+
+    /// Sets a bit, whoever has it; returns whether it was clear. See
+    /// [`Sbitmap::set`](crate::Sbitmap::set).
+    pub(crate) fn set(&self, offset: u32) -> bool {
+        let bit = 1 << offset;
+        // Ordering: Release pairs with the Acquire in `clear` and `in_use`; Acquire pairs with the
+        // Release in `clear`.
+        self.word.fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    /// Clears a bit, whoever has it; returns whether it was set.
+    pub(crate) fn clear(&self, offset: u32) -> bool {
+        let bit = 1 << offset;
+        // Ordering: Acquire pairs with the Release in `set`; Release pairs with the Acquire there.
+        self.word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
     fn mark(&self, mask: u64, state: u8) {

@@ -24,6 +24,10 @@ const UNBOUNDED: Bound = Bound {
     quick: None,
     deep: None,
 };
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
 const TWO: Bound = Bound {
     quick: Some(2),
     deep: Some(3),
@@ -140,7 +144,7 @@ fn h2_order_of_the_move() {
 /// moves the bit from `cleared` to `word`.
 #[test]
 fn h3_owner_to_owner() {
-    check("h3_owner_to_owner", TWO, || {
+    check("h3_owner_to_owner", ONE, || {
         let owned = Owned::new(2);
         let (a, b) = (owned.get(), owned.get());
         let first = spawn(&owned, move |o| {
@@ -202,7 +206,7 @@ fn h17_ranges() {
 /// H18. A mover clears bits of `word` while another thread clears one of its own directly.
 #[test]
 fn h18_mover_against_direct_clear() {
-    check("h18_mover_against_direct_clear", TWO, || {
+    check("h18_mover_against_direct_clear", ONE, || {
         let owned = Owned::new(2);
         let (a, b) = (owned.get(), owned.get());
         owned.put(a);
@@ -226,7 +230,7 @@ fn h18_mover_against_direct_clear() {
 /// Two movers at once, and a put in between.
 #[test]
 fn h18_two_movers() {
-    check("h18_two_movers", THREE, || {
+    check("h18_two_movers", TWO, || {
         let owned = Owned::new(2);
         let (a, b) = (owned.get(), owned.get());
         owned.put(a);

@@ -1,0 +1,53 @@
+//! Another depth while the map is in use.
+
+use super::Sbitmap;
+use crate::error::ResizeError;
+use inflight_sync::atomic::Ordering;
+
+impl Sbitmap {
+    /// Changes the depth, between 1 and [`max_depth`](Sbitmap::max_depth), while others get and
+    /// put.
+    ///
+    /// Shrinking succeeds with bits out: those above the new depth stay with their owners, are
+    /// counted and visited, and vanish when they are put. They can be had again once the map has
+    /// grown past them, each when its owner has put it.
+    ///
+    /// When the call returns, no get takes a bit above the depth any more. One that took its bit
+    /// before may still be on its way back with it.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError`] if the depth is not one of those; nothing has changed then.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{ResizeError, Sbitmap};
+    /// let map = Sbitmap::builder(4).max_depth(8).build()?;
+    /// let mut bits = Vec::new();
+    /// map.try_get_batch(8, &mut bits);
+    /// assert_eq!(bits.len(), 4);
+    /// map.resize(2)?; // all four are still held
+    /// assert_eq!(map.weight(), 4);
+    /// map.put_batch(&bits)?;
+    /// assert_eq!(map.try_get_batch(8, &mut bits), 2);
+    /// assert_eq!(map.resize(9), Err(ResizeError::AboveMaxDepth));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        if depth == 0 {
+            return Err(ResizeError::Zero);
+        }
+        if depth > self.full.depth {
+            return Err(ResizeError::AboveMaxDepth);
+        }
+        let _resizing = self.resizing.lock();
+        let old = self.layout();
+        // Relaxed: the flushes below publish a smaller depth to getters, and a larger one may be
+        // seen late.
+        self.depth.store(depth, Ordering::Relaxed);
+        // From the word in which bits are cut off on; none if the map grows.
+        for word in &self.words[depth >> old.shift..old.words().max(depth >> old.shift)] {
+            word.flush();
+        }
+        Ok(())
+    }
+}

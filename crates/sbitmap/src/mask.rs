@@ -1,0 +1,44 @@
+//! Several bits of one word.
+
+use crate::word::offsets;
+
+/// Bits of one word, taken in one atomic step: `first + i` for each set bit `i` of `mask`.
+///
+/// ```
+/// use inflight_sbitmap::{BitMask, Sbitmap};
+/// let map = Sbitmap::builder(64).build().unwrap();
+/// let got: BitMask = map.try_get_mask(4).unwrap();
+/// assert_eq!(got.mask, 0b1111);
+/// assert_eq!(got.iter().count(), 4);
+/// map.put_mask(got).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitMask {
+    /// The lowest bit of the mask.
+    pub first: usize,
+    /// Which bits from `first` on; bit 0 is always set in what
+    /// [`try_get_mask`](crate::Sbitmap::try_get_mask) returns.
+    pub mask: u64,
+}
+
+impl BitMask {
+    /// The bits, lowest first.
+    ///
+    /// ```
+    /// let bits = inflight_sbitmap::BitMask { first: 8, mask: 0b101 };
+    /// assert_eq!(bits.iter().collect::<Vec<_>>(), [8, 10]);
+    /// ```
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        offsets(self.mask).map(move |offset| self.first.wrapping_add(offset as usize))
+    }
+
+    /// How many bits.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::BitMask { first: 8, mask: 0b101 }.count(), 2);
+    /// ```
+    #[must_use]
+    pub const fn count(self) -> usize {
+        self.mask.count_ones() as usize
+    }
+}
