@@ -8,6 +8,7 @@
 /// # let _ = queue;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Fairness {
     /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of

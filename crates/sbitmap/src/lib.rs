@@ -66,6 +66,7 @@ mod snapshot;
 mod store;
 mod word;
 
+pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
 pub use error::{BuildError, PutError, ResizeError};

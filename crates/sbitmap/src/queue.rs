@@ -1,10 +1,11 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
-use crate::batched::Batched;
+use crate::batched::{Batched, WakePolicy};
 use crate::bitmap::Sbitmap;
-use crate::error::PutError;
+use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
 use crate::get::{self, Get};
+use crate::mask::BitMask;
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use inflight_sync::time::{Clock, Instant};
@@ -68,9 +69,9 @@ impl SbitmapQueue {
         SbitmapQueueBuilder::new(depth)
     }
 
-    pub(crate) fn new(map: Sbitmap, fairness: Fairness, clock: Clock) -> Self {
+    pub(crate) fn new(map: Sbitmap, fairness: Fairness, policy: WakePolicy, clock: Clock) -> Self {
         Self {
-            inner: Inner::Batched(Batched::new(map)),
+            inner: Inner::Batched(Batched::new(map, policy)),
             fairness,
             clock,
         }
@@ -84,6 +85,43 @@ impl SbitmapQueue {
     #[must_use]
     pub fn depth(&self) -> usize {
         self.inner.map().depth()
+    }
+
+    /// The largest depth the queue can be resized to.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(7).max_depth(9).build().unwrap();
+    /// assert_eq!(queue.max_depth(), 9);
+    /// ```
+    #[must_use]
+    pub fn max_depth(&self) -> usize {
+        self.inner.map().max_depth()
+    }
+
+    /// Changes the depth while others get, wait and put; see [`Sbitmap::resize`].
+    ///
+    /// Waiters stay, and look again: they get the bits that growth makes. The wake batch follows
+    /// the depth.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sbitmap::resize`].
+    ///
+    /// # Panics
+    ///
+    /// As [`wake_all`](SbitmapQueue::wake_all). The depth has changed by then.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).max_depth(2).build().unwrap();
+    /// assert_eq!(queue.get_blocking(), 0);
+    /// assert_eq!(queue.try_get(), None);
+    /// queue.resize(2).unwrap();
+    /// assert_eq!(queue.get_blocking(), 1);
+    /// ```
+    pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        match &self.inner {
+            Inner::Batched(queue) => queue.resize(depth),
+        }
     }
 
     /// Takes a bit without waiting. With [`Fairness::Batched`] also past those who wait.
@@ -108,6 +146,96 @@ impl SbitmapQueue {
     /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
         self.inner.map().try_get_batch(n, bits)
+    }
+
+    /// Takes up to `n` neighbouring bits of one word without waiting; see
+    /// [`Sbitmap::try_get_mask`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// let range = queue.try_get_mask(8).unwrap();
+    /// assert_eq!(range.count(), 8);
+    /// queue.put_mask(range).unwrap();
+    /// ```
+    #[must_use = "bits that are dropped are never given back"]
+    pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.inner.map().try_get_mask(n)
+    }
+
+    /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
+    /// [`Sbitmap::try_get_shallow`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// queue.set_min_shallow_depth(4);
+    /// assert_eq!(std::iter::from_fn(|| queue.try_get_shallow(4)).count(), 4);
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        self.inner.map().try_get_shallow(limit)
+    }
+
+    /// Announces the smallest limit shallow users come with, before they come.
+    ///
+    /// A user who waits because its `limit` bits are in use sees only as many puts, so the wake
+    /// batch of [`Fairness::Batched`] must not be larger: it becomes an eighth of the smaller of
+    /// depth and limit, from 1 to 8.
+    ///
+    /// # Panics
+    ///
+    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// assert_eq!(queue.snapshot().wake_batch, 8);
+    /// queue.set_min_shallow_depth(16);
+    /// assert_eq!(queue.snapshot().wake_batch, 2);
+    /// ```
+    pub fn set_min_shallow_depth(&self, limit: usize) {
+        match &self.inner {
+            Inner::Batched(queue) => queue.set_min_shallow_depth(limit),
+        }
+    }
+
+    /// One more user shares the bits, each of whom is kept to its share by its own counting.
+    ///
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of a share, from 1 to 8: a user
+    /// that has its share in use waits for its own puts.
+    ///
+    /// # Panics
+    ///
+    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// queue.add_user();
+    /// assert_eq!(queue.snapshot().wake_batch, 8);
+    /// queue.add_user(); // 32 bits each
+    /// assert_eq!(queue.snapshot().wake_batch, 4);
+    /// queue.remove_user();
+    /// assert_eq!(queue.snapshot().wake_batch, 8);
+    /// ```
+    pub fn add_user(&self) {
+        match &self.inner {
+            Inner::Batched(queue) => queue.set_users(|users| users.saturating_add(1)),
+        }
+    }
+
+    /// One user less; see [`add_user`](SbitmapQueue::add_user).
+    ///
+    /// # Panics
+    ///
+    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// queue.add_user();
+    /// queue.remove_user();
+    /// ```
+    pub fn remove_user(&self) {
+        match &self.inner {
+            Inner::Batched(queue) => queue.set_users(|users| users.saturating_sub(1)),
+        }
     }
 
     /// Takes a bit; the thread sleeps until there is one. For ever, if the depth is 0.
@@ -212,6 +340,28 @@ impl SbitmapQueue {
         }
     }
 
+    /// Gives the bits of a mask back in one atomic step, with one look at the waiters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sbitmap::put_mask`]: all good bits are given back, and counted.
+    ///
+    /// # Panics
+    ///
+    /// As [`put`](SbitmapQueue::put).
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// let range = queue.try_get_mask(3).unwrap();
+    /// queue.put_mask(range).unwrap();
+    /// assert!(queue.put_mask(range).is_err());
+    /// ```
+    pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
+        match &self.inner {
+            Inner::Batched(queue) => queue.put_mask(bits),
+        }
+    }
+
     /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
     ///
     /// Waiters that still find nothing go back to sleep, at the tail of a queue.
@@ -291,7 +441,10 @@ impl SbitmapQueue {
     pub fn snapshot(&self) -> QueueSnapshot {
         match &self.inner {
             Inner::Batched(queue) => {
-                QueueSnapshot::new(queue.map.snapshot(), queue.state(), self.fairness)
+                let mut snapshot =
+                    QueueSnapshot::new(queue.map.snapshot(), queue.state(), self.fairness);
+                snapshot.min_shallow_depth = queue.min_shallow_depth();
+                snapshot
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Choices made before a queue exists.
 
+use crate::batched::WakePolicy;
 use crate::builder::SbitmapBuilder;
 use crate::error::BuildError;
 use crate::fairness::Fairness;
@@ -17,6 +18,7 @@ use inflight_sync::time::Clock;
 pub struct SbitmapQueueBuilder {
     map: SbitmapBuilder,
     fairness: Fairness,
+    policy: WakePolicy,
     clock: Clock,
 }
 
@@ -25,8 +27,19 @@ impl SbitmapQueueBuilder {
         Self {
             map: SbitmapBuilder::new(depth),
             fairness: Fairness::default(),
+            policy: WakePolicy::default(),
             clock: Clock::system(),
         }
+    }
+
+    /// As [`SbitmapBuilder::max_depth`].
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).max_depth(512).build().is_ok());
+    /// ```
+    pub fn max_depth(mut self, max_depth: usize) -> Self {
+        self.map = self.map.max_depth(max_depth);
+        self
     }
 
     /// As [`SbitmapBuilder::shift`].
@@ -81,6 +94,17 @@ impl SbitmapQueueBuilder {
         self
     }
 
+    /// In which order [`Fairness::Batched`] serves its wait queues.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{SbitmapQueue, WakePolicy};
+    /// assert!(SbitmapQueue::builder(8).wake_policy(WakePolicy::FullestFirst).build().is_ok());
+    /// ```
+    pub fn wake_policy(mut self, policy: WakePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// The clock of timed waits; the system's by default.
     ///
     /// ```
@@ -104,6 +128,11 @@ impl SbitmapQueueBuilder {
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
         let map = self.map.build()?;
-        Ok(SbitmapQueue::new(map, self.fairness, self.clock))
+        Ok(SbitmapQueue::new(
+            map,
+            self.fairness,
+            self.policy,
+            self.clock,
+        ))
     }
 }

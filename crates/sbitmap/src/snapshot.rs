@@ -15,6 +15,7 @@ use std::fmt;
 /// assert!(text.starts_with("depth=16\nbusy=0\ncleared=0\nbits_per_word=4\nmap_nr=4\n"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// How many bits there are to hand out.
@@ -107,6 +108,7 @@ impl fmt::Display for Snapshot {
 /// assert!(snapshot.to_string().contains("\nwake_batch=8\n"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct QueueSnapshot {
     /// The bitmap.
@@ -125,6 +127,8 @@ pub struct QueueSnapshot {
     pub wakeups: u32,
     /// How many wait in each queue.
     pub waiters: Vec<usize>,
+    /// The smallest limit of shallow users, if one was announced.
+    pub min_shallow_depth: Option<usize>,
 }
 
 impl QueueSnapshot {
@@ -138,6 +142,7 @@ impl QueueSnapshot {
             completions: state.completions,
             wakeups: state.wakeups,
             waiters: state.waiters,
+            min_shallow_depth: None,
         }
     }
 }
@@ -151,10 +156,16 @@ impl fmt::Display for QueueSnapshot {
         writeln!(f, "ws_active={}", self.ws_active)?;
         writeln!(f, "ws={{")?;
         for waiters in &self.waiters {
-            writeln!(f, "\t{{.waiters={waiters}}},")?;
+            let wait = if *waiters > 0 { "active" } else { "inactive" };
+            writeln!(f, "\t{{.wait={wait}, .waiters={waiters}}},")?;
         }
         writeln!(f, "}}")?;
-        writeln!(f, "round_robin={}", u8::from(self.map.round_robin))
+        writeln!(f, "round_robin={}", u8::from(self.map.round_robin))?;
+        // "No limit" is the largest number there.
+        let limit = self
+            .min_shallow_depth
+            .and_then(|limit| u32::try_from(limit).ok());
+        writeln!(f, "min_shallow_depth={}", limit.unwrap_or(u32::MAX))
     }
 }
 
@@ -165,6 +176,7 @@ impl fmt::Display for QueueSnapshot {
 /// assert_eq!((stats.waits, stats.wakeups), (0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct QueueStats {
     /// How often a user joined a wait queue. One that was woken in vain and queued again counts

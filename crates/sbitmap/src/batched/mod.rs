@@ -1,14 +1,18 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
+mod policy;
 mod wait;
 mod wake;
 
+pub use policy::WakePolicy;
 pub(crate) use wait::Get;
 pub(crate) use wake::WakeState;
 
 use crate::bitmap::Sbitmap;
-use crate::error::PutError;
+use crate::error::{PutError, ResizeError};
+use crate::mask::BitMask;
 use crate::snapshot::QueueStats;
+use inflight_sync::Mutex;
 use inflight_sync::time::{Clock, Instant};
 use wake::{WakeQueues, wake_batch};
 
@@ -16,12 +20,81 @@ use wake::{WakeQueues, wake_batch};
 pub(crate) struct Batched {
     pub(crate) map: Sbitmap,
     waits: WakeQueues,
+    /// What the wake batch is made from. Its lock makes a change and the new batch one step.
+    sizing: Mutex<Sizing>,
+}
+
+/// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
+#[derive(Clone, Copy, Debug)]
+struct Sizing {
+    depth: usize,
+    /// The smallest limit a shallow user comes with.
+    min_shallow_depth: usize,
+    /// How many users share the bits fairly; each may be kept to its share.
+    users: usize,
+}
+
+impl Sizing {
+    const NO_LIMIT: usize = usize::MAX;
+
+    fn wake_batch(self) -> u32 {
+        let share = self.depth.div_ceil(self.users.max(1));
+        wake_batch(share.min(self.min_shallow_depth))
+    }
 }
 
 impl Batched {
-    pub(crate) fn new(map: Sbitmap) -> Self {
-        let waits = WakeQueues::new(wake_batch(map.depth()));
-        Self { map, waits }
+    pub(crate) fn new(map: Sbitmap, policy: WakePolicy) -> Self {
+        let sizing = Sizing {
+            depth: map.depth(),
+            min_shallow_depth: Sizing::NO_LIMIT,
+            users: 0,
+        };
+        Self {
+            map,
+            waits: WakeQueues::new(sizing.wake_batch(), policy),
+            sizing: Mutex::new(sizing),
+        }
+    }
+
+    /// Changes what the wake batch is made from, and makes all waiters look again.
+    fn resized<E>(&self, change: impl FnOnce(&mut Sizing) -> Result<(), E>) -> Result<(), E> {
+        {
+            let mut sizing = self.sizing.lock();
+            change(&mut sizing)?;
+            self.waits.set_batch(sizing.wake_batch());
+        }
+        // New bits are free without a put, and a batch that became larger may never be complete.
+        self.waits.wake_all();
+        Ok(())
+    }
+
+    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.resized(|sizing| {
+            self.map.resize(depth)?;
+            sizing.depth = depth;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn set_min_shallow_depth(&self, limit: usize) {
+        let _: Result<(), ResizeError> = self.resized(|sizing| {
+            sizing.min_shallow_depth = limit;
+            Ok(())
+        });
+    }
+
+    pub(crate) fn set_users(&self, change: impl FnOnce(usize) -> usize) {
+        let _: Result<(), ResizeError> = self.resized(|sizing| {
+            sizing.users = change(sizing.users);
+            Ok(())
+        });
+    }
+
+    /// `None` if no limit was announced.
+    pub(crate) fn min_shallow_depth(&self) -> Option<usize> {
+        let limit = self.sizing.lock().min_shallow_depth;
+        (limit != Sizing::NO_LIMIT).then_some(limit)
     }
 
     pub(crate) fn get_blocking(&self) -> usize {
@@ -44,6 +117,14 @@ impl Batched {
 
     pub(crate) fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
         let (freed, result) = self.map.put_runs(bits);
+        if freed > 0 {
+            self.waits.freed(freed);
+        }
+        result
+    }
+
+    pub(crate) fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
+        let (freed, result) = self.map.put_mask_counted(bits);
         if freed > 0 {
             self.waits.freed(freed);
         }

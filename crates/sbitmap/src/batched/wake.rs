@@ -6,6 +6,7 @@
 //! queues in turn, going on to the next queue until the batch is used up. `PROTOCOL.md` has the
 //! proof.
 
+use super::policy::{Tour, WakePolicy};
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, Teller, Ticket, WaitList};
 use inflight_sync::{CachePadded, Mutex};
@@ -19,10 +20,10 @@ const WAKE_BATCH_MAX: usize = 8;
 
 const _: () = assert!(WAIT_QUEUES.is_power_of_two());
 
-/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits are in use, so at
-/// least `depth` counted puts follow, and one of them completes a batch.
+/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits open to it are in
+/// use, so at least `depth` counted puts follow, and one of them completes a batch.
 pub(crate) fn wake_batch(depth: usize) -> u32 {
-    u32::try_from((depth / 8).clamp(1, WAKE_BATCH_MAX)).expect("at most 8")
+    (depth / 8).clamp(1, WAKE_BATCH_MAX) as u32
 }
 
 #[derive(Debug)]
@@ -38,7 +39,9 @@ pub(crate) struct WakeQueues {
     wake_index: AtomicUsize,
     /// Which queue the next waiter joins; only its low bits count.
     wait_index: AtomicUsize,
-    batch: u32,
+    /// How many freed bits make a batch. Written by [`set_batch`](WakeQueues::set_batch).
+    batch: AtomicU32,
+    policy: WakePolicy,
     queues: [CachePadded<Queue>; WAIT_QUEUES],
 }
 
@@ -64,14 +67,15 @@ pub(crate) struct Place {
 }
 
 impl WakeQueues {
-    pub(crate) fn new(batch: u32) -> Self {
+    pub(crate) fn new(batch: u32, policy: WakePolicy) -> Self {
         Self {
             active: CachePadded::new(AtomicUsize::new(0)),
             completions: CachePadded::new(AtomicU32::new(0)),
             wakeups: AtomicU32::new(0),
             wake_index: AtomicUsize::new(0),
             wait_index: AtomicUsize::new(0),
-            batch,
+            batch: AtomicU32::new(batch),
+            policy,
             queues: std::array::from_fn(|_| CachePadded::default()),
         }
     }
@@ -134,12 +138,16 @@ impl WakeQueues {
             .wrapping_add(n);
         // Relaxed: the exchange decides, and whoever counts last sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);
+        // Relaxed: a put that reads the old size after a change has also freed its bit before the
+        // waiters looked again, or its fence comes after theirs and it reads the new one. Read
+        // once, so that test and step agree.
+        let batch = self.batch.load(Ordering::Relaxed);
         // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
         // is taken as a signed number. A surplus of several batches is handed out at once.
         let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
         let mut teller = Teller::default();
-        while owed(wakeups) >= self.batch as i32 {
-            let next = wakeups.wrapping_add(self.batch);
+        while owed(wakeups) >= batch as i32 {
+            let next = wakeups.wrapping_add(batch);
             match self.wakeups.compare_exchange_weak(
                 wakeups,
                 next,
@@ -147,7 +155,7 @@ impl WakeQueues {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    self.distribute(self.batch as usize, &mut teller);
+                    self.distribute(batch as usize, &mut teller);
                     wakeups = next;
                 }
                 Err(now) => wakeups = now,
@@ -166,20 +174,26 @@ impl WakeQueues {
         teller.finish();
     }
 
-    /// Wakes `n` waiters, longest wait first within a queue, queues in turn.
+    /// Another size of batch. The caller makes all waiters look again afterwards: with a larger one,
+    /// what is counted so far may never complete a batch.
+    pub(crate) fn set_batch(&self, batch: u32) {
+        // Relaxed: see `freed`.
+        self.batch.store(batch, Ordering::Relaxed);
+    }
+
+    /// Wakes `n` waiters, longest wait first within a queue, queues by the policy.
     fn distribute(&self, n: usize, teller: &mut Teller) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
-        let first = self.wake_index.load(Ordering::Relaxed);
+        let mut tour = Tour::new(self.policy, self.wake_index.load(Ordering::Relaxed));
         let mut chosen = Chosen::default();
-        let mut index = first;
-        for _ in 0..WAIT_QUEUES {
-            let queue = &self.queues[index % WAIT_QUEUES];
-            // The turn moves on although this queue may have more waiters.
-            index = index.wrapping_add(1);
-            // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
-            if queue.len.load(Ordering::Relaxed) == 0 {
+        // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
+        let len = |queue: usize| self.queues[queue].len.load(Ordering::Relaxed);
+        while chosen.len < n {
+            let Some(index) = tour.next(len) else { break };
+            if len(index) == 0 {
                 continue;
             }
+            let queue = &self.queues[index];
             let mut waiters = queue.list.lock();
             while chosen.len < n {
                 let Some(notify) = waiters.list.pop_front() else {
@@ -189,11 +203,8 @@ impl WakeQueues {
                 chosen.push(notify);
             }
             queue.len.store(waiters.list.len(), Ordering::Relaxed);
-            if chosen.len == n {
-                break;
-            }
         }
-        self.wake_index.store(index, Ordering::Relaxed);
+        self.wake_index.store(tour.turn(), Ordering::Relaxed);
         teller.tell(chosen.waiters.into_iter().flatten());
     }
 
@@ -215,7 +226,7 @@ impl WakeQueues {
 
     pub(crate) fn state(&self) -> WakeState {
         let mut state = WakeState {
-            wake_batch: self.batch,
+            wake_batch: self.batch.load(Ordering::Relaxed),
             wake_index: self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES,
             ws_active: self.active.load(Ordering::Relaxed),
             completions: self.completions.load(Ordering::Relaxed),
