@@ -71,6 +71,12 @@ pub enum Assumption {
         /// The lowest node that has CPUs, or 0.
         node: usize,
     },
+    /// How fast these CPUs are, compared with others, is not described; all CPUs count as equally
+    /// fast.
+    SpeedUnknown {
+        /// The CPUs concerned.
+        cpus: CpuSet,
+    },
     /// CPUs contradict each other about who is in their group. Two CPUs share what both say they
     /// share; a CPU listed by two nodes belongs to the first.
     ListsDisagree {
@@ -83,6 +89,8 @@ pub enum Assumption {
     Unreadable {
         /// The first of them.
         first: PathBuf,
+        /// What is wrong with it.
+        reason: String,
         /// How many there are.
         files: usize,
     },
@@ -127,16 +135,24 @@ impl fmt::Display for Assumption {
                     "memory node of CPUs {cpus} unknown: taken to be node {node}"
                 )
             }
+            Self::SpeedUnknown { cpus } => write!(
+                f,
+                "speed of CPUs {cpus} unknown: all CPUs taken to be equally fast"
+            ),
             Self::ListsDisagree { scope, cpus } => write!(
                 f,
                 "CPUs {cpus} and others disagree about their {scope} group: what both sides say \
                  taken"
             ),
-            Self::Unreadable { first, files } => {
+            Self::Unreadable {
+                first,
+                reason,
+                files,
+            } => {
                 let first = first.display();
                 write!(
                     f,
-                    "{files} files not readable, first {first}: taken to be absent"
+                    "{files} damaged files, first {first} ({reason}): taken to be absent"
                 )
             }
             Self::SystemNotRead => {

@@ -39,26 +39,35 @@
 #![warn(unreachable_pub)]
 
 mod assumption;
+mod cgroup;
 mod cpuset;
 mod current;
+mod error;
+mod mask;
 mod model;
 mod os;
 mod pin;
 mod pod;
+mod refresh;
 mod scope;
 mod shards;
+mod speed;
 mod synthetic;
 mod sysfs;
 mod topology;
+mod tree;
 
 pub use assumption::Assumption;
 pub use cpuset::{CpuSet, CpuSetIter, ParseCpuSetError};
 pub use current::current_cpu;
+pub use error::{DiscoverError, SysfsError};
 pub use pin::{PinError, PinGuard};
 pub use pod::Pod;
+pub use refresh::{Refresh, RefreshError};
 pub use scope::{ParseScopeError, Scope};
+pub use speed::SpeedClass;
 pub use synthetic::SyntheticError;
-pub use topology::{DiscoverError, SysfsError, Topology};
+pub use topology::Topology;
 
 // Keeps the example of the README true; guards, which it shows, are a thing of Linux.
 #[cfg(all(doctest, target_os = "linux"))]

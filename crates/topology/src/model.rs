@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pod::Pods;
+use crate::speed::Speeds;
 use crate::{Assumption, CpuSet, Scope, shards};
 
 /// What a reader found out about a machine.
@@ -18,8 +19,12 @@ pub(crate) struct Description {
     pub(crate) online: CpuSet,
     /// CPUs kept out of ordinary scheduling.
     pub(crate) isolated: CpuSet,
+    /// CPUs the process's control group allows, where that is known.
+    pub(crate) allowed: Option<CpuSet>,
     /// The usable CPUs, by id.
     pub(crate) cpus: BTreeMap<usize, CpuFacts>,
+    /// Distances between memory nodes, from and to.
+    pub(crate) distances: BTreeMap<(usize, usize), u32>,
     /// What the reader itself had to assume.
     pub(crate) assumptions: Vec<Assumption>,
 }
@@ -35,6 +40,8 @@ pub(crate) struct CpuFacts {
     pub(crate) package: Option<usize>,
     /// Its memory node.
     pub(crate) node: Option<usize>,
+    /// How fast it is, in any unit; comparable within a machine.
+    pub(crate) capacity: Option<u32>,
 }
 
 /// A cache is known by its level and its CPUs: ids are unique only per level, may be missing, and
@@ -47,13 +54,16 @@ pub(crate) struct CacheFacts {
 }
 
 /// The finished model of a machine.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) possible: CpuSet,
     pub(crate) online: CpuSet,
     pub(crate) isolated: CpuSet,
+    pub(crate) allowed: CpuSet,
     pub(crate) cpus: CpuSet,
     pub(crate) nodes: Vec<usize>,
+    pub(crate) distances: BTreeMap<(usize, usize), u32>,
+    pub(crate) speeds: Speeds,
     pub(crate) assumptions: Vec<Assumption>,
     /// In the order of [`Scope::ALL`].
     pods: [Pods; Scope::ALL.len()],
@@ -65,13 +75,16 @@ impl Model {
             possible,
             online,
             isolated,
+            allowed,
             cpus: facts,
+            distances,
             mut assumptions,
         } = description;
         let cpus = ids(&facts);
         let cores = core_leaders(&facts, &mut assumptions);
         let caches = cache_leaders(&facts, &mut assumptions);
         let nodes = nodes(&facts, &mut assumptions);
+        let speeds = speeds(&facts, &mut assumptions);
 
         let node = |cpu: usize| Some(nodes[&cpu]);
         let cache = Pods::by_key(&cpus, |cpu| caches[&cpu], node);
@@ -85,12 +98,17 @@ impl Model {
             Scope::System => Pods::by_key(&cpus, |_| (), |_| None),
         });
         let nodes: BTreeSet<usize> = nodes.into_values().collect();
+        let online = online.union(&cpus);
+        let allowed = allowed.map_or_else(|| online.clone(), |set| set.intersection(&online));
         Self {
-            possible: possible.union(&online).union(&cpus),
-            online: online.union(&cpus),
+            possible: possible.union(&online),
+            online,
             isolated,
+            allowed: allowed.union(&cpus),
             cpus,
             nodes: nodes.into_iter().collect(),
+            distances,
+            speeds,
             assumptions,
             pods,
         }
@@ -265,6 +283,23 @@ fn nodes(facts: &Facts, assumptions: &mut Vec<Assumption>) -> BTreeMap<usize, us
         .iter()
         .map(|(&cpu, facts)| (cpu, facts.node.unwrap_or(default)))
         .collect()
+}
+
+/// The speed classes. Unless the speed of every CPU is known, all count as equally fast: half a
+/// comparison would call CPUs slow of which nothing is known.
+fn speeds(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Speeds {
+    let known: BTreeMap<usize, u32> = facts
+        .iter()
+        .filter_map(|(&cpu, facts)| Some((cpu, facts.capacity?)))
+        .collect();
+    let unknown = ids(facts).difference(&ids(&known));
+    if unknown.is_empty() {
+        return Speeds::by_capacity(&known);
+    }
+    record(assumptions, unknown, |cpus| Assumption::SpeedUnknown {
+        cpus,
+    });
+    Speeds::by_capacity(&facts.keys().map(|&cpu| (cpu, 0)).collect())
 }
 
 /// The shard of each CPU within its cache: cores go to shards in the order of their lowest CPU,

@@ -72,7 +72,7 @@ impl Pod {
 }
 
 /// The pods of one scope, and the way from a CPU to its pod.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pods {
     pods: Vec<Pod>,
     /// By CPU id; [`NO_POD`] for ids that are no CPU of the topology. A table, because this is

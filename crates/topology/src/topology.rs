@@ -1,21 +1,24 @@
 //! The topology value: made from this machine, a recorded tree or a description; asked by everyone.
 
-use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use inflight_sync::Arc;
 
 use crate::model::{Description, Model};
+use crate::tree::Disk;
 use crate::{
-    Assumption, CpuSet, PinError, PinGuard, Pod, Scope, SyntheticError, os, synthetic, sysfs,
+    Assumption, CpuSet, DiscoverError, PinError, PinGuard, Pod, Scope, SyntheticError, SysfsError,
+    os, synthetic, sysfs,
 };
 
 /// The CPUs of a machine and what they share: cores, last-level caches, memory nodes.
 ///
 /// A topology is a snapshot: it never changes, and a clone is another handle on the same one. Make
 /// it where the pool or the tag set is built, from the thread that builds it, because a thread sees
-/// only the CPUs it may run on. To follow a change of the machine, make a new one.
+/// only the CPUs it may run on. To follow a change of the machine,
+/// [refresh](Topology::refresh) it, which makes a new one of the next
+/// [version](Topology::version).
 ///
 /// CPUs it does not know (of a machine that grew, from a stale hint) are not an error anywhere:
 /// they have no pod and count as sharing a cache with everyone.
@@ -37,15 +40,17 @@ pub struct Topology {
 }
 
 #[derive(Debug)]
-struct Inner {
-    origin: Origin,
+pub(crate) struct Inner {
+    pub(crate) origin: Origin,
+    pub(crate) version: u64,
     model: Model,
 }
 
-#[derive(Debug)]
-enum Origin {
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
     ThisMachine,
-    Recorded,
+    /// The root it was read from.
+    Recorded(PathBuf),
     Synthetic,
 }
 
@@ -74,17 +79,24 @@ impl Topology {
         Ok(Self::new(Origin::ThisMachine, description))
     }
 
-    /// A regular machine described in one line: `numa:2 cache:2 core:6 smt:2` has 2 memory nodes,
-    /// in each 2 last-level caches, around each 6 cores, in each 2 hardware threads.
+    /// A machine described in one line: `numa:2 cache:2 core:6 smt:2` has 2 memory nodes, in each
+    /// 2 last-level caches, around each 6 cores, in each 2 hardware threads.
     ///
-    /// Items stand in any order, with white space between; one left out counts 1. First come the
+    /// Items stand in any order, with white space between; a count left out is 1. First come the
     /// first threads of all cores, then all second threads in the same order: the machine above
     /// has the first threads of its 24 cores as CPUs 0 to 23 and their siblings as 24 to 47.
     ///
+    /// - Uneven machines have a list with one count for each of what it is counted in: `numa:2
+    ///   cache:1,2 core:8,4,4` has one cache of 8 cores on node 0 and two of 4 on node 1.
+    /// - `offline:3,8-9` takes CPUs away; `isolated:4-5` keeps them out of
+    ///   [`cpus`](Topology::cpus).
+    /// - `fast:0-3` or `slow:4-7` make CPUs faster or slower than the others.
+    ///
     /// # Errors
     ///
-    /// A [`SyntheticError`] for an unknown or repeated key, for a count that is zero or no number,
-    /// and for more than 1,024 CPUs.
+    /// A [`SyntheticError`] for an empty description, an unknown or repeated key, a count that is
+    /// zero or no number, a list of the wrong length, CPUs the machine does not have, a machine
+    /// without a usable CPU, and more than 1,024 CPUs.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Scope, Topology};
@@ -103,13 +115,16 @@ impl Topology {
     /// A machine recorded as a copy of its `/sys/devices/system/cpu` and `…/node` directories.
     ///
     /// `root` holds either `sys/devices/system/cpu` (the root of a copied file tree) or
-    /// `devices/system/cpu` (a copied `/sys` itself). All CPUs online in it are usable; the
-    /// affinity of the calling thread plays no part. Works on every operating system.
+    /// `devices/system/cpu` (a copied `/sys` itself). Usable are the online CPUs that the recorded
+    /// `proc/self/status` allows; without that file, those that are not isolated. The affinity of
+    /// the calling thread plays no part. Works on every operating system.
     ///
     /// # Errors
     ///
     /// [`SysfsError::NotATree`] if there is no such directory below `root`,
-    /// [`SysfsError::NoCpus`] if no CPU is described there.
+    /// [`SysfsError::NoCpus`] if no CPU is described there, [`SysfsError::BadFile`] if that may be
+    /// because of a damaged file. Other damage is no error, but an
+    /// [assumption](Topology::assumptions) that names the file.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -132,19 +147,33 @@ impl Topology {
         let sys = sys.ok_or_else(|| SysfsError::NotATree {
             root: root.to_owned(),
         })?;
-        let description = sysfs::read(sys, None).ok_or_else(|| SysfsError::NoCpus {
-            root: root.to_owned(),
+        let description = sysfs::read_tree(&Disk, sys, None).map_err(|bad| match bad {
+            Some(bad) => SysfsError::BadFile {
+                file: bad.file,
+                reason: bad.reason,
+            },
+            None => SysfsError::NoCpus {
+                root: root.to_owned(),
+            },
         })?;
-        Ok(Self::new(Origin::Recorded, description))
+        Ok(Self::new(Origin::Recorded(root.to_owned()), description))
     }
 
     fn new(origin: Origin, description: Description) -> Self {
         Self {
             inner: Arc::new(Inner {
                 origin,
+                version: 1,
                 model: Model::new(description),
             }),
         }
+    }
+
+    /// This topology as the next of a line. Only for one that was just made and has no clone.
+    pub(crate) fn with_version(mut self, version: u64) -> Self {
+        let inner = Arc::get_mut(&mut self.inner).expect("a topology just made has one handle");
+        inner.version = version;
+        self
     }
 }
 
@@ -316,8 +345,12 @@ impl Topology {
         matches!(self.inner.origin, Origin::ThisMachine)
     }
 
-    fn model(&self) -> &Model {
+    pub(crate) fn model(&self) -> &Model {
         &self.inner.model
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 }
 
@@ -391,6 +424,23 @@ impl Topology {
     }
 }
 
+/// Two topologies are equal if they describe equal machines in every particular, assumptions
+/// included, wherever they come from. Versions do not count.
+///
+/// ```
+/// use inflight_topology::Topology;
+///
+/// assert_eq!(Topology::synthetic("numa:1 core:4")?, Topology::synthetic("core:4 smt:1")?);
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+impl PartialEq for Topology {
+    fn eq(&self, other: &Self) -> bool {
+        self.model() == other.model()
+    }
+}
+
+impl Eq for Topology {}
+
 /// A few lines: the size of the machine, its caches, and what was assumed.
 ///
 /// ```
@@ -407,7 +457,7 @@ impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = match self.inner.origin {
             Origin::ThisMachine => "this machine",
-            Origin::Recorded => "recorded machine",
+            Origin::Recorded(_) => "recorded machine",
             Origin::Synthetic => "synthetic machine",
         };
         let count = |scope, name| {
@@ -436,65 +486,3 @@ impl fmt::Display for Topology {
         Ok(())
     }
 }
-
-/// Why this machine was not discovered.
-///
-/// ```
-/// use inflight_topology::DiscoverError;
-///
-/// assert_eq!(DiscoverError::NoCpus.to_string(), "the system names not one CPU");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DiscoverError {
-    /// Neither the affinity mask nor the description of the system could be read.
-    NoCpus,
-}
-
-impl fmt::Display for DiscoverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCpus => f.write_str("the system names not one CPU"),
-        }
-    }
-}
-
-impl Error for DiscoverError {}
-
-/// Why a recorded tree is no machine.
-///
-/// ```
-/// use inflight_topology::{SysfsError, Topology};
-///
-/// let error = Topology::from_sysfs("/no/such/tree").unwrap_err();
-/// assert_eq!(error, SysfsError::NotATree { root: "/no/such/tree".into() });
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SysfsError {
-    /// The root has neither `sys/devices/system/cpu` nor `devices/system/cpu`.
-    NotATree {
-        /// The root.
-        root: PathBuf,
-    },
-    /// The tree describes no CPU.
-    NoCpus {
-        /// The root.
-        root: PathBuf,
-    },
-}
-
-impl fmt::Display for SysfsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotATree { root } => write!(
-                f,
-                "{} has neither sys/devices/system/cpu nor devices/system/cpu",
-                root.display()
-            ),
-            Self::NoCpus { root } => write!(f, "{} describes no CPU", root.display()),
-        }
-    }
-}
-
-impl Error for SysfsError {}

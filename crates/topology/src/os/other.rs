@@ -17,9 +17,9 @@ pub(crate) fn describe() -> Option<Description> {
     (!ids.is_empty()).then_some(Description {
         possible: ids.clone(),
         online: ids,
-        isolated: CpuSet::new(),
         cpus,
         assumptions,
+        ..Description::default()
     })
 }
 

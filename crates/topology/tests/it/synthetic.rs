@@ -92,7 +92,7 @@ fn shards_restart_in_every_cache() {
 
 #[test]
 fn a_single_cpu_is_a_pod_of_every_scope() {
-    let topo = machine("");
+    let topo = machine("core:1");
     for scope in Scope::ALL {
         let node = if scope == Scope::System {
             None
@@ -127,8 +127,10 @@ fn unknown_numbers_have_no_pod_and_share_with_everyone() {
 
 #[test]
 fn bad_descriptions_say_what_is_wrong() {
-    use SyntheticError::{Duplicate, Malformed, TooLarge, UnknownKey, Zero};
+    use SyntheticError::{Duplicate, Empty, Malformed, TooLarge, UnknownKey, Zero};
     for (text, error) in [
+        ("", Empty),
+        (" \n", Empty),
         (
             "cpu:4",
             UnknownKey {

@@ -44,7 +44,7 @@ impl Tree {
         fs::remove_file(self.path(file)).expect("a file to remove");
     }
 
-    /// The `topology` directory of a CPU.
+    /// The `topology` directory of a CPU, and a speed like that of all others.
     pub(crate) fn core(&self, cpu: usize, siblings: &str, package: i64) {
         self.write(
             &format!("cpu/cpu{cpu}/topology/thread_siblings_list"),
@@ -54,6 +54,7 @@ impl Tree {
             &format!("cpu/cpu{cpu}/topology/physical_package_id"),
             &package.to_string(),
         );
+        self.write(&format!("cpu/cpu{cpu}/cpu_capacity"), "1024");
     }
 
     /// One `cache/index` directory of a CPU.

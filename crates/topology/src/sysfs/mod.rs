@@ -1,0 +1,179 @@
+//! The reader: what `/sys`, or a recorded copy of it, says about each CPU.
+//!
+//! It reports only what it finds; [`model`](crate::model) fills the gaps. A file that is absent is
+//! a gap. A file that cannot be read or makes no sense is a gap too, and is counted.
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use self::files::{Bad, Files, Form, Online};
+use crate::model::{CpuFacts, Description};
+use crate::tree::{Disk, Tree};
+use crate::{Assumption, CpuSet, Scope, cgroup};
+
+/// Reads this machine's tree, whose root is `sys`; only the CPUs in `allowed` are usable. `None`
+/// if there is no CPU at all.
+#[cfg(target_os = "linux")]
+pub(crate) fn read(sys: &Path, allowed: Option<&CpuSet>) -> Option<Description> {
+    read_tree(&Disk, sys, allowed).ok()
+}
+
+/// Reads any tree. If it describes no CPU, the error is the first damaged file, if one is.
+pub(crate) fn read_tree(
+    tree: &dyn Tree,
+    sys: &Path,
+    allowed: Option<&CpuSet>,
+) -> Result<Description, Option<Bad>> {
+    let (description, bad) = steady(|| scan(tree, sys, allowed));
+    if description.cpus.is_empty() {
+        return Err(bad);
+    }
+    Ok(description)
+}
+
+/// The result of one look at the tree.
+struct Scan {
+    description: Description,
+    /// The CPUs online at its end.
+    online_after: CpuSet,
+    /// CPUs of which nothing was found, while something was found of others.
+    vanished: CpuSet,
+    /// The first damaged file.
+    bad: Option<Bad>,
+}
+
+impl Scan {
+    fn is_quiet(&self) -> bool {
+        let moved = self.description.online != self.online_after;
+        !moved && self.vanished.is_empty() && self.bad.is_none()
+    }
+}
+
+/// Looks again, once, if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish
+/// with it, and one that came back looks as if it had none. CPUs that come or go in the second look
+/// too are left out.
+fn steady(mut scan: impl FnMut() -> Scan) -> (Description, Option<Bad>) {
+    let first = scan();
+    if first.is_quiet() {
+        return (first.description, None);
+    }
+    let Scan {
+        mut description,
+        online_after,
+        bad,
+        ..
+    } = scan();
+    let before = &description.online;
+    let steady = before.intersection(&online_after);
+    let unsteady = before.union(&online_after).difference(&steady);
+    if !unsteady.is_empty() {
+        description.cpus.retain(|&cpu, _| !unsteady.contains(cpu));
+        description.online = steady;
+        description
+            .assumptions
+            .push(Assumption::Unsteady { cpus: unsteady });
+    }
+    (description, bad)
+}
+
+fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
+    let mut files = Files::new(tree);
+    let mut assumptions = Vec::new();
+    let cpu_dir = sys.join("devices/system/cpu");
+
+    let online = match files.online(&cpu_dir) {
+        Online::Listed(cpus) => cpus,
+        Online::Guessed(cpus) => {
+            // Without any directory, the CPUs this process may run on are all there is to go by.
+            let cpus = if cpus.is_empty() {
+                allowed.cloned().unwrap_or_default()
+            } else {
+                cpus
+            };
+            assumptions.push(Assumption::OnlineUnknown { cpus: cpus.clone() });
+            cpus
+        }
+    };
+    let [possible, isolated] = ["possible", "isolated"].map(|name| {
+        let found = files.set(&cpu_dir, &[(name, Form::List)]);
+        found.unwrap_or_default()
+    });
+    // The process is described beside `sys`, not in it.
+    let root = sys.parent().filter(|_| sys.ends_with("sys"));
+    let recorded = root.and_then(|root| cgroup::recorded_mask(tree, root));
+    let usable = match allowed.or(recorded.as_ref()) {
+        Some(mask) => usable(&online, mask, &mut assumptions),
+        // The mask a process has by default, unless it would be empty.
+        None if online.is_subset(&isolated) => online.clone(),
+        None => online.difference(&isolated),
+    };
+
+    let node_dir = sys.join("devices/system/node");
+    let (nodes, in_two_nodes) = files.nodes(&node_dir);
+    if !in_two_nodes.is_empty() {
+        let (scope, cpus) = (Scope::Numa, in_two_nodes);
+        assumptions.push(Assumption::ListsDisagree { scope, cpus });
+    }
+    let mut cpus: BTreeMap<usize, CpuFacts> = BTreeMap::new();
+    for cpu in &usable {
+        let dir = cpu_dir.join(format!("cpu{cpu}"));
+        cpus.insert(cpu, files.facts(&dir, cpu, nodes.get(&cpu).copied()));
+    }
+    files.hybrid(&sys.join("devices"), &mut cpus);
+    let distances = files.distances(&node_dir);
+
+    let online_after = match Files::new(tree).online(&cpu_dir) {
+        Online::Listed(cpus) => cpus,
+        Online::Guessed(cpus) if cpus.is_empty() => online.clone(),
+        Online::Guessed(cpus) => cpus,
+    };
+    let bad = files.first_bad();
+    if let Some(Bad { file, reason }) = bad.clone() {
+        assumptions.push(Assumption::Unreadable {
+            first: file,
+            reason,
+            files: files.bad(),
+        });
+    }
+    Scan {
+        vanished: vanished(&cpus),
+        description: Description {
+            possible,
+            online,
+            isolated,
+            allowed: root.and_then(|root| cgroup::allowed(tree, root)),
+            cpus,
+            distances,
+            assumptions,
+        },
+        online_after,
+        bad,
+    }
+}
+
+/// The online CPUs of the mask. A mask without any of them is that of a container that numbers
+/// its CPUs in its own way.
+fn usable(online: &CpuSet, mask: &CpuSet, assumptions: &mut Vec<Assumption>) -> CpuSet {
+    let usable = online.intersection(mask);
+    if !usable.is_empty() || mask.is_empty() {
+        return usable;
+    }
+    assumptions.push(Assumption::OnlineContradicted { cpus: mask.clone() });
+    mask.clone()
+}
+
+fn vanished(cpus: &BTreeMap<usize, CpuFacts>) -> CpuSet {
+    let empty: CpuSet = cpus
+        .iter()
+        .filter(|(_, f)| f.siblings.is_none() && f.cache.is_none() && f.package.is_none())
+        .map(|(&cpu, _)| cpu)
+        .collect();
+    if empty.len() == cpus.len() {
+        return CpuSet::new();
+    }
+    empty
+}
