@@ -94,6 +94,8 @@ pub enum Kind {
     Bound,
     /// An item runs in the group of CPUs it is queued on. `max_active` counts for the whole queue.
     Unbound(Attrs),
+    /// As unbound, one item at a time, in the order in which they were queued.
+    Ordered(Attrs),
 }
 
 /// Which workers serve a pool. Queues whose places are equal share the pool.
@@ -131,20 +133,22 @@ impl Layout {
                 .iter()
                 .map(|cpu| (Place::Cpu(cpu), CpuSet::from([cpu])))
                 .unzip(),
-            Kind::Unbound(Attrs { scope, strict }) => topology
-                .pods(scope)
-                .iter()
-                .map(|pod| {
-                    let cpus = pod.cpus().clone();
-                    (
-                        Place::Pod {
-                            cpus: cpus.clone(),
-                            strict,
-                        },
-                        cpus,
-                    )
-                })
-                .unzip(),
+            Kind::Unbound(Attrs { scope, strict }) | Kind::Ordered(Attrs { scope, strict }) => {
+                topology
+                    .pods(scope)
+                    .iter()
+                    .map(|pod| {
+                        let cpus = pod.cpus().clone();
+                        (
+                            Place::Pod {
+                                cpus: cpus.clone(),
+                                strict,
+                            },
+                            cpus,
+                        )
+                    })
+                    .unzip()
+            }
         };
         let mut by_cpu = vec![None; topology.cpus().last().map_or(0, |last| last + 1)];
         for (index, set) in sets.iter().enumerate() {

@@ -34,6 +34,8 @@ pub enum QueueError {
     NoSuchNode(usize),
     /// The pool has no worker, and the system refused a thread for the first one.
     NoWorker(io::ErrorKind),
+    /// The system refused the thread that waits until delayed items are due.
+    NoTimer(io::ErrorKind),
     /// The work is being run by a worker of another system; queue it there, or when it has ended.
     OtherSystem,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for QueueError {
             Self::NoSuchCpu(cpu) => write!(f, "there is no CPU {cpu}"),
             Self::NoSuchNode(node) => write!(f, "memory node {node} has no usable CPU"),
             Self::NoWorker(kind) => write!(f, "no thread for the pool's first worker: {kind}"),
+            Self::NoTimer(kind) => write!(f, "no thread to wait for delayed items: {kind}"),
             Self::OtherSystem => f.write_str("the work is running in another workqueue system"),
         }
     }
@@ -131,23 +134,118 @@ impl fmt::Display for NotDisabled {
 
 impl Error for NotDisabled {}
 
-/// A limit outside 1 to [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+/// Why a work was not enabled and queued.
+///
+/// ```
+/// use inflight_workqueue::{EnableError, Work, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// assert_eq!(wq.enable_and_queue(&Work::new(|| ())), Err(EnableError::NotDisabled));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EnableError {
+    /// It is not disabled. Nothing has changed.
+    NotDisabled,
+    /// The workqueue did not take it. It is enabled.
+    Rejected(QueueError),
+}
+
+impl fmt::Display for EnableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDisabled => NotDisabled.fmt(f),
+            Self::Rejected(e) => write!(f, "the work was enabled but not queued: {e}"),
+        }
+    }
+}
+
+impl Error for EnableError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotDisabled => None,
+            Self::Rejected(e) => Some(e),
+        }
+    }
+}
+
+impl From<NotDisabled> for EnableError {
+    fn from(_: NotDisabled) -> Self {
+        Self::NotDisabled
+    }
+}
+
+/// Why a delayed work was not flushed.
+///
+/// ```
+/// use inflight_workqueue::{FlushError, WouldDeadlock};
+///
+/// assert_eq!(FlushError::from(WouldDeadlock), FlushError::WouldDeadlock);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The wait could only end by the caller's own return.
+    WouldDeadlock,
+    /// It waits for its time, and its workqueue does not take it now. It goes on waiting.
+    Rejected(QueueError),
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldDeadlock => WouldDeadlock.fmt(f),
+            Self::Rejected(e) => write!(f, "the work was not queued now: {e}"),
+        }
+    }
+}
+
+impl Error for FlushError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::WouldDeadlock => None,
+            Self::Rejected(e) => Some(e),
+        }
+    }
+}
+
+impl From<WouldDeadlock> for FlushError {
+    fn from(_: WouldDeadlock) -> Self {
+        Self::WouldDeadlock
+    }
+}
+
+/// A limit that a workqueue cannot have.
 ///
 /// ```
 /// use inflight_workqueue::MaxActiveError;
 ///
-/// assert_eq!(MaxActiveError { asked: 0 }.to_string(), "max_active is 1 to 2048, not 0");
+/// let error = MaxActiveError::OutOfRange { asked: 0 };
+/// assert_eq!(error.to_string(), "max_active is 1 to 2048, not 0");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxActiveError {
-    /// What was asked for.
-    pub asked: usize,
+#[non_exhaustive]
+pub enum MaxActiveError {
+    /// It is outside 1 to [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    OutOfRange {
+        /// What was asked for.
+        asked: usize,
+    },
+    /// An ordered workqueue has one active item at most.
+    Ordered,
 }
 
 impl fmt::Display for MaxActiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = crate::MAX_ACTIVE_LIMIT;
-        write!(f, "max_active is 1 to {limit}, not {}", self.asked)
+        match self {
+            Self::OutOfRange { asked } => {
+                let limit = crate::MAX_ACTIVE_LIMIT;
+                write!(f, "max_active is 1 to {limit}, not {asked}")
+            }
+            Self::Ordered => f.write_str("max_active of an ordered workqueue is 1"),
+        }
     }
 }
 

@@ -91,6 +91,11 @@ impl<T> Gate<T> {
         self.max_active = max_active;
     }
 
+    /// Whether a newcomer would have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.active >= self.max_active || !self.inactive.is_empty()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.queued == self.ended
     }

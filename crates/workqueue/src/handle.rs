@@ -1,9 +1,9 @@
 //! The result of a spawned function.
 
 use crate::door::Shared;
-use crate::error::{JoinError, PanicPayload};
+use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::item::{Ended, Item, Run, WorkRef};
 use crate::panics::{caught, contained};
-use crate::work::{Ended, Item, Run, WorkRef};
 use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
@@ -138,7 +138,11 @@ where
     }
 }
 
-pub(crate) fn spawn<T, F>(queue: &Arc<Shared>, cpu: usize, f: F) -> JoinHandle<T>
+pub(crate) fn spawn<T, F>(
+    queue: &Arc<Shared>,
+    cpu: Result<usize, QueueError>,
+    f: F,
+) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -148,7 +152,7 @@ where
         f: Mutex::new(Some(f)),
         outcome: outcome.clone(),
     });
-    if let Err(refusal) = queue.submit(&item, cpu) {
+    if let Err(refusal) = cpu.and_then(|cpu| queue.submit(&item, cpu)) {
         item.discard(JoinError::Rejected(refusal));
     }
     let clock = queue.clock();

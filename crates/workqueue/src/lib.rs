@@ -46,30 +46,34 @@
 #![warn(unreachable_pub)]
 
 mod attrs;
+mod delayed;
 mod door;
 mod error;
 mod flush;
 mod gate;
 mod handle;
+mod item;
 mod machine;
 mod panics;
 mod pool;
 mod queue;
 mod stats;
 mod system;
+mod timekeeper;
 mod work;
 mod worker;
 
 pub use attrs::{Attrs, Kind};
+pub use delayed::DelayedWork;
 pub use error::{
-    BuildError, DisableError, JoinError, MaxActiveError, NotDisabled, PanicPayload, QueueError,
-    SystemError, WouldDeadlock,
+    BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError, NotDisabled,
+    PanicPayload, QueueError, SystemError, WouldDeadlock,
 };
 pub use handle::JoinHandle;
 pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use stats::WorkqueueStats;
 pub use system::{Leftover, SystemBuilder, WorkqueueBuilder, WorkqueueDraft, WorkqueueSystem};
-pub use work::{Queued, Work};
+pub use work::{Modified, Queued, Work};
 pub use worker::blocking;
 
 #[cfg(doctest)]

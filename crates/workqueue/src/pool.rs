@@ -3,8 +3,9 @@
 use crate::attrs::Place;
 use crate::door::Shared;
 use crate::flush::Colour;
+use crate::item::WorkRef;
 use crate::machine::{Action, Core, Item, Next, State};
-use crate::work::WorkRef;
+use crate::timekeeper::Timekeeper;
 use crate::worker;
 use inflight_sync::fault::Faults;
 use inflight_sync::thread::{self, Builder, JoinHandle};
@@ -21,6 +22,26 @@ pub(crate) struct Env {
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
     pub(crate) threads: Mutex<Threads>,
+    pub(crate) timekeeper: Timekeeper,
+}
+
+impl Env {
+    /// Starts a thread that the end of the system waits for.
+    pub(crate) fn start_thread(
+        &self,
+        name: String,
+        f: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        // The lock spans the start, so that whoever stops the threads joins this one or prevents
+        // it.
+        let mut threads = self.threads.lock();
+        if threads.stopped {
+            return Err(io::Error::other("the workqueue system has been shut down"));
+        }
+        let builder = Builder::new().name(name).faults(&self.faults);
+        threads.handles.push(builder.spawn(f)?);
+        Ok(())
+    }
 }
 
 /// The worker threads of a system.
@@ -158,18 +179,8 @@ impl Pool {
             Place::Cpu(cpu) => format!("inflight/{cpu}:{number}"),
             Place::Pod { .. } => format!("inflight/u{}:{number}", self.id),
         };
-        // The lock spans the start, so that whoever stops the threads joins this one or prevents
-        // it.
-        let mut threads = self.env.threads.lock();
-        if threads.stopped {
-            return Err(io::Error::other("the workqueue system has been shut down"));
-        }
         let pool = self.clone();
-        let builder = Builder::new().name(name).faults(&self.env.faults);
-        threads
-            .handles
-            .push(builder.spawn(move || worker::run(&pool))?);
-        Ok(())
+        self.env.start_thread(name, move || worker::run(&pool))
     }
 
     /// Starts the worker that the core has asked for. If that fails, returns the blocked workers,

@@ -1,15 +1,17 @@
 //! A workqueue: the door through which items go to the pools, with a limit of its own.
 
 use crate::attrs::Kind;
+use crate::delayed::DelayedWork;
 use crate::door::Shared;
-use crate::error::{BuildError, MaxActiveError, QueueError, WouldDeadlock};
+use crate::error::{BuildError, EnableError, MaxActiveError, QueueError, WouldDeadlock};
 use crate::handle::{self, JoinHandle};
 use crate::stats::WorkqueueStats;
-use crate::work::{Queued, Work};
+use crate::work::{Modified, Queued, Work};
 use crate::worker;
 use inflight_sync::{Arc, cpu};
 use inflight_topology::Scope;
 use std::fmt;
+use std::time::Duration;
 
 /// The largest `max_active`.
 ///
@@ -126,11 +128,148 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
-        let topology = self.shared.topology();
-        if !topology.possible().contains(cpu) && !topology.cpus().contains(cpu) {
-            return Err(QueueError::NoSuchCpu(cpu));
-        }
+        self.check_cpu(cpu)?;
         self.shared.submit(&work.item, cpu)
+    }
+
+    /// Queues `work` after `delay`, on the CPU the caller runs on now. Without delay, at once.
+    ///
+    /// It is pending meanwhile. See [`DelayedWork`] for what it is not.
+    ///
+    /// # Errors
+    ///
+    /// A [`QueueError`]; the work is then not queued by this call. [`QueueError::NoTimer`] if this
+    /// is the system's first delay and it refuses the thread that waits for it.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
+    /// assert!(!wq.queue_delayed(&work, Duration::ZERO)?.is_queued(), "it is pending already");
+    /// assert!(work.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Queued, QueueError> {
+        self.shared.submit_later(&work.item, cpu::current(), delay)
+    }
+
+    /// Queues `work` after `delay`, on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`queue_on`](Workqueue::queue_on) and [`queue_delayed`](Workqueue::queue_delayed).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed_on(0, &work, Duration::from_secs(3600))?.is_queued());
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed_on(
+        &self,
+        cpu: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        self.shared.submit_later(&work.item, cpu, delay)
+    }
+
+    /// Whether `work` is pending or not, it will be queued `delay` from now and not before; without
+    /// delay, at once.
+    ///
+    /// A pending instance is taken from where it is, the other queue or timer it may be in, in one
+    /// step: the work does not cease to be pending. A flush that waited for that instance ends.
+    ///
+    /// # Errors
+    ///
+    /// A [`QueueError`]; nothing has changed. If the queue closes during the call, the work may
+    /// have been taken back.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
+    /// assert_eq!(wq.mod_delayed(&work, Duration::ZERO)?, Modified::Moved);
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Modified, QueueError> {
+        self.shared
+            .resubmit_later(&work.item, cpu::current(), delay)
+    }
+
+    /// As [`mod_delayed`](Workqueue::mod_delayed), on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`mod_delayed`](Workqueue::mod_delayed) and [`queue_on`](Workqueue::queue_on).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mod_delayed_on(
+        &self,
+        cpu: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Modified, QueueError> {
+        self.check_cpu(cpu)?;
+        self.shared.resubmit_later(&work.item, cpu, delay)
+    }
+
+    /// Takes one level of [`disable`](Work::disable) back and, if it was the last, queues `work`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnableError::NotDisabled`] if there is no level to take back. [`EnableError::Rejected`] if
+    /// the queue does not take the work, which is enabled all the same.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable()?;
+    /// assert_eq!(wq.enable_and_queue(&work)?, Queued::Queued);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enable_and_queue(&self, work: &Work) -> Result<Queued, EnableError> {
+        if !work.enable()? {
+            return Ok(Queued::Disabled);
+        }
+        self.queue(work).map_err(EnableError::Rejected)
+    }
+
+    /// Whether an item queued now on a CPU would have to wait until others end, because
+    /// `max_active` of them are active. Others may change that at any moment.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert!(!wq.is_congested(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_congested(&self, cpu: usize) -> bool {
+        self.shared.is_congested(cpu)
     }
 
     /// Queues `work` on a memory node: on the caller's CPU if that belongs to the node, else on the
@@ -164,6 +303,24 @@ impl Workqueue {
             .submit(&work.item, cpu.ok_or(QueueError::NoSuchNode(node))?)
     }
 
+    /// As [`spawn`](Workqueue::spawn), on a CPU.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.spawn_on(0, || 6 * 7).wait()?, 42);
+    /// assert!(wq.spawn_on(99_999, || ()).wait().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_on<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        handle::spawn(&self.shared, self.check_cpu(cpu).map(|()| cpu), f)
+    }
+
     /// Queues `f` to run once, on the CPU the caller runs on.
     ///
     /// The handle gives the result, as a future or to a waiting thread. If the queue refuses the
@@ -181,7 +338,7 @@ impl Workqueue {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        handle::spawn(&self.shared, cpu::current(), f)
+        handle::spawn(&self.shared, Ok(cpu::current()), f)
     }
 
     /// Waits until everything that was queued before this call has ended.
@@ -256,7 +413,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`].
+    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for an ordered queue.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -267,7 +424,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
-        let max_active = checked_max_active(max_active)?;
+        let max_active = checked_max_active(self.kind(), max_active)?;
         self.shared.set_max_active(max_active);
         Ok(())
     }
@@ -291,6 +448,14 @@ impl Workqueue {
         self.shared.stats()
     }
 
+    fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
+        let topology = self.shared.topology();
+        if topology.possible().contains(cpu) || topology.cpus().contains(cpu) {
+            return Ok(());
+        }
+        Err(QueueError::NoSuchCpu(cpu))
+    }
+
     fn refuse_own_item(&self) -> Result<(), WouldDeadlock> {
         if worker::runs_item_of(self.shared.key()) {
             return Err(WouldDeadlock);
@@ -305,11 +470,11 @@ impl fmt::Debug for Workqueue {
     }
 }
 
-pub(crate) fn checked_max_active(asked: usize) -> Result<usize, MaxActiveError> {
-    if (1..=MAX_ACTIVE_LIMIT).contains(&asked) {
-        Ok(asked)
-    } else {
-        Err(MaxActiveError { asked })
+pub(crate) fn checked_max_active(kind: Kind, asked: usize) -> Result<usize, MaxActiveError> {
+    match kind {
+        Kind::Ordered(_) if asked != 1 => Err(MaxActiveError::Ordered),
+        _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
+        _ => Err(MaxActiveError::OutOfRange { asked }),
     }
 }
 

@@ -28,6 +28,9 @@ pub struct WorkqueueStats {
     pub panicked: u64,
     /// Items taken back before their run began.
     pub cancelled: u64,
+    /// Delayed items that were not queued when their time had come, because the queue or the system
+    /// took none any more.
+    pub refused: u64,
     /// Items on a pool's list or being run now: what `max_active` limits.
     pub active: usize,
     /// Items that wait now because `max_active` others are active.
@@ -54,9 +57,11 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
     write!(out, "queue {}", queue.name())?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,
-        Kind::Unbound(attrs) => {
+        Kind::Unbound(attrs) | Kind::Ordered(attrs) => {
             let strict = if attrs.is_strict() { " strict" } else { "" };
-            write!(out, " unbound {}{strict}", attrs.get_scope())?;
+            let ordered = matches!(queue.kind(), Kind::Ordered(_));
+            let kind = if ordered { "ordered" } else { "unbound" };
+            write!(out, " {kind} {}{strict}", attrs.get_scope())?;
         }
     }
     let s = queue.stats();

@@ -7,6 +7,7 @@ use crate::panics::dispose;
 use crate::pool::{Env, Pool, Threads};
 use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
 use crate::stats;
+use crate::timekeeper::Timekeeper;
 use crate::worker;
 use inflight_sync::fault::Faults;
 use inflight_sync::thread::JoinHandle;
@@ -117,6 +118,7 @@ impl Shared {
         self.registry.lock().shut = true;
         // No queue is added after the flag, so these are all.
         self.queues().iter().for_each(|queue| queue.shut());
+        self.env.timekeeper.close();
         self.registry.lock().closed = true;
         self.queue_is_idle();
     }
@@ -140,6 +142,7 @@ impl Shared {
         self.env.threads.lock().stopped = true;
         let pools = self.pools.lock().clone();
         pools.iter().for_each(|pool| pool.stop());
+        self.env.timekeeper.stop();
         self.event.notify_all();
     }
 
@@ -470,6 +473,7 @@ impl SystemBuilder {
             clock: self.clock,
             faults: self.faults,
             threads: Mutex::new(Threads::default()),
+            timekeeper: Timekeeper::default(),
         });
         let shared = Arc::new(Shared {
             env,
@@ -507,6 +511,26 @@ impl WorkqueueDraft {
     /// ```
     pub fn bound(self) -> WorkqueueBuilder {
         self.kind(Kind::Bound)
+    }
+
+    /// One item at a time, in the order in which they were queued, whatever CPU they come from. The
+    /// limit of one cannot be changed. Needs no thread of its own: an item runs in the group of
+    /// CPUs it is queued in, as with [`unbound`](WorkqueueDraft::unbound).
+    ///
+    /// ```
+    /// # use inflight_workqueue::Attrs;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let log = sys.workqueue("journal").ordered(Attrs::new()).build()?;
+    /// let handles: Vec<_> = (0..3).map(|n| log.spawn(move || n)).collect();
+    /// assert_eq!(log.stats().active, 1.min(log.stats().active), "never two at once");
+    /// for (n, handle) in handles.into_iter().enumerate() {
+    ///     assert_eq!(handle.wait()?, n);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ordered(self, attrs: Attrs) -> WorkqueueBuilder {
+        let builder = self.kind(Kind::Ordered(attrs));
+        builder.max_active(1)
     }
 
     /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs.
@@ -557,7 +581,7 @@ pub struct WorkqueueBuilder {
 impl WorkqueueBuilder {
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
     /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, at most
-    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -583,7 +607,8 @@ impl WorkqueueBuilder {
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
-        let max_active = checked_max_active(self.max_active).map_err(BuildError::MaxActive)?;
+        let max_active = checked_max_active(self.kind, self.max_active);
+        let max_active = max_active.map_err(BuildError::MaxActive)?;
         let queue = door::Shared::new(name, self.kind, max_active, &system);
         system.register(&queue)?;
         Ok(Workqueue::new(queue))

@@ -1,9 +1,9 @@
 //! A worker thread, and what the code it runs can ask it.
 
+use crate::item::Ended;
 use crate::machine::Next;
 use crate::panics::contained;
-use crate::pool::{Deed, Entry, Pool};
-use crate::work::Ended;
+use crate::pool::{Deed, Entry, Env, Pool};
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
 use std::cell::{Cell, RefCell};
@@ -13,6 +13,8 @@ inflight_sync::thread_local! {
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
     static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
+    #[allow(clippy::missing_const_for_thread_local)]
+    static SYSTEM: RefCell<Option<Arc<Env>>> = RefCell::new(None);
 }
 
 /// What a thread knows of itself while it is a worker.
@@ -79,6 +81,7 @@ impl BlockObserver for Context {
 
 /// The thread function of a worker.
 pub(crate) fn run(pool: &Arc<Pool>) {
+    join_system(pool.env());
     pool.settle_thread();
     let parker = Parker::current();
     let context = Rc::new(Context {
@@ -106,6 +109,7 @@ pub(crate) fn run(pool: &Arc<Pool>) {
     }
     drop(observed);
     CURRENT.with(|c| c.replace(None));
+    leave_system();
 }
 
 fn execute(context: &Context, entry: Entry) {
@@ -165,9 +169,22 @@ pub(crate) fn runs_through(queue: usize, gate: usize) -> bool {
     running().is_some_and(|r| r.queue == queue && r.gate == gate)
 }
 
-/// Whether the calling thread is a worker of the pool's system.
-pub(crate) fn belongs_to(env: &Arc<crate::pool::Env>) -> bool {
-    current().is_some_and(|c| Arc::ptr_eq(c.pool.env(), env))
+/// The calling thread is one of this system's from now on: it does not wait for the system's end.
+pub(crate) fn join_system(env: &Arc<Env>) {
+    SYSTEM.with(|s| s.replace(Some(env.clone())));
+}
+
+/// The calling thread is about to end.
+pub(crate) fn leave_system() {
+    SYSTEM.with(|s| s.replace(None));
+}
+
+/// Whether the calling thread is one of the system's own.
+pub(crate) fn belongs_to(env: &Arc<Env>) -> bool {
+    let own =
+        |s: &RefCell<Option<Arc<Env>>>| s.borrow().as_ref().is_some_and(|e| Arc::ptr_eq(e, env));
+    // While the thread's locals are being destroyed it belongs to nobody any more.
+    SYSTEM.try_with(own).unwrap_or(false)
 }
 
 /// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.

@@ -10,7 +10,7 @@ use inflight_workqueue::{
     Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, WorkqueueSystem, WouldDeadlock,
     blocking,
 };
-use support::{Inside, Level, Log, bound, four_cpus, system};
+use support::{Inside, Level, Log, bound, four_cpus, plug, system};
 
 #[test]
 fn names_and_limits_are_checked() {
@@ -22,7 +22,7 @@ fn names_and_limits_are_checked() {
         build(&"x".repeat(32), 1).unwrap_err(),
         BuildError::NameTooLong { bytes: 32 }
     );
-    let out_of_range = |asked| BuildError::MaxActive(MaxActiveError { asked });
+    let out_of_range = |asked| BuildError::MaxActive(MaxActiveError::OutOfRange { asked });
     assert_eq!(build("x", 0).unwrap_err(), out_of_range(0));
     assert_eq!(build("x", 2049).unwrap_err(), out_of_range(2049));
     assert_eq!(build(&"x".repeat(31), 2048).unwrap().name().len(), 31);
@@ -320,11 +320,58 @@ fn the_limit_changes_while_items_wait() {
     assert_eq!(wq.stats().inactive, 1, "only one at a time again");
     gate.raise();
     wq.flush().unwrap();
-    assert_eq!(wq.set_max_active(0), Err(MaxActiveError { asked: 0 }));
+    assert_eq!(
+        wq.set_max_active(0),
+        Err(MaxActiveError::OutOfRange { asked: 0 })
+    );
     assert_eq!(
         wq.set_max_active(4_000),
-        Err(MaxActiveError { asked: 4_000 })
+        Err(MaxActiveError::OutOfRange { asked: 4_000 })
     );
+}
+
+/// Items from all CPUs, one after the other, in the order of their queueing, and no way to change
+/// that.
+#[test]
+fn an_ordered_queue_keeps_order_over_all_cpus() {
+    let sys = system();
+    let wq = sys
+        .workqueue("journal")
+        .ordered(Attrs::new())
+        .build()
+        .unwrap();
+    let (log, inside) = (Log::new(), Inside::new());
+    for n in 0..40 {
+        let (log, inside) = (log.clone(), inside.clone());
+        drop(wq.spawn_on(n % 4, move || {
+            inside.enter();
+            log.push(n);
+            blocking(thread::yield_now);
+            inside.leave();
+        }));
+    }
+    wq.flush().unwrap();
+    assert_eq!(log.entries(), (0..40).collect::<Vec<_>>());
+    assert_eq!(inside.most(), 1);
+    assert_eq!(wq.set_max_active(2), Err(MaxActiveError::Ordered));
+    let two = sys.workqueue("two").ordered(Attrs::new()).max_active(2);
+    assert_eq!(
+        two.build().unwrap_err(),
+        BuildError::MaxActive(MaxActiveError::Ordered)
+    );
+    assert!(sys.dump().contains("queue journal ordered"));
+}
+
+/// Congested is who would have to wait; disabled works are queued by the last enable.
+#[test]
+fn congestion_is_told_for_each_cpu() {
+    let sys = system();
+    let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
+    let open = plug(&wq);
+    assert!(wq.is_congested(0) && !wq.is_congested(1));
+    open.raise();
+    wq.flush().unwrap();
+    assert!(!wq.is_congested(0));
 }
 
 /// An unbound pool runs as many items as it has CPUs; what blocks does not count.

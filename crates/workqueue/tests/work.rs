@@ -5,8 +5,8 @@ mod support;
 
 use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_workqueue::{
-    Attrs, DisableError, NotDisabled, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
-    WouldDeadlock, blocking,
+    Attrs, DisableError, EnableError, NotDisabled, QueueError, Queued, Work, Workqueue,
+    WorkqueueSystem, WouldDeadlock, blocking,
 };
 use support::{Inside, Level, Log, bound, gated, plug, system};
 
@@ -211,6 +211,28 @@ fn disable_nests_and_refuses() {
     );
     wq.flush().unwrap();
     assert_eq!(wq.stats().completed, 1);
+}
+
+#[test]
+fn the_last_enable_queues() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (work, gate, begun) = gated();
+    assert_eq!(wq.enable_and_queue(&work), Err(EnableError::NotDisabled));
+    work.disable().unwrap();
+    work.disable().unwrap();
+    assert_eq!(wq.enable_and_queue(&work), Ok(Queued::Disabled));
+    assert_eq!((begun.get(), work.is_pending()), (0, false));
+    assert_eq!(wq.enable_and_queue(&work), Ok(Queued::Queued));
+    begun.wait(1);
+    assert!(work.is_running() && !work.is_pending());
+    gate.raise();
+    work.flush().unwrap();
+    work.disable().unwrap();
+    wq.destroy().unwrap();
+    let rejected = EnableError::Rejected(QueueError::Destroyed);
+    assert_eq!(wq.enable_and_queue(&work), Err(rejected));
+    assert_eq!(work.enable(), Err(NotDisabled), "it was enabled");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! What is behind a workqueue handle: its gates, and the way of an item through them to a pool.
 
-use crate::attrs::{Kind, Layout, Place};
+use crate::attrs::{Kind, Layout};
 use crate::error::QueueError;
 use crate::flush::Colour;
-use crate::gate::{Admitted, Gate};
-use crate::pool::{Deed, Entry, Pool};
+use crate::gate::Gate;
+use crate::item::Ended;
+use crate::pool::{Deed, Entry, Env, Pool};
 use crate::stats::WorkqueueStats;
 use crate::system;
-use crate::work::{Ended, Queued, WorkRef};
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
@@ -15,6 +15,8 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard};
 use inflight_topology::Topology;
 use std::fmt;
+
+mod submit;
 
 pub(crate) struct Shared {
     name: String,
@@ -24,6 +26,8 @@ pub(crate) struct Shared {
     gates: Box<[CachePadded<Door>]>,
     /// Items have ended: flushes and drains look again.
     event: Event,
+    /// Items that were to be queued later and were refused then. Relaxed: a statistic.
+    refused: AtomicU64,
     system: Arc<system::Shared>,
 }
 
@@ -183,7 +187,7 @@ impl Shared {
         let layout = Layout::new(&system.env().topology, kind);
         let (gates, pools) = match kind {
             Kind::Bound => (layout.places.len(), 1),
-            Kind::Unbound(_) => (1, layout.places.len()),
+            Kind::Unbound(_) | Kind::Ordered(_) => (1, layout.places.len()),
         };
         let door = || {
             CachePadded::new(Door {
@@ -206,6 +210,7 @@ impl Shared {
             layout,
             gates: (0..gates).map(|_| door()).collect(),
             event: Event::new(),
+            refused: AtomicU64::new(0),
             system: system.clone(),
         })
     }
@@ -223,12 +228,21 @@ impl Shared {
         self.kind
     }
 
+    pub(crate) fn env(&self) -> &Arc<Env> {
+        self.system.env()
+    }
+
     pub(crate) fn topology(&self) -> &Topology {
-        &self.system.env().topology
+        &self.env().topology
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        self.system.env().clock.clone()
+        self.env().clock.clone()
+    }
+
+    /// An item was not queued although its time had come.
+    pub(crate) fn refused_later(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn doors(&self) -> impl Iterator<Item = MutexGuard<'_, DoorState>> {
@@ -243,88 +257,6 @@ impl Shared {
     pub(crate) fn leave(&self, gate: usize, colour: Colour, ended: Ended) {
         let left = self.gates[gate].state.lock().leave(colour, ended, true);
         left.settle(self);
-    }
-
-    /// Which gate and place an item queued on `cpu` goes to, given the pool that runs it already.
-    fn route(&self, cpu: usize, runner: Option<&Arc<Pool>>) -> (usize, usize) {
-        let place = match runner.map(|pool| pool.place()) {
-            // Bound to bound: it counts where it runs.
-            Some(Place::Cpu(at)) if self.kind == Kind::Bound => self.layout.place_of(*at),
-            _ => self.layout.place_of(cpu),
-        };
-        match self.kind {
-            Kind::Bound => (place, place),
-            Kind::Unbound(_) => (0, place),
-        }
-    }
-
-    /// Q1-Q5: queues the item as if from `cpu`.
-    pub(crate) fn submit(
-        self: &Arc<Self>,
-        work: &WorkRef,
-        cpu: usize,
-    ) -> Result<Queued, QueueError> {
-        if let Some(refused) = work.refuses() {
-            return Ok(refused);
-        }
-        let mut item = work.place();
-        let runner = item.runner().cloned();
-        let (gate, place) = self.route(cpu, runner.as_ref());
-        let mut door = self.gates[gate].state.lock();
-        if let Some(refusal) = door.refusal(self.key()) {
-            return Err(refusal);
-        }
-        let may_be_running = runner.is_some();
-        let pool = match runner {
-            Some(pool) if !Arc::ptr_eq(pool.env(), self.system.env()) => {
-                return Err(QueueError::OtherSystem);
-            }
-            Some(pool) => pool,
-            None => self.pool(&mut door, place)?,
-        };
-        // From here on nothing fails: PENDING is never seen set for an item that is not queued.
-        let instance = match work.set_pending(&mut item) {
-            Ok(instance) => instance,
-            Err(refused) => return Ok(refused),
-        };
-        let admitted = door.gate.admit(|colour| Entry {
-            work: work.clone(),
-            queue: self.clone(),
-            pool: pool.clone(),
-            gate,
-            instance,
-            colour,
-            may_be_running,
-        });
-        let (ticket, deed) = match admitted {
-            Admitted::Active(entry) => (None, pool.push(entry)),
-            Admitted::Inactive(ticket) => (Some(ticket), Deed::None),
-        };
-        work.set_spot(
-            &mut item,
-            Spot {
-                queue: self.clone(),
-                gate,
-                ticket,
-                pool,
-            },
-        );
-        drop(door);
-        drop(item);
-        deed.perform();
-        Ok(Queued::Queued)
-    }
-
-    /// The pool of a place; it has, or is about to have, at least one worker.
-    fn pool(&self, door: &mut DoorState, place: usize) -> Result<Arc<Pool>, QueueError> {
-        let slot = if self.kind == Kind::Bound { 0 } else { place };
-        if let Some(pool) = &door.pools[slot] {
-            return Ok(pool.clone());
-        }
-        let pool = self.system.pool(&self.layout.places[place]);
-        let pool = pool.map_err(|e| QueueError::NoWorker(e.kind()))?;
-        door.pools[slot] = Some(pool.clone());
-        Ok(pool)
     }
 
     /// F1: closes the current colour of every gate. Returns what a flush waits for.
@@ -388,8 +320,16 @@ impl Shared {
         }
     }
 
+    pub(crate) fn is_congested(&self, cpu: usize) -> bool {
+        let (gate, _) = self.route(cpu, None);
+        self.gates[gate].state.lock().gate.is_full()
+    }
+
     pub(crate) fn stats(&self) -> WorkqueueStats {
-        let mut stats = WorkqueueStats::default();
+        let mut stats = WorkqueueStats {
+            refused: self.refused.load(Ordering::Relaxed),
+            ..WorkqueueStats::default()
+        };
         for door in &self.gates {
             let state = door.state.lock();
             stats.queued += state.gate.queued();

@@ -1,0 +1,333 @@
+//! Delayed works, on a clock that the test moves.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::fault::Faults;
+use inflight_sync::thread;
+use inflight_sync::time::Clock;
+use inflight_workqueue::{
+    DelayedWork, FlushError, Modified, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
+};
+use std::time::Duration;
+use support::{Level, Log, bound, four_cpus, plug};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn manual() -> (WorkqueueSystem, Workqueue, Clock) {
+    let clock = Clock::manual();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.clock(clock.clone()).build().unwrap();
+    let wq = bound(&sys);
+    (sys, wq, clock)
+}
+
+/// A work that counts its runs.
+fn counting() -> (DelayedWork, Level) {
+    let runs = Level::new();
+    let work = DelayedWork::new({
+        let runs = runs.clone();
+        move || runs.raise()
+    });
+    (work, runs)
+}
+
+/// Waits until the timekeeper sleeps towards a time that has not come.
+fn settled(clock: &Clock) {
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn it_runs_when_its_time_has_come_and_not_before() {
+    let (_sys, wq, clock) = manual();
+    let (work, runs) = counting();
+    assert_eq!(wq.queue_delayed(&work, 10 * MS), Ok(Queued::Queued));
+    assert_eq!(wq.queue_delayed(&work, MS), Ok(Queued::AlreadyPending));
+    assert!(work.is_pending());
+    settled(&clock);
+    clock.advance(9 * MS);
+    settled(&clock);
+    assert_eq!((runs.get(), wq.stats().queued), (0, 0), "not in the queue");
+    clock.advance(MS);
+    runs.wait(1);
+    wq.flush().unwrap();
+    assert_eq!((wq.stats().queued, work.is_pending()), (1, false));
+}
+
+/// Works due at different times start in the order of their times, whatever the order in which
+/// the times were set; those of one time in that order.
+#[test]
+fn the_earliest_comes_first() {
+    let (_sys, wq, clock) = manual();
+    let log = Log::new();
+    let works: Vec<_> = [30, 10, 20, 10]
+        .into_iter()
+        .enumerate()
+        .map(|(n, ms)| {
+            let log = log.clone();
+            let work = DelayedWork::new(move || log.push(n));
+            assert!(wq.queue_delayed_on(0, &work, ms * MS).unwrap().is_queued());
+            work
+        })
+        .collect();
+    settled(&clock);
+    clock.advance(30 * MS);
+    while wq.stats().completed < 4 {
+        thread::yield_now();
+    }
+    assert_eq!(log.entries(), [1, 3, 2, 0]);
+    assert!(works.iter().all(|work| !work.is_pending()));
+}
+
+#[test]
+fn no_delay_is_a_plain_queueing() {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.faults(&faults).build().unwrap();
+    let (wq, (work, runs)) = (bound(&sys), counting());
+    assert!(wq.queue_delayed(&work, Duration::ZERO).unwrap().is_queued());
+    runs.wait(1);
+    assert_eq!(faults.spawn_attempts(), 1, "a worker and no timekeeper");
+}
+
+/// The time of a pending work moves both ways, and out of a queue.
+#[test]
+fn a_modified_work_runs_at_its_new_time_alone() {
+    let (_sys, wq, clock) = manual();
+    let (work, runs) = counting();
+    assert_eq!(wq.mod_delayed_on(0, &work, 10 * MS), Ok(Modified::Queued));
+    assert_eq!(wq.mod_delayed_on(0, &work, 20 * MS), Ok(Modified::Moved));
+    settled(&clock);
+    clock.advance(15 * MS);
+    settled(&clock);
+    assert_eq!(runs.get(), 0, "later than first asked");
+    assert_eq!(wq.mod_delayed_on(0, &work, MS), Ok(Modified::Moved));
+    clock.advance(MS);
+    runs.wait(1);
+
+    let open = plug(&wq);
+    assert!(
+        wq.queue_delayed_on(0, &work, Duration::ZERO)
+            .unwrap()
+            .is_queued()
+    );
+    assert_eq!(wq.mod_delayed_on(0, &work, MS), Ok(Modified::Moved));
+    open.raise();
+    wq.flush().unwrap();
+    assert_eq!(runs.get(), 1, "taken out of the queue");
+    clock.advance(MS);
+    runs.wait(2);
+    work.disable().unwrap();
+    assert_eq!(wq.mod_delayed(&work, MS), Ok(Modified::Disabled));
+}
+
+/// The work goes to where the last call sends it.
+#[test]
+fn a_modified_work_changes_its_queue() {
+    let (sys, wq, clock) = manual();
+    let other = sys.workqueue("other").bound().build().unwrap();
+    let (work, runs) = counting();
+    assert!(wq.queue_delayed(&work, 10 * MS).unwrap().is_queued());
+    assert_eq!(other.mod_delayed(&work, 20 * MS), Ok(Modified::Moved));
+    settled(&clock);
+    clock.advance(20 * MS);
+    runs.wait(1);
+    assert_eq!((wq.stats().queued, other.stats().queued), (0, 1));
+}
+
+#[test]
+fn cancel_takes_it_from_its_timer() {
+    let (_sys, wq, clock) = manual();
+    let (work, runs) = counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    assert!(work.cancel());
+    assert!(!work.is_pending() && !work.cancel());
+    assert!(wq.queue_delayed(&work, 2 * MS).unwrap().is_queued());
+    assert_eq!(work.cancel_sync(), Ok(true));
+    assert!(wq.queue_delayed(&work, 3 * MS).unwrap().is_queued());
+    assert_eq!(work.disable(), Ok(true));
+    assert_eq!(wq.queue_delayed(&work, MS), Ok(Queued::Disabled));
+    assert_eq!(work.enable(), Ok(true));
+    clock.advance(5 * MS);
+    wq.queue_delayed(&work, MS).unwrap();
+    clock.advance(MS);
+    runs.wait(1);
+    wq.flush().unwrap();
+    assert_eq!(runs.get(), 1, "only the last one has run");
+}
+
+#[test]
+fn flush_makes_its_time_now() {
+    let (_sys, wq, _clock) = manual();
+    let (work, runs) = counting();
+    assert_eq!(work.flush(), Ok(false));
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    assert_eq!(work.flush(), Ok(true));
+    assert_eq!(runs.get(), 1);
+    let own = DelayedWork::new({
+        let (work, runs) = (work.clone(), runs.clone());
+        move || {
+            assert_eq!(work.flush(), Ok(false), "others may be flushed");
+            runs.raise();
+        }
+    });
+    assert!(wq.queue_delayed(&own, MS).unwrap().is_queued());
+    assert_eq!(own.flush(), Ok(true));
+    assert_eq!(runs.get(), 2);
+}
+
+/// A time that comes while the queue is drained does not count as set by the queue's own item, even
+/// if it was; the work is idle afterwards, and the refusal is counted.
+#[test]
+fn a_draining_queue_takes_nothing_whose_time_comes() {
+    let (_sys, wq, clock) = manual();
+    let (work, runs) = counting();
+    let (go, begun) = (Level::new(), Level::new());
+    let armer = wq.spawn_on(0, {
+        let (wq, work) = (wq.clone(), work.clone());
+        let (go, begun) = (go.clone(), begun.clone());
+        move || {
+            begun.raise();
+            go.wait(1);
+            wq.queue_delayed(&work, MS)
+        }
+    });
+    begun.wait(1);
+    let drainer = thread::spawn({
+        let wq = wq.clone();
+        move || wq.drain()
+    });
+    while wq.queue(&Work::new(|| ())) != Err(QueueError::Draining) {
+        thread::yield_now();
+    }
+    let (late, _) = counting();
+    assert_eq!(wq.queue_delayed(&late, MS), Err(QueueError::Draining));
+    assert_eq!(wq.mod_delayed(&late, MS), Err(QueueError::Draining));
+    assert!(!late.is_pending());
+    go.raise();
+    assert_eq!(
+        armer.wait().unwrap(),
+        Ok(Queued::Queued),
+        "set by its own item"
+    );
+    drainer.join().unwrap().unwrap();
+    // Destroyed before the time comes: as if it were still being drained.
+    wq.destroy().unwrap();
+    assert_eq!(
+        work.flush(),
+        Err(FlushError::Rejected(QueueError::Destroyed))
+    );
+    assert!(work.is_pending(), "it goes on waiting");
+    settled(&clock);
+    clock.advance(MS);
+    while work.is_pending() {
+        thread::yield_now();
+    }
+    assert_eq!((wq.stats().refused, runs.get()), (1, 0));
+}
+
+/// What waits for its time when the system ends is idle again, and nothing waits for that time.
+#[test]
+fn shutdown_does_not_wait_for_times() {
+    let (sys, wq, _clock) = manual();
+    let (work, runs) = counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    drop(sys);
+    assert_eq!((work.is_pending(), runs.get()), (false, 0));
+    assert_eq!(wq.stats().refused, 1);
+    assert_eq!(wq.queue_delayed(&work, MS), Err(QueueError::ShutDown));
+}
+
+/// The last handle on the system goes on the timekeeper's own thread: it does not wait for itself.
+#[test]
+fn the_last_handle_may_go_on_the_timekeeper() {
+    let (sys, wq, clock) = manual();
+    let gone = Level::new();
+    struct Says(Level, Option<WorkqueueSystem>);
+    impl Drop for Says {
+        fn drop(&mut self) {
+            self.1.take();
+            self.0.raise();
+        }
+    }
+    let says = Says(gone.clone(), Some(sys));
+    let work = DelayedWork::new(move || says.0.raise());
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    wq.destroy().unwrap();
+    drop(work);
+    clock.advance(MS);
+    gone.wait(1);
+}
+
+/// Without a thread to wait on, the caller is told at once and the work is idle.
+#[test]
+fn a_refused_timekeeper_is_an_error() {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.faults(&faults).build().unwrap();
+    let (wq, (work, runs)) = (bound(&sys), counting());
+    faults.refuse_spawns(true);
+    let refused = wq.queue_delayed(&work, MS);
+    assert!(matches!(refused, Err(QueueError::NoTimer(_))));
+    assert!(matches!(
+        wq.mod_delayed(&work, MS),
+        Err(QueueError::NoTimer(_))
+    ));
+    assert!(!work.is_pending());
+    faults.refuse_spawns(false);
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    runs.wait(1);
+}
+
+/// The time comes when no worker can be had: the item is tried again, not lost.
+#[test]
+fn an_item_whose_pool_has_no_worker_yet_is_tried_again() {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.faults(&faults).build().unwrap();
+    let (wq, (work, runs)) = (bound(&sys), counting());
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    let before = faults.spawn_attempts();
+    faults.refuse_spawns(true);
+    while faults.spawn_attempts() < before + 2 {
+        thread::yield_now();
+        if runs.get() > 0 {
+            return; // It was faster than the refusal.
+        }
+    }
+    assert!(work.is_pending());
+    faults.refuse_spawns(false);
+    runs.wait(1);
+}
+
+/// While nothing waits for its time the timekeeper sleeps without limit.
+#[test]
+fn the_timekeeper_sleeps_when_nothing_is_armed() {
+    let (_sys, wq, clock) = manual();
+    let (work, runs) = counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    settled(&clock);
+    clock.advance(MS);
+    runs.wait(1);
+    wq.flush().unwrap();
+    while clock.sleepers() > 0 {
+        thread::yield_now();
+    }
+}
+
+/// On the system's own clock.
+#[test]
+fn the_real_time_comes_too() {
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .build()
+        .unwrap();
+    let (wq, (work, runs)) = (bound(&sys), counting());
+    let clock = Clock::system();
+    let start = clock.now();
+    assert!(wq.queue_delayed(&work, 20 * MS).unwrap().is_queued());
+    runs.wait(1);
+    assert!(clock.now() - start >= 20 * MS, "not before");
+}

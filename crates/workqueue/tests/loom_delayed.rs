@@ -1,0 +1,114 @@
+//! Models of delayed works: the timekeeper against those who cancel, move and shut down. Step names
+//! as in `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | T3 does not ask whether the item still waits as that instance | `i28_disable_against_the_timer`, `a_moved_work_runs_once` |
+//! | an alarm set first does not wake the timekeeper (T1) | `a_first_alarm_wakes_the_timekeeper` |
+//! | the timekeeper is not told of the end (Z5) | every one |
+//! | Z3 leaves alarms | `shutdown_against_the_timer` |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::thread;
+use inflight_sync::time::Clock;
+use inflight_topology::Topology;
+use inflight_workqueue::{DelayedWork, Queued, Workqueue, WorkqueueSystem};
+use model_support::{Count, Flag, TWO};
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(1);
+
+fn system() -> (WorkqueueSystem, Workqueue, Clock) {
+    let clock = Clock::manual();
+    let topo = Topology::synthetic("core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    let sys = builder.clock(clock.clone()).build().unwrap();
+    let wq = sys.workqueue("model").bound().build().unwrap();
+    (sys, wq, clock)
+}
+
+fn counting() -> (DelayedWork, Count) {
+    let runs = Count::new();
+    let work = DelayedWork::new({
+        let runs = runs.clone();
+        move || {
+            runs.add();
+        }
+    });
+    (work, runs)
+}
+
+/// I.28: the time comes (T2, T3) while the work is disabled. After `disable_sync` nothing runs, and
+/// what it took back has not run.
+#[test]
+fn i28_disable_against_the_timer() {
+    check("i28_disable_against_the_timer", TWO, || {
+        let (sys, wq, clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        clock.advance(TICK);
+        let taken = work.disable_sync().unwrap();
+        let ran = runs.get();
+        assert_eq!(ran, usize::from(!taken), "run or taken back");
+        assert_eq!(wq.queue_delayed(&work, TICK), Ok(Queued::Disabled));
+        drop(sys);
+        assert_eq!(runs.get(), ran, "nothing runs while it is disabled");
+    });
+}
+
+/// T1: the timekeeper has gone to sleep without limit; the first alarm must wake it, or the work
+/// never runs.
+#[test]
+fn a_first_alarm_wakes_the_timekeeper() {
+    check("a_first_alarm_wakes_the_timekeeper", TWO, || {
+        let (sys, wq, clock) = system();
+        clock.advance(TICK);
+        let ran = Flag::new();
+        let work = DelayedWork::new({
+            let ran = ran.clone();
+            move || ran.raise()
+        });
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        clock.advance(TICK);
+        ran.wait();
+        drop(sys);
+    });
+}
+
+/// M1-M4 against T3: the work moves to a later time while the first one comes. It runs for either
+/// one, once.
+#[test]
+fn a_moved_work_runs_once() {
+    check("a_moved_work_runs_once", TWO, || {
+        let (sys, wq, clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        clock.advance(TICK);
+        let moved = wq.mod_delayed(&work, TICK * 1000).unwrap();
+        let ran = work.cancel_sync().unwrap();
+        assert!(ran, "it waits for the far time, whatever happened before");
+        let expected = usize::from(moved == inflight_workqueue::Modified::Queued);
+        drop(sys);
+        assert_eq!(runs.get(), expected, "run before, or moved");
+    });
+}
+
+/// Z3 against T3: the system ends while the time comes. Run or refused, never both, never left
+/// pending.
+#[test]
+fn shutdown_against_the_timer() {
+    check("shutdown_against_the_timer", TWO, || {
+        let (sys, wq, clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let mover = thread::spawn(move || clock.advance(TICK));
+        drop(sys);
+        assert!(!work.is_pending());
+        assert_eq!(runs.get() as u64 + wq.stats().refused, 1);
+        mover.join().unwrap();
+    });
+}
