@@ -57,6 +57,8 @@ mod fairness;
 mod get;
 mod hint;
 mod layout;
+#[allow(dead_code)]
+mod local;
 mod mask;
 mod queue;
 mod queue_builder;

@@ -52,7 +52,7 @@ mod tests;
 pub use stack::CAPACITY;
 
 use crate::CachePadded;
-use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 use crate::cpu;
 use crate::rseq::{self, Rseq};
 use stack::{Exclusion, Stack};
@@ -352,9 +352,29 @@ impl Stacks {
     pub fn barrier(&self) {
         match self.rseq {
             Some(rseq) => rseq.barrier(),
-            // Ordering: pairs with the fence of `Stack::exclusively` (busy flag): one of the two
-            // sees what the other wrote before it.
+            // Ordering: pairs with the fence in `light`, and with that of `Stack::exclusively`
+            // (busy flag): one of the two sees what the other wrote before it.
             None => fence(Ordering::SeqCst),
+        }
+    }
+
+    /// The frequent side's fence to [`barrier`](Stacks::barrier): after a `light` on one thread
+    /// and a `barrier` on another, one of the two sees what the other wrote before.
+    ///
+    /// Stops only the compiler where the kernel makes the barrier.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// Stacks::new(Backend::best(), 1).light();
+    /// ```
+    #[inline]
+    pub fn light(&self) {
+        if self.rseq.is_some() {
+            // Ordering: pairs with the barrier that `barrier` makes the kernel run on this CPU.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            // Ordering: pairs with the fence in `barrier`.
+            fence(Ordering::SeqCst);
         }
     }
 

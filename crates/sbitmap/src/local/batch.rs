@@ -1,0 +1,159 @@
+//! Several ids at once, one step for each word.
+
+use super::Local;
+use super::words::Group;
+use crate::error::PutError;
+use crate::mask::BitMask;
+use inflight_sync::atomic::Ordering;
+
+/// How many words are collected for at a time.
+const OPEN: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Collects ids by word and gives each word's ids back in one step (P1).
+pub(super) struct Groups<'a> {
+    store: &'a Local,
+    open: [Group; OPEN],
+    /// Which is given up when another word needs the place.
+    next: usize,
+    ticked: bool,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(store: &'a Local) -> Self {
+        Self {
+            store,
+            open: [Group { word: 0, mask: 0 }; OPEN],
+            next: 0,
+            ticked: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, id: usize) {
+        let group = self.store.group(id);
+        let open = self
+            .open
+            .iter_mut()
+            .find(|open| open.word == group.word && open.mask != 0);
+        if let Some(open) = open {
+            open.mask |= group.mask;
+        } else {
+            let old = std::mem::replace(&mut self.open[self.next], group);
+            self.next = (self.next + 1) % OPEN;
+            self.give(old);
+        }
+    }
+
+    fn give(&mut self, group: Group) {
+        if group.mask != 0 {
+            self.ticked |= self.store.give(group).ticked;
+        }
+    }
+
+    /// Gives the rest. Returns whether a tick has passed.
+    pub(super) fn finish(mut self) -> bool {
+        for i in 0..OPEN {
+            self.give(self.open[i]);
+        }
+        self.ticked
+    }
+}
+
+impl Local {
+    /// P1 to P3 for several: how many came back, whether somebody may wait, and the first error.
+    pub(super) fn give_back_batch(
+        &self,
+        ids: impl Iterator<Item = usize>,
+    ) -> (usize, bool, Result<(), PutError>) {
+        let (mut freed, mut result) = (0, Ok(()));
+        let mut groups = Groups::new(self);
+        for id in ids {
+            if id >= self.full.depth {
+                result = result.and(Err(PutError::OutOfRange));
+            } else if !self.states.end(id) {
+                result = result.and(Err(PutError::NotAllocated));
+            } else {
+                groups.add(id);
+                freed += 1;
+            }
+        }
+        let ticked = groups.finish();
+        (freed, freed != 0 && self.look(ticked), result)
+    }
+
+    pub(super) fn get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
+        let before = ids.len();
+        while ids.len() - before < n {
+            let Some(id) = self.get() else { break };
+            ids.push(id);
+        }
+        ids.len() - before
+    }
+
+    /// Up to `n` ids of one word, past the stacks.
+    pub(super) fn get_mask(&self, n: usize) -> Option<BitMask> {
+        if n == 0 || self.control.glance().waiters() != 0 {
+            return None;
+        }
+        let n = n.min(1 << super::words::SHIFT_MAX) as u32;
+        let Ok(group) = self.words.take(self.reach(), self.hint(), n) else {
+            // The last ids may be in stacks: to know is to freeze, which `get` does.
+            let first = self.get()?;
+            return Some(BitMask { first, mask: 1 });
+        };
+        self.point_at(group.word);
+        let lowest = group.mask.trailing_zeros();
+        let taken = BitMask {
+            first: self.full.bit(group.word, lowest),
+            mask: group.mask >> lowest,
+        };
+        taken.iter().for_each(|id| self.states.begin(id));
+        Some(taken)
+    }
+
+    pub(super) fn give_back_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
+        if ids.first >= self.full.depth {
+            return (0, false, Err(PutError::OutOfRange));
+        }
+        let (word, offset) = self.full.split(ids.first);
+        let room = self.full.word_depth(word) - offset;
+        if ids.mask & !crate::layout::low_mask(room) != 0 {
+            return (0, false, Err(PutError::OutOfRange));
+        }
+        self.give_back_batch(ids.iter())
+    }
+
+    /// One id of those open to `limit`, from the words.
+    pub(super) fn get_shallow(&self, limit: usize) -> Option<usize> {
+        loop {
+            let seen = self.control.load();
+            if seen.waiters() != 0 {
+                return None;
+            }
+            let layout = self.layout();
+            let reach = super::Reach {
+                layout,
+                shallow: Some(layout.shallow(limit)),
+            };
+            match self.words.take(reach, self.hint(), 1) {
+                Ok(group) => {
+                    let id = self.full.bit(group.word, group.mask.trailing_zeros());
+                    self.states.begin(id);
+                    return Some(id);
+                }
+                Err(puts) if seen.is_drained() => {
+                    if self.words.are_still_empty(reach, puts) && self.control.is_still(seen) {
+                        self.note_none();
+                        return None;
+                    }
+                }
+                // Some may be in stacks.
+                Err(_) => self.freeze(),
+            }
+        }
+    }
+
+    /// How often the stacks were closed and emptied.
+    pub(crate) fn freezes(&self) -> u32 {
+        self.slow.freezes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,116 @@
+//! The control word: which mode the store is in, and how many wait.
+//!
+//! ```text
+//! epoch 32 | waiters 30 | DRAINED | COLD
+//! ```
+//!
+//! It is read by everyone on slow paths and written at changes of mode and by the wait list, so it
+//! has a line of its own.
+
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+
+const COLD: u64 = 1;
+const DRAINED: u64 = 2;
+const WAITER: u64 = 4;
+const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED);
+const EPOCH: u64 = 1 << 32;
+
+/// One reading of the control word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    pub(super) const fn is_warm(self) -> bool {
+        self.0 & COLD == 0
+    }
+
+    /// Cold: every stack is closed and empty, and no id is on its way.
+    pub(super) const fn is_drained(self) -> bool {
+        self.0 & DRAINED != 0
+    }
+
+    pub(super) const fn waiters(self) -> usize {
+        ((self.0 & WAITERS) / WAITER) as usize
+    }
+
+    /// Whether nothing but the number of waiters has changed between the two.
+    const fn same_episode(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !WAITERS == 0
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Control(CachePadded<AtomicU64>);
+
+impl Control {
+    /// Warm, or cold with empty stacks.
+    pub(super) fn new(warm: bool) -> Self {
+        let mode = if warm { 0 } else { COLD | DRAINED };
+        Self(CachePadded::new(AtomicU64::new(mode)))
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Seen {
+        // Ordering: A0, Acquire pairs with the Release in `set_drained` (Z): who sees the stacks
+        // drained sees in the words what was in them.
+        Seen(self.0.load(Ordering::Acquire))
+    }
+
+    /// For a look that a fence of the caller orders, or that is a guess.
+    #[inline]
+    pub(super) fn glance(&self) -> Seen {
+        // Relaxed: see above.
+        Seen(self.0.load(Ordering::Relaxed))
+    }
+
+    /// A3.
+    pub(super) fn is_still(&self, seen: Seen) -> bool {
+        // The second readings of the words were Acquire loads, so this load comes after them.
+        // Relaxed: only the value counts.
+        seen.same_episode(self.glance())
+    }
+
+    /// F1. For the holder of the episode lock.
+    pub(super) fn set_cold(&self) {
+        // Relaxed: the mover locks, taken next one by one, carry it to every activator, and the
+        // barrier to every putter that leans on it.
+        self.0.fetch_or(COLD, Ordering::Relaxed);
+    }
+
+    /// Z. For the holder of the episode lock, after everything is in the words.
+    pub(super) fn set_drained(&self) {
+        // Ordering: Release pairs with the Acquire in `load`.
+        self.0.fetch_add(EPOCH + DRAINED, Ordering::Release);
+    }
+
+    /// T. For the holder of the episode lock: warm again, unless somebody waits.
+    pub(super) fn thaw(&self) -> bool {
+        let mut now = self.glance();
+        while now.is_drained() && now.waiters() == 0 {
+            let warm = (now.0 & !(COLD | DRAINED)).wrapping_add(EPOCH);
+            // Relaxed: the stacks stay closed; each is opened under its mover lock, whose last
+            // holder was the freezer.
+            match self
+                .0
+                .compare_exchange(now.0, warm, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(other) => now = Seen(other),
+            }
+        }
+        false
+    }
+
+    /// R1. For the holder of the list's lock, who alone changes this field.
+    pub(super) fn set_waiters(&self, n: usize) {
+        let old = self.glance().waiters() as u64;
+        let new = (n as u64).min(WAITERS / WAITER);
+        // Relaxed: the caller's fence (R2) orders it. RMWs, because the mode changes meanwhile.
+        if new > old {
+            self.0.fetch_add((new - old) * WAITER, Ordering::Relaxed);
+        } else if old > new {
+            self.0.fetch_sub((old - new) * WAITER, Ordering::Relaxed);
+        }
+    }
+}

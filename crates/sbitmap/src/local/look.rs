@@ -1,0 +1,119 @@
+//! The store's state, exact where the stacks are closed for the look.
+
+use super::Local;
+use crate::error::PutError;
+use crate::layout::low_mask;
+use crate::mask::BitMask;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::word::offsets;
+
+impl Local {
+    /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
+    fn in_use(&self) -> Vec<u64> {
+        let _frozen = self.frozen();
+        (0..self.words.len())
+            .map(|i| !self.words.free(i) & low_mask(self.full.word_depth(i)))
+            .collect()
+    }
+}
+
+impl Store for Local {
+    #[inline]
+    fn try_get(&self) -> Option<usize> {
+        self.get()
+    }
+
+    fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
+        self.get_batch(n, ids)
+    }
+
+    fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.get_mask(n)
+    }
+
+    fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        self.get_shallow(limit)
+    }
+
+    fn take(&self) -> Option<usize> {
+        let id = self.take_shared(self.reach())?;
+        self.states.begin(id);
+        Some(id)
+    }
+
+    #[inline]
+    fn put(&self, id: usize) -> Result<bool, PutError> {
+        self.give_back(id)
+    }
+
+    fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
+        self.give_back_batch(ids.iter().copied())
+    }
+
+    fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
+        self.give_back_mask(ids)
+    }
+
+    fn waiters(&self) -> usize {
+        self.control.glance().waiters()
+    }
+
+    fn set_waiters(&self, n: usize) {
+        self.control.set_waiters(n);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.control.load().is_drained()
+    }
+
+    fn settle(&self) {
+        self.freeze();
+    }
+
+    fn depth(&self) -> usize {
+        self.layout().depth
+    }
+
+    fn weight(&self) -> usize {
+        self.in_use().iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    fn is_any_set(&self) -> bool {
+        self.in_use().iter().any(|&w| w != 0)
+    }
+
+    fn is_set(&self, id: usize) -> bool {
+        let (word, offset) = self.full.split(id);
+        id < self.full.depth && self.in_use()[word] >> offset & 1 == 1
+    }
+
+    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool) {
+        let start = if start < self.full.depth { start } else { 0 };
+        let ids: Vec<usize> = self
+            .in_use()
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &word)| offsets(word).map(move |o| self.full.bit(i, o)))
+            .collect();
+        let from = ids.partition_point(|&id| id < start);
+        let _all = ids[from..].iter().chain(&ids[..from]).all(|&id| f(id));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let (layout, words) = (self.layout(), self.in_use());
+        Snapshot {
+            depth: layout.depth,
+            max_depth: self.full.depth,
+            busy: words.iter().map(|w| w.count_ones() as usize).sum(),
+            cleared: 0,
+            bits_per_word: layout.bits_per_word(),
+            map_nr: layout.words(),
+            words,
+            round_robin: false,
+            alloc_hint: (0..self.stacks.len())
+                .map(|i| self.stacks.note(i) << self.full.shift)
+                .collect(),
+        }
+    }
+}

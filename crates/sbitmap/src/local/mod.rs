@@ -1,0 +1,212 @@
+//! The local engine: each CPU keeps the ids it has just freed, and nobody's id is out of reach.
+//!
+//! In front, one small stack of ids for each CPU, used without a locked instruction. Behind, the
+//! shared words. When a getter finds neither, it closes and empties all stacks (*freeze*); from
+//! then on every id passes through the words, until ids are plenty again (*thaw*). Only frozen may
+//! the store say "none" or a caller sleep: so "none" is exact, and no id is stranded with a CPU
+//! that does not need it. `PROTOCOL-local.md` has the steps, whose names stand here (MA, F1, Z …),
+//! and the proofs.
+
+mod batch;
+mod control;
+mod episode;
+mod look;
+mod resize;
+mod slow;
+mod states;
+mod words;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+use crate::error::PutError;
+use crate::layout::Layout;
+use crate::word::Check;
+use control::Control;
+use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
+use inflight_sync::{CachePadded, Mutex, cpu};
+use states::States;
+use words::{Reach, Words};
+
+/// The largest depth: ids have 16 bits.
+pub(crate) const MAX_DEPTH: usize = 1 << 16;
+
+/// The largest share of a CPU. A quarter of a stack's line is then still free.
+const LARGEST_CAP: usize = 32;
+
+/// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
+///
+/// A freeze costs some 27 us where another CPU runs the process, and being cold costs two
+/// CPUs 100 to 150 ns a pair: about 180 puts make up for it.
+const THAW_AFTER: u32 = 4;
+
+/// The largest table of stacks. CPUs beyond use the words.
+const MOST_CPUS: usize = 1 << 12;
+
+/// Choices a model or test makes; everybody else takes what [`Shape::of`] finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) backend: Backend,
+    pub(crate) cpus: usize,
+    /// How many ids a stack may hold.
+    pub(crate) cap: u32,
+    /// How many ids all stacks may hold.
+    pub(crate) budget: u32,
+    pub(crate) thaw_after: u32,
+}
+
+impl Shape {
+    /// What suits `depth` ids on this machine.
+    pub(crate) fn of(depth: usize) -> Self {
+        let cpus = cpu::possible().min(MOST_CPUS);
+        let share = (depth / (2 * cpus)).clamp(2, LARGEST_CAP.min(CAPACITY));
+        Self {
+            backend: Backend::best(),
+            cpus,
+            cap: share as u32,
+            budget: Self::budget(depth),
+            thaw_after: THAW_AFTER,
+        }
+    }
+
+    /// Half of the ids stay in the words, whatever the number of CPUs.
+    fn budget(depth: usize) -> u32 {
+        (depth / 2) as u32
+    }
+}
+
+/// The store of ids. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Local {
+    stacks: Stacks,
+    states: States,
+    words: Words,
+    /// The words at the largest depth.
+    full: Layout,
+    /// How many ids there are to hand out now.
+    depth: AtomicUsize,
+    cap: u32,
+    thaw_after: u32,
+    /// M. One for each stack: whoever moves more than one id between stack and words, opens the
+    /// stack or closes it.
+    movers: Box<[CachePadded<Mutex<()>>]>,
+    control: Control,
+    slow: CachePadded<Slow>,
+}
+
+/// What only slow paths touch.
+#[derive(Debug)]
+struct Slow {
+    /// E. Changes of mode, one at a time.
+    episode: Mutex<Episode>,
+    /// What may still be opened.
+    budget: AtomicU32,
+    /// Counts puts in the words, one tick for every 32.
+    ticks: AtomicU32,
+    /// The tick of the last "none".
+    last_none: AtomicU32,
+    freezes: AtomicU32,
+}
+
+/// What the holder of E knows.
+#[derive(Debug)]
+struct Episode {
+    /// What opened stacks may hold in all after the next thaw.
+    budget: u32,
+}
+
+impl Local {
+    /// `depth` ids, at most `full.depth`, in words of `full`, whose shift is at most 5.
+    pub(crate) fn new(full: Layout, depth: usize, check: Check, shape: Shape) -> Self {
+        debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
+        // Too few ids for a stack: cold for good.
+        let cpus = if shape.budget < shape.cap {
+            0
+        } else {
+            shape.cpus
+        };
+        let stacks = Stacks::new(shape.backend, cpus);
+        let words = Words::new(full);
+        for i in 0..stacks.len() {
+            // CPUs begin at different words.
+            let first = i * full.with_depth(depth).words() / stacks.len();
+            stacks.set_note(i, first as u32);
+        }
+        Self {
+            states: States::new(words.len(), full.shift, check),
+            words,
+            full,
+            depth: AtomicUsize::new(depth),
+            cap: shape.cap,
+            thaw_after: shape.thaw_after,
+            movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
+            control: Control::new(!stacks.is_empty()),
+            slow: CachePadded::new(Slow {
+                episode: Mutex::new(Episode {
+                    budget: shape.budget,
+                }),
+                budget: AtomicU32::new(shape.budget),
+                ticks: AtomicU32::new(0),
+                last_none: AtomicU32::new(0),
+                freezes: AtomicU32::new(0),
+            }),
+            stacks,
+        }
+    }
+
+    /// The widest shift the words of this engine allow.
+    pub(crate) const fn shift(wanted: u32) -> u32 {
+        if wanted < words::SHIFT_MAX {
+            wanted
+        } else {
+            words::SHIFT_MAX
+        }
+    }
+
+    /// What keeps users of a stack apart on this machine.
+    pub(crate) const fn backend(&self) -> Backend {
+        self.stacks.backend()
+    }
+
+    fn layout(&self) -> Layout {
+        // Relaxed: a resize makes its change known by a freeze; see `resize`.
+        self.full.with_depth(self.depth.load(Ordering::Relaxed))
+    }
+
+    fn reach(&self) -> Reach {
+        Reach {
+            layout: self.layout(),
+            shallow: None,
+        }
+    }
+
+    /// Takes an id unless somebody waits; `None` is exact when nobody does.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<usize> {
+        let id = match self.stacks.pop() {
+            // Relaxed: as in `layout`.
+            Some(id) if usize::from(id) < self.depth.load(Ordering::Relaxed) => usize::from(id),
+            other => self.get_slow(other)?,
+        };
+        self.states.begin(id);
+        Some(id)
+    }
+
+    /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
+    #[inline]
+    pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {
+        // Relaxed: as in `layout`.
+        let below = id < self.depth.load(Ordering::Relaxed);
+        if !below && id >= self.full.depth {
+            return Err(PutError::OutOfRange);
+        }
+        if !self.states.end(id) {
+            return Err(PutError::NotAllocated);
+        }
+        if below && self.stacks.push(id as u16) {
+            return Ok(false);
+        }
+        self.put_slow(id, below)
+    }
+}

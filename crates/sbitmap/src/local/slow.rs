@@ -1,0 +1,181 @@
+//! Where the stacks end: refill, flush, and the words.
+
+use super::Local;
+use super::words::{Given, Group, Reach};
+use crate::error::PutError;
+use crate::word::offsets;
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::{Ordering, fence};
+
+impl Local {
+    /// Where this CPU begins its search.
+    pub(super) fn hint(&self) -> usize {
+        self.stacks
+            .here()
+            .map_or(0, |i| self.stacks.note(i) as usize)
+    }
+
+    /// This CPU goes on at `word`.
+    pub(super) fn point_at(&self, word: usize) {
+        if let Some(here) = self.stacks.here() {
+            if self.stacks.note(here) as usize != word {
+                self.stacks.set_note(here, word as u32);
+            }
+        }
+    }
+
+    /// `popped` is an id above the depth that a push racing with a resize left in a stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn get_slow(&self, popped: Option<u16>) -> Option<usize> {
+        if let Some(id) = popped {
+            let given = self.give(self.group(usize::from(id)));
+            if self.look(given.ticked) {
+                return None;
+            }
+        }
+        loop {
+            let seen = self.control.load(); // A0
+            if seen.waiters() != 0 {
+                return None;
+            }
+            if seen.is_warm() {
+                if let Some(id) = self.refill().or_else(|| self.take_shared(self.reach())) {
+                    return Some(id);
+                }
+                self.freeze();
+            } else if !seen.is_drained() {
+                self.freeze(); // waits for the one under way
+            } else {
+                let reach = self.reach();
+                match self.words.take(reach, self.hint(), 1) {
+                    Ok(group) => return Some(self.only(group)),
+                    // A2 and A3.
+                    Err(puts) => {
+                        if self.words.are_still_empty(reach, puts) && self.control.is_still(seen) {
+                            self.note_none();
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One id from any word.
+    pub(super) fn take_shared(&self, reach: Reach) -> Option<usize> {
+        let group = self.words.take(reach, self.hint(), 1).ok()?;
+        self.point_at(group.word);
+        Some(self.only(group))
+    }
+
+    fn only(&self, group: Group) -> usize {
+        self.full.bit(group.word, group.mask.trailing_zeros())
+    }
+
+    /// MA: the mover lock of this CPU's stack, if it is free and the stack open, or can be opened.
+    fn mover(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
+        let here = self.stacks.here()?;
+        // A look that may be old spares a CPU without a stack the lock.
+        if !self.stacks.is_open(here) && !self.can_activate() {
+            return None;
+        }
+        let guard = self.movers[here].try_lock()?;
+        (self.stacks.is_open(here) || self.activate(here)).then_some((here, guard))
+    }
+
+    /// Takes half a stack from one word: one step for all of them.
+    fn refill(&self) -> Option<usize> {
+        let (here, _mover) = self.mover()?;
+        let n = (self.cap / 2).max(1);
+        let from = self.stacks.note(here) as usize;
+        let group = self.words.take(self.reach(), from, n).ok()?;
+        self.stacks.set_note(here, group.word as u32);
+        let mut rest = group.mask & (group.mask - 1);
+        for offset in offsets(rest) {
+            if !self.stacks.push(self.full.bit(group.word, offset) as u16) {
+                break;
+            }
+            rest &= rest - 1;
+        }
+        if rest != 0 {
+            // This thread runs on another CPU by now, or a freezer waits for the lock: either way
+            // the ids are in the words before it is let go (MR).
+            self.words.give(Group {
+                mask: rest,
+                ..group
+            });
+        }
+        Some(self.only(group))
+    }
+
+    /// The caller owned `id`, and its stack has not taken it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
+        if below && self.control.glance().is_warm() {
+            if let Some((here, _mover)) = self.mover() {
+                if self.stacks.push(id as u16) {
+                    return Ok(false);
+                }
+                if self.stacks.is_open(here) {
+                    self.flush(id);
+                    return Ok(false);
+                }
+            }
+        }
+        let group = self.group(id);
+        let given = self.give(group);
+        self.point_at(group.word);
+        if given.twice == 0 {
+            Ok(self.look(given.ticked))
+        } else {
+            Err(PutError::NotAllocated)
+        }
+    }
+
+    /// Moves half a stack to the words, and `id` with it. The caller holds a mover lock whose
+    /// stack is open, so no freeze ends before this has (MR).
+    fn flush(&self, id: usize) {
+        let mut groups = super::batch::Groups::new(self);
+        groups.add(id);
+        for _ in 0..(self.cap / 2).max(1) {
+            let Some(other) = self.stacks.pop() else {
+                break;
+            };
+            groups.add(usize::from(other));
+        }
+        groups.finish();
+    }
+
+    pub(super) fn group(&self, id: usize) -> Group {
+        let (word, offset) = self.full.split(id);
+        Group {
+            word,
+            mask: 1 << offset,
+        }
+    }
+
+    /// P1.
+    pub(super) fn give(&self, group: Group) -> Given {
+        self.words.give(group)
+    }
+
+    /// P2 and P3, after P1: whether somebody may wait. Thaws if ids have been plenty.
+    pub(super) fn look(&self, ticked: bool) -> bool {
+        // In warm mode the freezer's barrier makes this a full fence; see the page, proof 5.
+        self.stacks.light();
+        if self.control.glance().is_warm() {
+            return false;
+        }
+        // Ordering: P2, pairs with R2, the fence of whoever registers as a waiter.
+        fence(Ordering::SeqCst);
+        if self.control.glance().waiters() != 0 {
+            return true;
+        }
+        if ticked || cfg!(loom) {
+            self.tick();
+        }
+        false
+    }
+}

@@ -1,0 +1,265 @@
+use super::{Local, Shape};
+use crate::error::{PutError, ResizeError};
+use crate::layout::Layout;
+use crate::store::Store;
+use crate::word::Check;
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use inflight_sync::percpu::Backend;
+use inflight_sync::{Arc, thread};
+use std::collections::BTreeSet;
+
+fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Local {
+    let shift = Local::shift(Layout::new(depth, max_depth, None).shift);
+    Local::new(
+        Layout::new(max_depth, max_depth, Some(shift)),
+        depth,
+        check,
+        shape,
+    )
+}
+
+fn store(depth: usize) -> Local {
+    store_with(depth, depth, Check::Sequential, Shape::of(depth))
+}
+
+/// Both ways to keep users of a stack apart, and depths with and without stacks.
+fn every_kind(depths: &[usize], test: impl Fn(Local)) {
+    for &depth in depths {
+        for backend in [Backend::best(), Backend::TryLock] {
+            let shape = Shape {
+                backend,
+                ..Shape::of(depth)
+            };
+            test(store_with(depth, depth, Check::Sequential, shape));
+        }
+    }
+}
+
+const DEPTHS: [usize; 8] = [1, 2, 3, 7, 31, 64, 257, 2_500];
+
+#[test]
+fn every_id_is_handed_out_once_and_none_is_exact() {
+    every_kind(&DEPTHS, |store| {
+        let depth = store.depth();
+        for _ in 0..3 {
+            let ids: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
+            assert_eq!(ids, (0..depth).collect());
+            assert_eq!(store.get(), None);
+            // The word an id is put into says that all others are out.
+            for &id in &ids {
+                assert_eq!(store.give_back(id), Ok(false));
+                assert_eq!(store.get(), Some(id), "the only free id of {depth}");
+                assert_eq!(store.give_back(id), Ok(false));
+                assert!(store.get().is_some());
+            }
+            ids.iter().for_each(|&id| {
+                let _again = store.give_back(id);
+            });
+            assert_eq!(store.weight(), 0);
+            store.thaw();
+        }
+    });
+}
+
+#[test]
+fn a_second_put_is_an_error_wherever_the_id_is() {
+    every_kind(&DEPTHS, |store| {
+        assert_eq!(store.give_back(0), Err(PutError::NotAllocated));
+        assert_eq!(store.give_back(store.depth()), Err(PutError::OutOfRange));
+        for freeze in [false, true] {
+            let id = store.get().unwrap();
+            store.give_back(id).unwrap();
+            if freeze {
+                store.freeze();
+            }
+            assert_eq!(store.give_back(id), Err(PutError::NotAllocated));
+            assert_eq!(store.put_batch(&[id]).2, Err(PutError::NotAllocated));
+        }
+        assert_eq!(store.weight(), 0);
+    });
+}
+
+#[test]
+fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
+    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64));
+    let id = trusted.get().unwrap();
+    assert_eq!(trusted.give_back(id), Ok(false));
+
+    let checked = Arc::new(store_with(64, 64, Check::Racing, Shape::of(64)));
+    for _ in 0..if cfg!(miri) { 10 } else { 500 } {
+        let id = checked.get().unwrap();
+        let other = thread::spawn({
+            let checked = checked.clone();
+            move || checked.give_back(id).is_ok()
+        });
+        let here = checked.give_back(id).is_ok();
+        assert!(
+            here ^ other.join().unwrap(),
+            "one of two puts is the owner's"
+        );
+    }
+    assert_eq!(checked.weight(), 0);
+}
+
+#[test]
+fn batches_and_masks_cover_all_ids() {
+    every_kind(&DEPTHS, |store| {
+        let depth = store.depth();
+        let mut ids = Vec::new();
+        assert_eq!(store.try_get_batch(depth + 5, &mut ids), depth);
+        assert_eq!(store.try_get_mask(3), None);
+        ids.push(depth);
+        let (freed, wait, result) = store.put_batch(&ids);
+        assert_eq!((freed, wait), (depth, false));
+        assert_eq!(result, Err(PutError::OutOfRange));
+
+        let mut masks = Vec::new();
+        while let Some(mask) = store.try_get_mask(8) {
+            assert!(mask.count() <= 8 && mask.mask & 1 == 1);
+            masks.push(mask);
+        }
+        let seen: BTreeSet<usize> = masks.iter().flat_map(|m| m.iter()).collect();
+        assert_eq!(seen.len(), depth);
+        for mask in masks {
+            assert_eq!(store.put_mask(mask).0, mask.count());
+            assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated));
+        }
+        assert!(!store.is_any_set());
+    });
+}
+
+#[test]
+fn ids_in_use_are_counted_found_and_visited_also_with_ids_in_stacks() {
+    every_kind(&[64, 257], |store| {
+        let mut ids: Vec<usize> = std::iter::from_fn(|| store.get()).take(40).collect();
+        store.give_back(ids.pop().unwrap()).unwrap();
+        assert_eq!(store.weight(), ids.len());
+        assert!(ids.iter().all(|&id| store.is_set(id)));
+        let mut seen = Vec::new();
+        store.for_each_set(ids[5], &mut |id| {
+            seen.push(id);
+            true
+        });
+        assert_eq!(seen[0], ids[5]);
+        seen.sort_unstable();
+        ids.sort_unstable();
+        assert_eq!(seen, ids);
+        assert_eq!(store.snapshot().busy, ids.len());
+    });
+}
+
+#[test]
+fn shallow_users_reach_their_share_only() {
+    every_kind(&[64], |store| {
+        let mut low: Vec<usize> = std::iter::from_fn(|| store.try_get_shallow(8)).collect();
+        low.sort_unstable();
+        assert_eq!(low, [0, 1, 16, 17, 32, 33, 48, 49]);
+        assert!(store.get().is_some());
+    });
+}
+
+#[test]
+fn resize_moves_the_end_of_what_is_handed_out() {
+    let store = store_with(100, 200, Check::Sequential, Shape::of(100));
+    assert_eq!(store.resize(0), Err(ResizeError::Zero));
+    assert_eq!(store.resize(201), Err(ResizeError::AboveMaxDepth));
+    let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
+    assert_eq!(all.len(), 100);
+    store.resize(10).unwrap();
+    assert_eq!(store.weight(), 100);
+    for id in all {
+        store.give_back(id).unwrap();
+    }
+    let few: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
+    assert_eq!(few, (0..10).collect());
+    store.resize(200).unwrap();
+    assert_eq!(std::iter::from_fn(|| store.get()).count(), 190);
+    assert_eq!(store.weight(), 200);
+}
+
+#[test]
+fn while_somebody_waits_getters_are_refused_and_puts_tell() {
+    every_kind(&[64], |store| {
+        let id = store.get().unwrap();
+        store.set_waiters(2);
+        fence(Ordering::SeqCst);
+        store.settle();
+        assert!(store.is_settled());
+        assert_eq!(store.get(), None);
+        assert_eq!(store.try_get_mask(2), None);
+        assert_eq!(store.try_get_shallow(60), None);
+        assert_eq!(store.give_back(id), Ok(true));
+        store.thaw();
+        assert!(store.is_settled(), "no thaw while somebody waits");
+        assert_eq!(store.waiters(), 2);
+        assert!(store.take().is_some());
+        store.set_waiters(0);
+        assert!(store.get().is_some());
+    });
+}
+
+#[test]
+fn plenty_thaws_and_the_stacks_come_back() {
+    let store = store(64);
+    let start = store.freezes();
+    store.freeze();
+    for _ in 0..1_000 {
+        let id = store.get().unwrap();
+        store.give_back(id).unwrap();
+    }
+    assert!(!store.is_settled(), "thawed by 1000 puts");
+    assert_eq!(store.freezes(), start + 1);
+}
+
+/// Threads that hold at most their share are never told "none", and no id has two owners, while
+/// somebody freezes all the time.
+#[test]
+fn shares_that_fit_are_always_granted() {
+    const THREADS: usize = 3;
+    let rounds = if cfg!(miri) { 40 } else { 30_000 };
+    every_kind(&[3, 12, 64, 300], |store| {
+        let depth = store.depth();
+        let store = Arc::new(store);
+        let owners: Arc<Vec<AtomicBool>> = Arc::new((0..depth).map(|_| false.into()).collect());
+        let done = Arc::new(AtomicUsize::new(0));
+        let users: Vec<_> = (0..THREADS)
+            .map(|t| {
+                let (store, owners, done) = (store.clone(), owners.clone(), done.clone());
+                thread::spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(t as u64);
+                    let mut held = Vec::new();
+                    for _ in 0..rounds {
+                        if held.len() < depth / THREADS && (held.is_empty() || random.bool()) {
+                            let id = store.get().expect("within the share");
+                            assert!(!owners[id].swap(true, Ordering::Relaxed), "two owners");
+                            held.push(id);
+                        } else {
+                            let id = held.swap_remove(random.usize(..held.len()));
+                            owners[id].store(false, Ordering::Relaxed);
+                            assert_eq!(store.give_back(id), Ok(false));
+                        }
+                    }
+                    for id in held {
+                        owners[id].store(false, Ordering::Relaxed);
+                        store.give_back(id).unwrap();
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        while done.load(Ordering::Relaxed) < THREADS {
+            store.freeze();
+            thread::yield_now();
+            store.thaw();
+            thread::yield_now();
+            if users
+                .iter()
+                .all(inflight_sync::thread::JoinHandle::is_finished)
+            {
+                break;
+            }
+        }
+        users.into_iter().for_each(|user| user.join().unwrap());
+        assert_eq!(store.weight(), 0);
+    });
+}

@@ -1,0 +1,167 @@
+//! The shared words: what is free and in no stack, and how much has ever been put.
+//!
+//! ```text
+//! ids put 32 | free mask 32
+//! ```
+//!
+//! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
+//! the same count twice and no bit, nothing was put into it in between.
+
+use crate::layout::{Layout, Shallow, low_mask};
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+
+/// The count takes the upper half.
+pub(super) const SHIFT_MAX: u32 = 5;
+const COUNT: u32 = 32;
+
+const fn mask_of(word: u64) -> u64 {
+    word & low_mask(COUNT)
+}
+
+/// Which ids a getter may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) layout: Layout,
+    pub(super) shallow: Option<Shallow>,
+}
+
+impl Reach {
+    fn mask(self, i: usize) -> u64 {
+        low_mask(match self.shallow {
+            None => self.layout.word_depth(i),
+            Some(shallow) => shallow.word_depth(i),
+        })
+    }
+}
+
+/// Ids of one word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) word: usize,
+    pub(super) mask: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Words {
+    words: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Words {
+    /// All ids of `layout` free.
+    pub(super) fn new(layout: Layout) -> Self {
+        let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
+        Self {
+            words: (0..layout.words()).map(full).collect(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Takes up to `n` ids, all of the first word from `from` on that has any.
+    ///
+    /// If every word was seen empty (A1), the sum of their counts.
+    pub(super) fn take(&self, reach: Reach, from: usize, n: u32) -> Result<Group, u64> {
+        let mut puts = 0_u64;
+        let words = reach.layout.words();
+        let from = if from < words { from } else { 0 };
+        for word in (from..words).chain(0..from) {
+            match self.take_from(word, reach.mask(word), n) {
+                Ok(mask) => return Ok(Group { word, mask }),
+                Err(count) => puts = puts.wrapping_add(count),
+            }
+        }
+        Err(puts)
+    }
+
+    fn take_from(&self, i: usize, reach: u64, n: u32) -> Result<u64, u64> {
+        let word = &self.words[i];
+        // Ordering: A1, Acquire pairs with the Release in `give`. It also keeps the second pass
+        // after this one.
+        let mut now = word.load(Ordering::Acquire);
+        loop {
+            let wanted = lowest(mask_of(now) & reach, n);
+            if wanted == 0 {
+                return Err(now >> COUNT);
+            }
+            // Ordering: Acquire pairs with the Release in `give`: the last owner's writes are
+            // ours. Release, because whoever then finds the bit gone must know of everything that
+            // came before this get: an id put elsewhere in the meantime is not to be missed.
+            let old = word.fetch_and(!wanted, Ordering::AcqRel);
+            let taken = old & wanted;
+            if taken != 0 {
+                return Ok(taken);
+            }
+            now = old;
+        }
+    }
+
+    /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
+    pub(super) fn are_still_empty(&self, reach: Reach, puts: u64) -> bool {
+        let mut sum = 0_u64;
+        for (i, word) in self.words[..reach.layout.words()].iter().enumerate() {
+            // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the
+            // control word (A3) after it.
+            let now = word.load(Ordering::Acquire);
+            if mask_of(now) & reach.mask(i) != 0 {
+                return false;
+            }
+            sum = sum.wrapping_add(now >> COUNT);
+        }
+        sum == puts
+    }
+
+    /// P1. Adds ids that the caller has; all of one word.
+    ///
+    /// Returns the ids of the mask that were free already (given back twice), and whether the
+    /// word's count has passed a multiple of 32.
+    pub(super) fn give(&self, group: Group) -> Given {
+        let word = &self.words[group.word];
+        // Relaxed: the exchange checks the value.
+        let mut now = word.load(Ordering::Relaxed);
+        loop {
+            let twice = now & group.mask;
+            let added = u64::from((group.mask & !twice).count_ones());
+            // Not one addition: a bit that is set already would carry into its neighbour.
+            let new = (now | group.mask).wrapping_add(added << COUNT);
+            // Ordering: Release pairs with the Acquire of the next get. Acquire as in
+            // `take_from`: the chain of changes of a word tells of everything before each.
+            match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    let ticked = (now >> COUNT) % 32 + added >= 32;
+                    return Given { twice, ticked };
+                }
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// The free ids of a word. A snapshot.
+    pub(super) fn free(&self, i: usize) -> u64 {
+        // Ordering: Acquire pairs with the Release in `give`: a free id shows its last owner's
+        // writes.
+        mask_of(self.words[i].load(Ordering::Acquire))
+    }
+}
+
+/// What `give` found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub(super) twice: u64,
+    pub(super) ticked: bool,
+}
+
+/// The lowest `n` bits of those set.
+fn lowest(mut mask: u64, n: u32) -> u64 {
+    if n == 1 {
+        return mask & mask.wrapping_neg();
+    }
+    let mut rest = mask;
+    for _ in 0..n {
+        rest &= rest.wrapping_sub(1);
+    }
+    mask ^= rest;
+    mask
+}
