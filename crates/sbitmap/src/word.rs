@@ -12,8 +12,8 @@
 //! The other order would lose a bit that is taken and freed between the two steps: its new
 //! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
 //! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
-//! report "full". It looks at `moves` before and after (`is_full`), and if a move was under way
-//! looks once more under the lock.
+//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way looks
+//! once more under the lock.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
 //! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All
@@ -97,6 +97,14 @@ impl Search {
     }
 }
 
+/// What there was to be had where `word` had nothing.
+enum Refill {
+    Took(u32),
+    /// Bits are back in `word`.
+    Again,
+    Full,
+}
+
 impl Word {
     pub(crate) fn new(bits: usize, check: Check) -> Self {
         Self {
@@ -117,13 +125,16 @@ impl Word {
         }
         let searched = search.mask();
         loop {
-            let taken = self.take_zero(search);
-            if let Some(offset) = taken.or_else(|| self.take_parked(searched)) {
-                self.mark(1 << offset, HELD);
-                return Some(offset);
-            }
-            if self.is_full(searched) || !self.move_back(searched) {
-                return None;
+            let taken = self
+                .take_zero(search)
+                .map_or_else(|| self.refill(searched), Refill::Took);
+            match taken {
+                Refill::Took(offset) => {
+                    self.mark(1 << offset, HELD);
+                    return Some(offset);
+                }
+                Refill::Again => {}
+                Refill::Full => return None,
             }
         }
     }
@@ -148,37 +159,39 @@ impl Word {
         }
     }
 
-    /// Takes a searched bit that is parked alone. Several are worth a move.
-    fn take_parked(&self, searched: u64) -> Option<u32> {
-        // Relaxed: the exchange checks it.
-        let parked = self.freed.cleared.load(Ordering::Relaxed) & searched;
-        if !parked.is_power_of_two() {
-            return None;
-        }
-        // Ordering: Acquire pairs with the Release in `put`.
-        let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
-        (before & parked != 0).then(|| parked.trailing_zeros())
-    }
-
-    /// Whether no searched bit is free, as far as can be told without the lock: `false` may mean
-    /// that a move came in between.
-    fn is_full(&self, searched: u64) -> bool {
+    /// `word` has no searched zero: takes a bit that is parked alone, moves several back, or finds
+    /// that there are none.
+    fn refill(&self, searched: u64) -> Refill {
         // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
         let moves = self.freed.moves.load(Ordering::Acquire);
-        // Ordering: Acquire pairs with the Release of M1: if bits were taken from here by a move,
-        // the second look at `moves` sees that it had begun.
-        let parked = self.freed.cleared.load(Ordering::Acquire);
-        // Relaxed, both: ordered by the loads before them.
-        let word = self.word.load(Ordering::Relaxed);
-        let same = self.freed.moves.load(Ordering::Relaxed) == moves;
-        same && moves % 2 == 0 && parked & searched == 0 && word & searched == searched
+        // Ordering: Acquire pairs with the Release of M1: if a move took bits from here, the second
+        // look at `moves` sees that it had begun.
+        let parked = self.freed.cleared.load(Ordering::Acquire) & searched;
+        if parked.is_power_of_two() {
+            // Ordering: Acquire pairs with the Release in `put` and in M1.
+            let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
+            if before & parked != 0 {
+                return Refill::Took(parked.trailing_zeros());
+            }
+        } else if parked == 0 && moves % 2 == 0 {
+            // Relaxed, both: ordered by the loads before them.
+            let full = self.word.load(Ordering::Relaxed) & searched == searched;
+            if full && self.freed.moves.load(Ordering::Relaxed) == moves {
+                return Refill::Full;
+            }
+        }
+        if self.move_back(searched) {
+            Refill::Again
+        } else {
+            Refill::Full
+        }
     }
 
     /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
-    pub(crate) fn move_back(&self, searched: u64) -> bool {
+    fn move_back(&self, searched: u64) -> bool {
         let _moving = self.freed.moving.lock();
-        // Relaxed, and a load first: a full word is looked at often and must stay readable by all.
-        // A waiter's fence makes the bit of every put that did not see it visible here.
+        // Relaxed, and a load first: a full word must stay readable by all. A waiter's fence makes
+        // the bit of every put that did not see it visible here.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
             return true;
         }
@@ -201,11 +214,11 @@ impl Word {
         let moves = self.freed.moves.load(Ordering::Relaxed);
         self.freed.moves.store(moves + 1, Ordering::Relaxed);
         // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
-        // `is_full` and, for `flush`, in `take_parked`.
+        // `refill`, which for `flush` sees what its caller wrote.
         let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
         // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
         self.word.fetch_and(!parked, Ordering::Release);
-        // Ordering: Release pairs with the Acquire in `is_full`.
+        // Ordering: Release pairs with the Acquire in `refill`.
         self.freed.moves.store(moves + 2, Ordering::Release);
         parked
     }

@@ -18,9 +18,11 @@ fn geometry() -> impl Strategy<Value = Geometry> {
         Just(Check::Checked),
         Just(Check::Trusted)
     ];
-    (depth, option::of(0..=6_u8), any::<bool>(), check).prop_map(
-        |(depth, shift, round_robin, check)| Geometry {
+    let growth = prop_oneof![Just(0_u16), 0..40_u16, 0..=Geometry::MAX_DEPTH as u16];
+    (depth, growth, option::of(0..=6_u8), any::<bool>(), check).prop_map(
+        |(depth, growth, shift, round_robin, check)| Geometry {
             depth,
+            growth,
             shift,
             round_robin,
             check,
@@ -49,6 +51,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => pick().prop_map(Op::Put),
         3 => vec(pick(), 0..12).prop_map(Op::PutBatch),
         3 => (pick(), mask).prop_map(|(first, mask)| Op::PutMask(first, mask)),
+        1 => prop_oneof![0..40_u16, 0..620_u16].prop_map(Op::Resize),
         1 => (0..320_u16, 0..20_u16).prop_map(|(start, stop)| Op::Visit(start, stop)),
         1 => Just(Op::Snapshot),
     ]
@@ -66,13 +69,14 @@ fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(384))]
 
-    /// No bit twice, no free bit withheld, errors for exactly the bad puts, nothing lost.
+    /// No bit twice, no free bit withheld, errors for exactly the bad puts, nothing lost, whatever
+    /// the depth becomes meanwhile. A13-A23, A31, A39-A40, A42-A45, A48-A51.
     #[test]
     fn any_calls_agree_with_a_set(geometry in geometry(), ops in vec(op(), 0..120)) {
         ops::run(&geometry, &ops);
     }
 
-    /// Users of a limit alone get exactly that many bits, and the rest stays for others.
+    /// A18, A20. Users of a limit alone get exactly that many bits, and the rest stays for others.
     #[test]
     fn a_limit_is_exact(geometry in geometry(), limit in 0..320_usize) {
         let depth = usize::from(geometry.depth);

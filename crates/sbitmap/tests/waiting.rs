@@ -452,6 +452,7 @@ enum Step {
     Steal,
     Put(usize),
     PutBatch(usize, usize),
+    Resize(usize),
     WakeAll,
 }
 
@@ -463,6 +464,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Steal),
         6 => any::<usize>().prop_map(Step::Put),
         1 => (any::<usize>(), 0..20_usize).prop_map(|(at, n)| Step::PutBatch(at, n)),
+        1 => any::<usize>().prop_map(Step::Resize),
         1 => Just(Step::WakeAll),
     ]
 }
@@ -501,6 +503,7 @@ impl Crowd<'_> {
                     .collect();
                 self.queue.put_batch(&bits).unwrap();
             }
+            Step::Resize(to) => self.queue.resize(1 + to % self.queue.max_depth()).unwrap(),
             Step::WakeAll => self.queue.wake_all(),
             _ => {}
         }
@@ -520,13 +523,19 @@ impl Crowd<'_> {
         }
     }
 
+    /// How many bits below the depth are free.
+    fn free(&self) -> usize {
+        let depth = self.queue.depth();
+        depth - self.held.iter().filter(|&&bit| bit < depth).count()
+    }
+
     /// Fewer bits than a batch are free while somebody sleeps, and only while others are in use.
     fn assert_progress(&self) {
         let snapshot = self.queue.snapshot();
         assert_eq!(snapshot.ws_active, self.tasks.len());
         assert_eq!(snapshot.map.busy, self.held.len());
         if !self.tasks.is_empty() {
-            let free = self.queue.depth() - self.held.len();
+            let free = self.free();
             assert!(
                 free < snapshot.wake_batch as usize,
                 "{free} bits are free\n{snapshot}"
@@ -548,13 +557,20 @@ fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(256))]
 
-    /// No sequence of waiting, giving up, overtaking and putting leaves a waiter behind.
+    /// No sequence of waiting, giving up, overtaking, putting and resizing leaves a waiter behind.
+    /// B8, B12-B14, B18-B22, B25.
     #[test]
     fn no_sequence_leaves_a_waiter_behind(
         depth in prop_oneof![1..=20_usize, Just(32), Just(64)],
+        growth in prop_oneof![Just(0), 1..=70_usize],
         rounds in vec(vec(step(), 1..12), 1..40),
     ) {
-        let queue = full(depth);
+        let queue = SbitmapQueue::builder(depth)
+            .max_depth(depth + growth)
+            .fairness(Fairness::Batched)
+            .build()
+            .unwrap();
+        take_all(&queue);
         let mut crowd = Crowd { queue: &queue, tasks: Vec::new(), held: (0..depth).collect() };
         for round in &rounds {
             round.iter().for_each(|step| crowd.step(step));
@@ -569,7 +585,7 @@ proptest! {
         }
         assert_nobody_waits(&queue);
         let mut rest = Vec::new();
-        assert_eq!(queue.try_get_batch(depth, &mut rest), depth - crowd.held.len());
+        assert_eq!(queue.try_get_batch(queue.max_depth(), &mut rest), crowd.free());
         assert_eq!(block_on(async { poll_once(queue.get()) }), None);
     }
 }

@@ -3,7 +3,7 @@
 //! One interpreter for the property tests and for the fuzz target, which includes this file by
 //! path.
 
-use inflight_sbitmap::{BitMask, Hint, PutError, Sbitmap};
+use inflight_sbitmap::{BitMask, Hint, PutError, ResizeError, Sbitmap};
 use inflight_sync::cpu;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Geometry {
     /// Taken modulo [`Geometry::MAX_DEPTH`] + 1.
     pub(crate) depth: u16,
+    /// How far the map may grow beyond `depth`; taken modulo [`Geometry::MAX_DEPTH`] + 1.
+    pub(crate) growth: u16,
     /// Taken modulo 7; `None` is the map's own choice.
     pub(crate) shift: Option<u8>,
     pub(crate) round_robin: bool,
@@ -55,6 +57,8 @@ pub(crate) enum Op {
     Put(Pick),
     PutBatch(Vec<Pick>),
     PutMask(Pick, u64),
+    /// To another depth, also an impossible one.
+    Resize(u16),
     /// The bits in use from a start on, stopping after some.
     Visit(u16, u16),
     Snapshot,
@@ -75,6 +79,7 @@ pub(crate) fn run(geometry: &Geometry, ops: &[Op]) {
 struct Run {
     map: Sbitmap,
     depth: usize,
+    max_depth: usize,
     round_robin: bool,
     trusted: bool,
     hint: Hint,
@@ -91,7 +96,9 @@ impl Run {
     fn new(geometry: &Geometry) -> Self {
         cpu::set_current_for_thread(Some(0));
         let depth = usize::from(geometry.depth) % (Geometry::MAX_DEPTH + 1);
+        let max_depth = depth + usize::from(geometry.growth) % (Geometry::MAX_DEPTH + 1);
         let builder = Sbitmap::builder(depth)
+            .max_depth(max_depth)
             .round_robin(geometry.round_robin)
             .checked(geometry.check == Check::Checked);
         let builder = match geometry.check {
@@ -103,10 +110,11 @@ impl Run {
             None => builder,
         };
         let map = builder.build().unwrap();
-        assert_eq!(map.depth(), depth);
+        assert_eq!((map.depth(), map.max_depth()), (depth, max_depth));
         Self {
             map,
             depth,
+            max_depth,
             round_robin: geometry.round_robin,
             trusted: geometry.check == Check::Trusted,
             hint: Hint::at(0),
@@ -126,6 +134,7 @@ impl Run {
             Op::Put(pick) => self.put(pick),
             Op::PutBatch(ref picks) => self.put_batch(picks),
             Op::PutMask(pick, mask) => self.put_mask(pick, mask),
+            Op::Resize(depth) => self.resize(depth.into()),
             Op::Visit(start, stop) => self.visit(start.into(), stop.into()),
             Op::Snapshot => self.look(),
         }
@@ -144,11 +153,32 @@ impl Run {
         });
     }
 
+    /// How many bits below the depth are free.
+    fn free(&self) -> usize {
+        self.depth - self.held.range(..self.depth).count()
+    }
+
+    /// What is held stays held; what is above the depth is not handed out.
+    fn resize(&mut self, depth: usize) {
+        let expected = match depth {
+            0 => Err(ResizeError::Zero),
+            _ if depth > self.max_depth => Err(ResizeError::AboveMaxDepth),
+            _ => Ok(()),
+        };
+        assert_eq!(self.map.resize(depth), expected, "resize({depth})");
+        if expected.is_ok() {
+            self.depth = depth;
+            // Limits are shares of the depth, so those of another depth count no more.
+            self.shallow.clear();
+        }
+        assert_eq!(self.map.depth(), self.depth);
+    }
+
     /// `None` is exact.
     fn took(&mut self, got: Option<usize>) {
         match got {
             Some(bit) => self.take(bit),
-            None => assert_eq!(self.held.len(), self.depth, "none although bits are free"),
+            None => assert_eq!(self.free(), 0, "none although bits are free"),
         }
     }
 
@@ -210,7 +240,7 @@ impl Run {
     }
 
     fn get_batch(&mut self, n: usize) {
-        let free = self.depth - self.held.len();
+        let free = self.free();
         let mut bits = vec![usize::MAX];
         assert_eq!(self.map.try_get_batch(n, &mut bits), n.min(free));
         assert_eq!(
@@ -263,14 +293,14 @@ impl Run {
                 let position = usize::from(i) % self.held.len();
                 *self.held.iter().nth(position).unwrap()
             }
-            Pick::Held(bit) | Pick::Near(bit) => usize::from(bit) % (self.depth + 70),
+            Pick::Held(bit) | Pick::Near(bit) => usize::from(bit) % (self.max_depth + 70),
             Pick::Any(bit) => usize::try_from(bit).unwrap_or(usize::MAX),
         }
     }
 
     /// What a put must say, and its effect on the oracle.
     fn expect(&mut self, bit: usize) -> Result<(), PutError> {
-        if bit >= self.depth {
+        if bit >= self.max_depth {
             Err(PutError::OutOfRange)
         } else if self.held.contains(&bit) {
             self.release(bit);
@@ -288,7 +318,7 @@ impl Run {
 
     /// A map that does not check must not be given a bit that is free.
     fn forbidden(&self, bit: usize) -> bool {
-        self.trusted && bit < self.depth && !self.held.contains(&bit)
+        self.trusted && bit < self.max_depth && !self.held.contains(&bit)
     }
 
     fn put(&mut self, pick: Pick) {
@@ -315,7 +345,7 @@ impl Run {
         let end = (first / per_word)
             .saturating_mul(per_word)
             .saturating_add(per_word);
-        let end = end.min(self.depth);
+        let end = end.min(self.max_depth);
         let bits = BitMask { first, mask };
         let top = 64 - mask.leading_zeros() as usize;
         if mask == 0 {
@@ -344,7 +374,7 @@ impl Run {
             seen.push(bit);
             seen.len() <= stop
         });
-        let start = if start >= self.depth { 0 } else { start };
+        let start = if start >= self.max_depth { 0 } else { start };
         let turned = self.held.range(start..).chain(self.held.range(..start));
         let expected: Vec<_> = turned.copied().take(stop + 1).collect();
         assert_eq!(seen, expected, "from {start}, at most {stop} more");
@@ -354,32 +384,36 @@ impl Run {
         let snapshot = self.map.snapshot();
         assert_eq!(snapshot.depth, self.depth);
         assert_eq!(snapshot.busy, self.held.len());
-        assert!(snapshot.cleared + snapshot.busy <= self.depth);
+        assert_eq!(snapshot.max_depth, self.max_depth);
+        assert!(snapshot.cleared + snapshot.busy <= self.max_depth);
         assert_eq!(snapshot.bits_per_word, self.map.bits_per_word());
         assert_eq!(snapshot.round_robin, self.round_robin);
-        let bit_of = |start: usize| move |bit: &usize| 1_u64 << (bit - start);
-        let word = |(start, len): (usize, usize)| {
-            self.held
-                .range(start..start + len)
-                .map(bit_of(start))
-                .sum::<u64>()
-        };
-        assert_eq!(snapshot.words, self.words().map(word).collect::<Vec<_>>());
-        let all = 0..self.depth + 2;
+        let per_word = self.map.bits_per_word();
+        assert_eq!(snapshot.map_nr, self.words().count());
+        let used = self.held.last().map_or(0, |last| last / per_word + 1);
+        let mut words = vec![0_u64; used.max(snapshot.map_nr)];
+        for bit in &self.held {
+            words[bit / per_word] |= 1 << (bit % per_word);
+        }
+        assert_eq!(snapshot.words, words);
+        let all = 0..self.max_depth + 2;
         assert!(
             all.into_iter()
                 .all(|bit| self.map.is_set(bit) == self.held.contains(&bit))
         );
     }
 
-    /// No bit is lost: when all are back, each can be had once.
+    /// No bit is lost: when all are back and the map has its full size, each can be had once.
     fn finish(mut self) {
         let held: Vec<_> = self.held.iter().copied().collect();
         assert_eq!(self.map.put_batch(&held), Ok(()));
         self.held.clear();
         assert!(!self.map.is_any_set());
+        if self.max_depth > 0 {
+            self.resize(self.max_depth);
+        }
         (0..self.depth).for_each(|_| self.get());
-        assert_eq!(self.held.len(), self.depth);
+        assert_eq!(self.held.len(), self.max_depth);
         assert_eq!(self.map.try_get(), None);
     }
 }
