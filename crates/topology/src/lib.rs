@@ -49,6 +49,7 @@ mod os;
 mod pin;
 mod pod;
 mod refresh;
+mod render;
 mod scope;
 mod shards;
 mod speed;
@@ -56,6 +57,9 @@ mod synthetic;
 mod sysfs;
 mod topology;
 mod tree;
+
+pub mod steering;
+pub mod wake;
 
 pub use assumption::Assumption;
 pub use cpuset::{CpuSet, CpuSetIter, ParseCpuSetError};

@@ -4,6 +4,7 @@
 //! set owns no memory.
 
 mod grammar;
+mod ops;
 
 use std::fmt;
 
@@ -17,6 +18,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// Ids on real machines are sparse (an offline CPU, a container that shows only its own CPUs), so
 /// an id is never a position: two CPUs may well be `3` and `117`. The set is a bitmap over ids
 /// below [`CpuSet::ID_LIMIT`]; membership is one load, the set operations go word by word.
+///
+/// The operators `|`, `&`, `-` and `^`, on references, are union, intersection, difference and
+/// symmetric difference.
 ///
 /// Both text forms of `/sys` are understood: `Display` and `FromStr` use the list form
 /// (`0-5,24-29`), [`to_mask_string`](CpuSet::to_mask_string) and
@@ -334,6 +338,8 @@ impl Iterator for CpuSetIter<'_> {
         Some(self.next * WORD_BITS + bit)
     }
 }
+
+impl std::iter::FusedIterator for CpuSetIter<'_> {}
 
 impl<'a> IntoIterator for &'a CpuSet {
     type Item = usize;

@@ -128,6 +128,18 @@ proptest! {
         prop_assert_eq!(x.union(&y), to_set(&a.union(&b).copied().collect()));
         prop_assert_eq!(x.intersection(&y), to_set(&a.intersection(&b).copied().collect()));
         prop_assert_eq!(x.difference(&y), to_set(&a.difference(&b).copied().collect()));
+        let either = to_set(&a.symmetric_difference(&b).copied().collect());
+        prop_assert_eq!(x.symmetric_difference(&y), either);
+        prop_assert_eq!(&x | &y, x.union(&y));
+        prop_assert_eq!(&x & &y, x.intersection(&y));
+        prop_assert_eq!(&x - &y, x.difference(&y));
+        prop_assert_eq!(&x ^ &y, x.symmetric_difference(&y));
+        let mut changed = x.clone();
+        changed |= &y;
+        changed -= &x;
+        changed ^= &y;
+        changed &= &x;
+        prop_assert_eq!(changed, x.intersection(&y));
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
         prop_assert!(x.intersection(&y).is_subset(&y));
         prop_assert_eq!(x.is_disjoint(&y), a.is_disjoint(&b));
@@ -143,6 +155,10 @@ proptest! {
         prop_assert_eq!(set.first(), ids.first().copied());
         prop_assert_eq!(set.last(), ids.last().copied());
         prop_assert_eq!(set.contains(probe), ids.contains(&probe));
+        let round = ids.range(probe..).next().or(ids.first()).copied();
+        prop_assert_eq!(set.next_round(probe), round);
+        prop_assert_eq!(set.next_round(usize::MAX), ids.first().copied());
+        prop_assert_eq!(ids.iter().collect::<CpuSet>(), set);
     }
 
     #[test]
@@ -158,6 +174,18 @@ proptest! {
             }
         }
         prop_assert_eq!(set, to_set(&oracle));
+    }
+
+    #[test]
+    fn ranges_and_groups_are_read_as_arithmetic_says(
+        start in 0..300_usize, length in 0..300_usize, group in 1..40_usize, used in 1..40_usize,
+    ) {
+        prop_assume!(used <= group);
+        let end = start + length;
+        prop_assert_eq!(list(&format!("{start}-{end}")), Ok((start..=end).collect()));
+        prop_assert_eq!(CpuSet::from(start..=end), CpuSet::from(start..end + 1));
+        let chosen = (start..=end).filter(|cpu| (cpu - start) % group < used).collect();
+        prop_assert_eq!(list(&format!("{start}-{end}:{used}/{group}")), Ok(chosen));
     }
 
     #[test]

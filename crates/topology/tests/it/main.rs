@@ -3,6 +3,8 @@
 mod api;
 mod cpuset;
 mod machine;
+mod mask;
+mod record;
 mod recorded;
 mod scope;
 mod synthetic;

@@ -1,4 +1,5 @@
-use inflight_topology::{CpuSet, Scope, SyntheticError, Topology};
+use inflight_topology::{CpuSet, ParseCpuSetError, Scope, SyntheticError, Topology};
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn machine(description: &str) -> Topology {
@@ -180,6 +181,114 @@ fn bad_descriptions_say_what_is_wrong() {
 }
 
 #[test]
+fn bad_lists_say_what_is_wrong() {
+    use SyntheticError::{
+        BadList, Duplicate, FastAndSlow, NoCpuLeft, NoSuchCpu, TooLarge, WrongLength, Zero,
+    };
+    let wrong = |key, given, needed| WrongLength { key, given, needed };
+    let absent = |key, cpu| NoSuchCpu { key, cpu };
+    let bad = |key, error| BadList { key, error };
+    for (text, error) in [
+        ("numa:1,2", wrong("numa", 2, 1)),
+        ("numa:3 cache:1,2", wrong("cache", 2, 3)),
+        ("numa:2 cache:1,2 core:4,4", wrong("core", 2, 3)),
+        ("core:2 smt:1,2,1", wrong("smt", 3, 2)),
+        ("core:2 smt:2,0", Zero { key: "smt" }),
+        ("cache:2 core:1000,25", TooLarge),
+        ("core:4 offline:4", absent("offline", 4)),
+        ("core:4 fast:0-9", absent("fast", 4)),
+        (
+            "core:4 slow:x",
+            bad("slow", ParseCpuSetError::NotANumber { item: 1 }),
+        ),
+        (
+            "core:4 isolated:3-1",
+            bad("isolated", ParseCpuSetError::Reversed { item: 1 }),
+        ),
+        ("core:4 fast:0 fast:1", Duplicate { key: "fast" }),
+        ("core:4 fast:0-2 slow:2-3", FastAndSlow { cpu: 2 }),
+        ("core:4 offline:0-3", NoCpuLeft),
+        ("core:4 offline:0-1 isolated:2-3", NoCpuLeft),
+    ] {
+        assert_eq!(Topology::synthetic(text).err(), Some(error), "{text:?}");
+    }
+}
+
+#[test]
+fn uneven_machines_have_one_count_for_each() {
+    let topo = machine("numa:2 cache:1,2 core:3,1,2 smt:2,2,2,1,1,1");
+    // Cores 0-2 have second threads: CPUs 6 to 8.
+    assert_eq!(topo.cpus().to_string(), "0-8");
+    assert_eq!(
+        pods(&topo, Scope::Cache),
+        [on(0, "0-2,6-8"), on(1, "3"), on(1, "4-5")]
+    );
+    assert_eq!(pods(&topo, Scope::Numa), [on(0, "0-2,6-8"), on(1, "3-5")]);
+    let smt = [
+        on(0, "0,6"),
+        on(0, "1,7"),
+        on(0, "2,8"),
+        on(1, "3"),
+        on(1, "4"),
+        on(1, "5"),
+    ];
+    assert_eq!(pods(&topo, Scope::Smt), smt);
+}
+
+#[test]
+fn offline_and_isolated_cpus_are_in_no_pod() {
+    let topo = machine("cache:2 core:2 smt:2 offline:5 isolated:2,6");
+    assert_eq!(topo.cpus().to_string(), "0-1,3-4,7");
+    assert_eq!(topo.possible().to_string(), "0-7");
+    assert_eq!(topo.online().to_string(), "0-4,6-7");
+    assert_eq!(topo.isolated().to_string(), "2,6");
+    assert_eq!(topo.allowed(), topo.online());
+    assert_eq!(
+        pods(&topo, Scope::Smt),
+        [on(0, "0,4"), on(0, "1"), on(0, "3,7")]
+    );
+    assert_eq!(pods(&topo, Scope::Cache), [on(0, "0-1,4"), on(0, "3,7")]);
+    assert_eq!(topo.assumptions(), []);
+    for cpu in [2, 5, 6] {
+        assert_eq!(
+            (topo.pod_of(Scope::Cpu, cpu), topo.speed_of(cpu)),
+            (None, None)
+        );
+        assert!(topo.shares_cache(0, cpu));
+    }
+}
+
+#[test]
+fn a_whole_cache_may_be_offline() {
+    let topo = machine("numa:2 cache:2 core:2 offline:0-3");
+    assert_eq!(topo.nodes(), [1]);
+    assert_eq!(pods(&topo, Scope::Cache), [on(1, "4-5"), on(1, "6-7")]);
+    assert_eq!(topo.node_distance(1, 0), Some(20));
+}
+
+#[test]
+fn speed_classes_are_ranks_from_the_slowest() {
+    let classes = |text| -> Vec<String> {
+        machine(text)
+            .speed_classes()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
+    assert_eq!(classes("core:8"), ["0-7"]);
+    assert_eq!(classes("core:8 fast:0-3"), ["4-7", "0-3"]);
+    assert_eq!(classes("core:8 slow:4-7"), ["4-7", "0-3"]);
+    assert_eq!(classes("core:8 fast:0 slow:6-7"), ["6-7", "1-5", "0"]);
+    assert_eq!(classes("core:8 fast:0 offline:0"), ["1-7"]);
+    let topo = machine("core:8 fast:0 slow:6-7");
+    let rank = |cpu| topo.speed_of(cpu).map(|class| class.rank());
+    assert_eq!(
+        [rank(6), rank(3), rank(0), rank(8)],
+        [Some(0), Some(1), Some(2), None]
+    );
+}
+
+#[test]
 fn a_topology_is_cheap_to_share() {
     fn shared<T: Clone + Send + Sync + 'static>(_: &T) {}
     let topo = machine("core:2");
@@ -262,5 +371,38 @@ proptest! {
                 prop_assert_eq!(topo.shares_cache(a, b), same);
             }
         }
+    }
+
+}
+
+proptest! {
+    // Each case writes hundreds of files.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Described, written as a tree, read back: the same machine.
+    #[test]
+    fn every_machine_survives_the_reader(
+        caches in vec(1..4_usize, 1..3), cores in 1..14_usize, threads in 1..4_usize,
+        offline in vec(0..6_usize, 0..3), isolated in vec(0..6_usize, 0..3), fast in 0..9_usize,
+    ) {
+        let join = |counts: &[usize]| -> String {
+            counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
+        let nodes = caches.len();
+        let all: usize = caches.iter().sum::<usize>() * cores * threads;
+        let cpus = |ids: &[usize]| ids.iter().copied().filter(|&cpu| cpu < all).collect::<CpuSet>();
+        let text = format!(
+            "numa:{nodes} cache:{} core:{cores} smt:{threads} offline:{} isolated:{} fast:{}",
+            join(&caches), cpus(&offline), cpus(&isolated), CpuSet::from(0..fast.min(all)),
+        );
+        let Ok(topo) = Topology::synthetic(&text) else {
+            prop_assert!(all <= 6, "{}", text);
+            return Ok(());
+        };
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        topo.write_sysfs(dir.path()).expect("a tree");
+        let read = Topology::from_sysfs(dir.path()).expect("the same machine");
+        prop_assert_eq!(&read, &topo, "{}", text);
+        assert_partition(&read);
     }
 }
