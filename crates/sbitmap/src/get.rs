@@ -1,6 +1,8 @@
 //! The future of a bit, whatever the mode.
 
 use crate::batched;
+use crate::store::Shared;
+use crate::turns;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +11,7 @@ use std::task::{Context, Poll};
 ///
 /// # Cancel safety
 ///
-/// A dropped future leaves the queue. If it had been woken and not yet polled, the wake goes to the
+/// A dropped future leaves the queue. What it had been given and had not yet fetched goes to the
 /// next waiter. Polled again after it was ready, it waits for another bit.
 ///
 /// ```
@@ -25,6 +27,7 @@ pub struct Get<'a>(pub(crate) Inner<'a>);
 #[derive(Debug)]
 pub(crate) enum Inner<'a> {
     Batched(batched::Get<'a>),
+    Shared(turns::WaitOne<'a, Shared>),
 }
 
 impl Future for Get<'_> {
@@ -33,6 +36,7 @@ impl Future for Get<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
         match &mut self.0 {
             Inner::Batched(get) => Pin::new(get).poll(cx),
+            Inner::Shared(get) => get.poll(cx),
         }
     }
 }

@@ -45,7 +45,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The waiting protocol with its proof is in `PROTOCOL.md` beside the source.
+//! The waiting protocols with their proofs are in `PROTOCOL.md` (batches) and `PROTOCOL-turns.md`
+//! beside the source.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -55,6 +56,7 @@ mod builder;
 mod error;
 mod fairness;
 mod get;
+mod get_many;
 mod hint;
 mod layout;
 #[allow(dead_code)]
@@ -63,9 +65,8 @@ mod mask;
 mod queue;
 mod queue_builder;
 mod snapshot;
-// Its user, waiting in turns, is not here yet.
-#[allow(dead_code, unused_imports)]
 mod store;
+mod turns;
 mod word;
 
 pub use batched::WakePolicy;
@@ -74,6 +75,7 @@ pub use builder::SbitmapBuilder;
 pub use error::{BuildError, PutError, ResizeError};
 pub use fairness::Fairness;
 pub use get::Get;
+pub use get_many::{GetMany, GetManyError};
 pub use hint::Hint;
 pub use layout::MAX_DEPTH;
 pub use mask::BitMask;

@@ -1,14 +1,19 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
-use crate::batched::{Batched, WakePolicy};
+use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
 use crate::get::{self, Get};
+use crate::get_many::{self, GetMany, GetManyError, poll_until};
 use crate::mask::BitMask;
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::snapshot::{QueueSnapshot, QueueStats};
+use crate::store::{Shared, Store as _};
+use crate::turns::{Rules, Turns, WaitMany, WaitOne};
+use inflight_sync::block_on;
 use inflight_sync::time::{Clock, Instant};
+use std::pin::pin;
 use std::time::Duration;
 
 /// A [`Sbitmap`] whose users can wait for a bit: as threads, with a deadline, or as tasks.
@@ -46,16 +51,37 @@ pub struct SbitmapQueue {
 
 /// How ids are kept and how users wait.
 #[derive(Debug)]
+// A queue has one of them for its life, and every operation goes through it: no pointer between.
+#[allow(clippy::large_enum_variant)]
 enum Inner {
     Batched(Batched),
+    Shared(Turns<Shared>),
 }
 
-impl Inner {
-    const fn map(&self) -> &Sbitmap {
-        match self {
-            Self::Batched(queue) => &queue.map,
+/// Calls the same method on whatever is inside.
+macro_rules! on {
+    ($queue:expr, $inner:ident => $call:expr) => {
+        match &$queue.inner {
+            Inner::Batched($inner) => $call,
+            Inner::Shared($inner) => $call,
         }
-    }
+    };
+}
+
+/// Calls the same method on whatever keeps the ids.
+macro_rules! on_ids {
+    ($queue:expr, $ids:ident => $call:expr) => {
+        match &$queue.inner {
+            Inner::Batched(queue) => {
+                let $ids = &queue.map;
+                $call
+            }
+            Inner::Shared(queue) => {
+                let $ids = queue.store();
+                $call
+            }
+        }
+    };
 }
 
 impl SbitmapQueue {
@@ -69,9 +95,22 @@ impl SbitmapQueue {
         SbitmapQueueBuilder::new(depth)
     }
 
-    pub(crate) fn new(map: Sbitmap, fairness: Fairness, policy: WakePolicy, clock: Clock) -> Self {
+    pub(crate) fn new(map: Sbitmap, builder: SbitmapQueueBuilder) -> Self {
+        let SbitmapQueueBuilder {
+            fairness, clock, ..
+        } = builder;
+        let rules = match fairness {
+            Fairness::Batched => None,
+            Fairness::Fair if builder.completer_polls => Some(Rules::FAIR_POLLED),
+            Fairness::Fair => Some(Rules::FAIR),
+            Fairness::Fifo => Some(Rules::FIFO),
+        };
+        let inner = match rules {
+            None => Inner::Batched(Batched::new(map, builder.policy)),
+            Some(rules) => Inner::Shared(Turns::new(Shared::new(map), rules, clock.clone())),
+        };
         Self {
-            inner: Inner::Batched(Batched::new(map, policy)),
+            inner,
             fairness,
             clock,
         }
@@ -84,7 +123,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.inner.map().depth()
+        on_ids!(self, ids => ids.depth())
     }
 
     /// The largest depth the queue can be resized to.
@@ -95,7 +134,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn max_depth(&self) -> usize {
-        self.inner.map().max_depth()
+        on_ids!(self, ids => ids.max_depth())
     }
 
     /// Changes the depth while others get, wait and put; see [`Sbitmap::resize`].
@@ -119,9 +158,7 @@ impl SbitmapQueue {
     /// assert_eq!(queue.get_blocking(), 1);
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.resize(depth),
-        }
+        on!(self, queue => queue.resize(depth))
     }
 
     /// Takes a bit without waiting. With [`Fairness::Batched`] also past those who wait.
@@ -133,7 +170,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
-        self.inner.map().try_get()
+        on!(self, queue => queue.try_get())
     }
 
     /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many.
@@ -145,7 +182,7 @@ impl SbitmapQueue {
     /// queue.put_batch(&bits).unwrap();
     /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
-        self.inner.map().try_get_batch(n, bits)
+        on!(self, queue => queue.try_get_batch(n, bits))
     }
 
     /// Takes up to `n` neighbouring bits of one word without waiting; see
@@ -159,7 +196,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "bits that are dropped are never given back"]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
-        self.inner.map().try_get_mask(n)
+        on!(self, queue => queue.try_get_mask(n))
     }
 
     /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
@@ -172,7 +209,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        self.inner.map().try_get_shallow(limit)
+        on!(self, queue => queue.try_get_shallow(limit))
     }
 
     /// Announces the smallest limit shallow users come with, before they come.
@@ -192,8 +229,8 @@ impl SbitmapQueue {
     /// assert_eq!(queue.snapshot().wake_batch, 2);
     /// ```
     pub fn set_min_shallow_depth(&self, limit: usize) {
-        match &self.inner {
-            Inner::Batched(queue) => queue.set_min_shallow_depth(limit),
+        if let Inner::Batched(queue) = &self.inner {
+            queue.set_min_shallow_depth(limit);
         }
     }
 
@@ -216,8 +253,8 @@ impl SbitmapQueue {
     /// assert_eq!(queue.snapshot().wake_batch, 8);
     /// ```
     pub fn add_user(&self) {
-        match &self.inner {
-            Inner::Batched(queue) => queue.set_users(|users| users.saturating_add(1)),
+        if let Inner::Batched(queue) = &self.inner {
+            queue.set_users(|users| users.saturating_add(1));
         }
     }
 
@@ -233,8 +270,8 @@ impl SbitmapQueue {
     /// queue.remove_user();
     /// ```
     pub fn remove_user(&self) {
-        match &self.inner {
-            Inner::Batched(queue) => queue.set_users(|users| users.saturating_sub(1)),
+        if let Inner::Batched(queue) = &self.inner {
+            queue.set_users(|users| users.saturating_sub(1));
         }
     }
 
@@ -248,6 +285,7 @@ impl SbitmapQueue {
     pub fn get_blocking(&self) -> usize {
         match &self.inner {
             Inner::Batched(queue) => queue.get_blocking(),
+            Inner::Shared(queue) => queue.get_blocking(),
         }
     }
 
@@ -277,6 +315,7 @@ impl SbitmapQueue {
     pub fn get_deadline(&self, deadline: Instant) -> Option<usize> {
         match &self.inner {
             Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
+            Inner::Shared(queue) => queue.get(Some(deadline)),
         }
     }
 
@@ -293,7 +332,106 @@ impl SbitmapQueue {
     pub fn get(&self) -> Get<'_> {
         Get(match &self.inner {
             Inner::Batched(queue) => get::Inner::Batched(queue.get()),
+            Inner::Shared(queue) => get::Inner::Shared(WaitOne::new(queue)),
         })
+    }
+
+    /// Takes `n` bits that come together; the task waits until there are so many.
+    ///
+    /// One waiter at a time collects, and nobody takes a bit past it (with [`Fairness::Batched`]
+    /// others do), so that two never wait for what the other has. For the same reason: do not hold
+    /// bits of this queue while you wait for several.
+    ///
+    /// # Errors
+    ///
+    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future gives back what it had collected.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
+    /// let four = inflight_sync::block_on(queue.get_many(4))?;
+    /// assert_eq!(four.len(), 4);
+    /// queue.put_batch(&four).unwrap();
+    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
+    /// ```
+    pub fn get_many(&self, n: usize) -> GetMany<'_> {
+        GetMany(match &self.inner {
+            Inner::Batched(queue) => get_many::Inner::Batched(Box::pin(queue.get_many(n))),
+            Inner::Shared(queue) => get_many::Inner::Shared(WaitMany::new(queue, n)),
+        })
+    }
+
+    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_many`](SbitmapQueue::get_many).
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
+    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
+    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
+    /// ```
+    pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
+        match &self.inner {
+            Inner::Batched(queue) => block_on(queue.get_many(n)),
+            Inner::Shared(queue) => queue.get_many(n, None),
+        }
+    }
+
+    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(2).build().unwrap();
+    /// let one = queue.get_blocking();
+    /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
+    /// assert_eq!(many, Err(GetManyError::TimedOut));
+    /// assert!(queue.try_get().is_some(), "nothing was kept");
+    /// # let _ = one;
+    /// ```
+    pub fn get_many_timeout(
+        &self,
+        n: usize,
+        timeout: Duration,
+    ) -> Result<Vec<usize>, GetManyError> {
+        self.get_many_deadline(n, self.clock.now() + timeout)
+    }
+
+    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most until `deadline`, a point
+    /// on the queue's clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::SbitmapQueue;
+    /// use inflight_sync::time::Clock;
+    /// let clock = Clock::manual();
+    /// let queue = SbitmapQueue::builder(2).clock(clock.clone()).build().unwrap();
+    /// assert_eq!(queue.get_many_deadline(2, clock.now()).unwrap().len(), 2);
+    /// ```
+    pub fn get_many_deadline(
+        &self,
+        n: usize,
+        deadline: Instant,
+    ) -> Result<Vec<usize>, GetManyError> {
+        match &self.inner {
+            Inner::Batched(queue) => {
+                let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
+                many.unwrap_or(Err(GetManyError::TimedOut))
+            }
+            Inner::Shared(queue) => queue.get_many(n, Some(deadline)),
+        }
     }
 
     /// Gives a bit back, and wakes waiters if a batch is complete.
@@ -313,9 +451,7 @@ impl SbitmapQueue {
     /// assert!(queue.put(bit).is_err());
     /// ```
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.put(bit),
-        }
+        on!(self, queue => queue.put(bit))
     }
 
     /// Gives several bits back with one look at the waiters.
@@ -335,9 +471,7 @@ impl SbitmapQueue {
     /// queue.put_batch(&bits).unwrap();
     /// ```
     pub fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.put_batch(bits),
-        }
+        on!(self, queue => queue.put_batch(bits))
     }
 
     /// Gives the bits of a mask back in one atomic step, with one look at the waiters.
@@ -357,9 +491,7 @@ impl SbitmapQueue {
     /// assert!(queue.put_mask(range).is_err());
     /// ```
     pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.put_mask(bits),
-        }
+        on!(self, queue => queue.put_mask(bits))
     }
 
     /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
@@ -374,9 +506,7 @@ impl SbitmapQueue {
     /// inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().wake_all();
     /// ```
     pub fn wake_all(&self) {
-        match &self.inner {
-            Inner::Batched(queue) => queue.wake_all(),
-        }
+        on!(self, queue => queue.wake_all());
     }
 
     /// How many bits are in use; see [`Sbitmap::weight`].
@@ -386,7 +516,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.inner.map().weight()
+        on_ids!(self, ids => ids.weight())
     }
 
     /// Whether a bit is in use; see [`Sbitmap::is_any_set`].
@@ -396,7 +526,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        self.inner.map().is_any_set()
+        on_ids!(self, ids => ids.is_any_set())
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`].
@@ -406,7 +536,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        self.inner.map().is_set(bit)
+        on_ids!(self, ids => ids.is_set(bit))
     }
 
     /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`].
@@ -415,8 +545,8 @@ impl SbitmapQueue {
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
     /// queue.for_each_set(0, |_| unreachable!("all bits are free"));
     /// ```
-    pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
-        self.inner.map().for_each_set(start, f);
+    pub fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
+        on_ids!(self, ids => ids.for_each_set(start, &mut f));
     }
 
     /// How often users waited and were woken since the queue was made.
@@ -426,9 +556,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn stats(&self) -> QueueStats {
-        match &self.inner {
-            Inner::Batched(queue) => queue.stats(),
-        }
+        on!(self, queue => queue.stats())
     }
 
     /// The state of map and queues, for people: `{}` and `{:#?}` print it.
@@ -439,13 +567,12 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
-        match &self.inner {
-            Inner::Batched(queue) => {
-                let mut snapshot =
-                    QueueSnapshot::new(queue.map.snapshot(), queue.state(), self.fairness);
-                snapshot.min_shallow_depth = queue.min_shallow_depth();
-                snapshot
-            }
+        let map = on_ids!(self, ids => ids.snapshot());
+        let state = on!(self, queue => queue.state());
+        let mut snapshot = QueueSnapshot::new(map, state, self.fairness);
+        if let Inner::Batched(queue) = &self.inner {
+            snapshot.min_shallow_depth = queue.min_shallow_depth();
         }
+        snapshot
     }
 }

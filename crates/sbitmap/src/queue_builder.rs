@@ -17,9 +17,10 @@ use inflight_sync::time::Clock;
 #[must_use = "nothing exists before `build`"]
 pub struct SbitmapQueueBuilder {
     map: SbitmapBuilder,
-    fairness: Fairness,
-    policy: WakePolicy,
-    clock: Clock,
+    pub(crate) fairness: Fairness,
+    pub(crate) policy: WakePolicy,
+    pub(crate) completer_polls: bool,
+    pub(crate) clock: Clock,
 }
 
 impl SbitmapQueueBuilder {
@@ -28,6 +29,7 @@ impl SbitmapQueueBuilder {
             map: SbitmapBuilder::new(depth),
             fairness: Fairness::default(),
             policy: WakePolicy::default(),
+            completer_polls: false,
             clock: Clock::system(),
         }
     }
@@ -105,6 +107,22 @@ impl SbitmapQueueBuilder {
         self
     }
 
+    /// Says that whoever puts bits back does not sleep for lack of them: it polls.
+    ///
+    /// With [`Fairness::Fair`] a thread in its turn that finds no bit then yields its CPU up to
+    /// twice before it waits. That is two to three times as fast with a completer that polls, and
+    /// harmful with one that sleeps.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
+    /// let builder = SbitmapQueue::builder(8).fairness(Fairness::Fair);
+    /// assert!(builder.completer_polls(true).build().is_ok());
+    /// ```
+    pub fn completer_polls(mut self, on: bool) -> Self {
+        self.completer_polls = on;
+        self
+    }
+
     /// The clock of timed waits; the system's by default.
     ///
     /// ```
@@ -127,12 +145,6 @@ impl SbitmapQueueBuilder {
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        let map = self.map.build()?;
-        Ok(SbitmapQueue::new(
-            map,
-            self.fairness,
-            self.policy,
-            self.clock,
-        ))
+        Ok(SbitmapQueue::new(self.map.clone().build()?, self))
     }
 }

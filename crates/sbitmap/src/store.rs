@@ -4,8 +4,8 @@ mod shared;
 
 pub(crate) use shared::Shared;
 
-use crate::bitmap::BitMask;
-use crate::error::PutError;
+use crate::error::{PutError, ResizeError};
+use crate::mask::BitMask;
 use crate::snapshot::Snapshot;
 use std::fmt::Debug;
 
@@ -56,6 +56,12 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
 
     /// How many ids there are.
     fn depth(&self) -> usize;
+
+    /// How many ids there may be.
+    fn max_depth(&self) -> usize;
+
+    /// Changes the depth. New ids are free at once, and seen by the next `take`.
+    fn resize(&self, depth: usize) -> Result<(), ResizeError>;
 
     /// How many ids are in use.
     fn weight(&self) -> usize;

@@ -1,5 +1,6 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
+mod many;
 mod policy;
 mod wait;
 mod wake;
@@ -22,6 +23,7 @@ pub(crate) struct Batched {
     waits: WakeQueues,
     /// What the wake batch is made from. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
+    turnstile: many::Turnstile,
 }
 
 /// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
@@ -32,12 +34,17 @@ struct Sizing {
     min_shallow_depth: usize,
     /// How many users share the bits fairly; each may be kept to its share.
     users: usize,
+    /// Whether somebody keeps bits while it waits for more.
+    collecting: bool,
 }
 
 impl Sizing {
     const NO_LIMIT: usize = usize::MAX;
 
     fn wake_batch(self) -> u32 {
+        if self.collecting {
+            return 1;
+        }
         let share = self.depth.div_ceil(self.users.max(1));
         wake_batch(share.min(self.min_shallow_depth))
     }
@@ -49,11 +56,13 @@ impl Batched {
             depth: map.depth(),
             min_shallow_depth: Sizing::NO_LIMIT,
             users: 0,
+            collecting: false,
         };
         Self {
             map,
             waits: WakeQueues::new(sizing.wake_batch(), policy),
             sizing: Mutex::new(sizing),
+            turnstile: many::Turnstile::default(),
         }
     }
 
@@ -95,6 +104,23 @@ impl Batched {
     pub(crate) fn min_shallow_depth(&self) -> Option<usize> {
         let limit = self.sizing.lock().min_shallow_depth;
         (limit != Sizing::NO_LIMIT).then_some(limit)
+    }
+
+    #[inline]
+    pub(crate) fn try_get(&self) -> Option<usize> {
+        self.map.try_get()
+    }
+
+    pub(crate) fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
+        self.map.try_get_batch(n, bits)
+    }
+
+    pub(crate) fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.map.try_get_mask(n)
+    }
+
+    pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        self.map.try_get_shallow(limit)
     }
 
     pub(crate) fn get_blocking(&self) -> usize {

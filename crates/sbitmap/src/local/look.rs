@@ -1,7 +1,7 @@
 //! The store's state, exact where the stacks are closed for the look.
 
 use super::Local;
-use crate::error::PutError;
+use crate::error::{PutError, ResizeError};
 use crate::layout::low_mask;
 use crate::mask::BitMask;
 use crate::snapshot::Snapshot;
@@ -73,6 +73,14 @@ impl Store for Local {
 
     fn depth(&self) -> usize {
         self.layout().depth
+    }
+
+    fn max_depth(&self) -> usize {
+        self.full.depth
+    }
+
+    fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.resize_to(depth)
     }
 
     fn weight(&self) -> usize {

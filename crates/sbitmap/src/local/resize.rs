@@ -9,7 +9,7 @@ impl Local {
     ///
     /// Ids above a smaller depth stay with their owners; given back they rest in the words, where
     /// no getter looks. When the call returns, no later get takes an id above the depth.
-    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+    pub(super) fn resize_to(&self, depth: usize) -> Result<(), ResizeError> {
         if depth == 0 {
             return Err(ResizeError::Zero);
         }

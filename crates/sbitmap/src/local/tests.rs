@@ -161,18 +161,18 @@ fn shallow_users_reach_their_share_only() {
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
     let store = store_with(100, 200, Check::Sequential, Shape::of(100));
-    assert_eq!(store.resize(0), Err(ResizeError::Zero));
-    assert_eq!(store.resize(201), Err(ResizeError::AboveMaxDepth));
+    assert_eq!(store.resize_to(0), Err(ResizeError::Zero));
+    assert_eq!(store.resize_to(201), Err(ResizeError::AboveMaxDepth));
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(all.len(), 100);
-    store.resize(10).unwrap();
+    store.resize_to(10).unwrap();
     assert_eq!(store.weight(), 100);
     for id in all {
         store.give_back(id).unwrap();
     }
     let few: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(few, (0..10).collect());
-    store.resize(200).unwrap();
+    store.resize_to(200).unwrap();
     assert_eq!(std::iter::from_fn(|| store.get()).count(), 190);
     assert_eq!(store.weight(), 200);
 }

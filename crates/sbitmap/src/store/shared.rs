@@ -1,8 +1,9 @@
 //! The shared bitmap as a store: always settled.
 
 use super::Store;
-use crate::bitmap::{BitMask, Sbitmap};
-use crate::error::PutError;
+use crate::bitmap::Sbitmap;
+use crate::error::{PutError, ResizeError};
+use crate::mask::BitMask;
 use crate::snapshot::Snapshot;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
@@ -104,6 +105,14 @@ impl Store for Shared {
 
     fn depth(&self) -> usize {
         self.map.depth()
+    }
+
+    fn max_depth(&self) -> usize {
+        self.map.max_depth()
+    }
+
+    fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.map.resize(depth)
     }
 
     fn weight(&self) -> usize {

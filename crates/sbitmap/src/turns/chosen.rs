@@ -1,0 +1,29 @@
+//! Waiters that were taken out of the list and are to be told, without its lock.
+
+use inflight_sync::wait::Notify;
+
+/// The most that one locked section chooses; it comes again for more.
+const CAP: usize = if cfg!(loom) { 2 } else { 8 };
+
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    waiters: [Option<Notify>; CAP],
+    len: usize,
+}
+
+impl Chosen {
+    pub(super) const fn is_full(&self) -> bool {
+        self.len == CAP
+    }
+
+    /// Must not be full. A waiter that somebody else is about to tell needs no news.
+    pub(super) fn push(&mut self, notify: Option<Notify>) {
+        self.waiters[self.len] = notify;
+        self.len += 1;
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Notify> {
+        self.len = 0;
+        std::mem::take(&mut self.waiters).into_iter().flatten()
+    }
+}

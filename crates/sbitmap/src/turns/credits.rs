@@ -1,0 +1,52 @@
+//! A thread's turns: how many more ids it may take past those who wait.
+//!
+//! Kept by the thread, for the few queues it used last. A turn that is forgotten costs its thread
+//! some credits, and nobody else anything: credits are a right, not a reservation.
+
+use std::cell::Cell;
+
+/// How many turns a thread remembers.
+const TURNS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// The number of the queue.
+    queue: u64,
+    /// Of the grant that began it.
+    pub(super) serial: u32,
+    pub(super) credits: u32,
+}
+
+const NONE: Turn = Turn {
+    queue: 0,
+    serial: 0,
+    credits: 0,
+};
+
+inflight_sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static MINE: Cell<[Turn; TURNS]> = Cell::new([NONE; TURNS]);
+}
+
+/// The calling thread's turn at a queue, if it has credits left.
+pub(super) fn of(queue: u64) -> Option<Turn> {
+    let turns = MINE.with(Cell::get);
+    turns
+        .into_iter()
+        .find(|turn| turn.queue == queue && turn.credits > 0)
+}
+
+/// Sets the calling thread's turn at a queue. The oldest turn of another queue gives way.
+pub(super) fn set(queue: u64, serial: u32, credits: u32) {
+    MINE.with(|mine| {
+        let mut turns = mine.get();
+        let at = turns.iter().position(|turn| turn.queue == queue);
+        turns[..=at.unwrap_or(TURNS - 1)].rotate_right(1);
+        turns[0] = Turn {
+            queue,
+            serial,
+            credits,
+        };
+        mine.set(turns);
+    });
+}

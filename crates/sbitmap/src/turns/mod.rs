@@ -1,0 +1,317 @@
+//! [`Fairness::Fair`](crate::Fairness::Fair) and [`Fairness::Fifo`](crate::Fairness::Fifo): one
+//! list, ids handed to its head, turns.
+//!
+//! The wake of a thread costs more than everything else here, so one wake buys a *turn*: the woken
+//! thread may take some more ids past those who wait. At most one woken thread is under way at a
+//! time (it holds the *token*), and when it runs it serves the next. `PROTOCOL-turns.md` has the
+//! steps and the proof.
+
+mod chosen;
+mod credits;
+mod future;
+mod line;
+mod list;
+mod wait;
+
+pub(crate) use future::{WaitMany, WaitOne};
+
+use crate::batched::WakeState;
+use crate::error::{PutError, ResizeError};
+use crate::mask::BitMask;
+use crate::snapshot::QueueStats;
+use crate::store::Store;
+use chosen::Chosen;
+use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::wait::Teller;
+use inflight_sync::{CachePadded, Mutex, MutexGuard};
+use line::Line;
+use list::Ticket;
+
+/// What a mode allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How many ids one wake brings a thread, the granted one included.
+    pub(crate) quantum: u32,
+    /// For how many grants a turn lasts.
+    pub(crate) life: u32,
+    /// How many woken threads may be under way.
+    pub(crate) tokens: u32,
+    /// After how many puts that found the token out it is given up.
+    pub(crate) patience: u32,
+    /// How often a turn that finds no id yields its CPU before it waits.
+    pub(crate) yields: u32,
+}
+
+impl Rules {
+    pub(crate) const FAIR: Self = Self {
+        quantum: if cfg!(loom) { 2 } else { 16 },
+        life: 8,
+        tokens: 1,
+        patience: 64,
+        yields: 0,
+    };
+
+    pub(crate) const FAIR_POLLED: Self = Self {
+        yields: 2,
+        ..Self::FAIR
+    };
+
+    pub(crate) const FIFO: Self = Self {
+        quantum: 1,
+        life: 0,
+        tokens: u32::MAX,
+        patience: 1,
+        yields: 0,
+    };
+}
+
+/// What puts and turns read without the lock; written with it.
+#[derive(Debug)]
+struct Gate {
+    /// Whether the head waits for the token of a thread that will serve it.
+    closed: AtomicBool,
+    /// The serial of the last grant.
+    grants: AtomicU32,
+}
+
+impl Gate {
+    fn close(&self, on: bool) {
+        // Relaxed, as the load: written with the lock only, and ordered by V2 and P2.
+        if self.is_closed() != on {
+            self.closed.store(on, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn set_grants(&self, serial: u32) {
+        // Relaxed: who reads it late takes one id more, as one who has just looked.
+        self.grants.store(serial, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn grants(&self) -> u32 {
+        self.grants.load(Ordering::Relaxed)
+    }
+}
+
+/// A store of ids with fair waiting.
+#[derive(Debug)]
+pub(crate) struct Turns<S> {
+    store: S,
+    rules: Rules,
+    clock: Clock,
+    /// Tells the turns of this queue from those of others.
+    number: u64,
+    gate: CachePadded<Gate>,
+    /// Puts that found the gate closed since it last was opened.
+    skipped: CachePadded<AtomicU32>,
+    line: CachePadded<Mutex<Line>>,
+}
+
+impl<S: Store> Turns<S> {
+    pub(crate) fn new(store: S, rules: Rules, clock: Clock) -> Self {
+        // A model must do the same in every execution. Elsewhere a turn at a queue that is gone
+        // must not be mistaken for one at a new queue.
+        let (number, serial) = if cfg!(any(loom, shuttle)) {
+            (1, 0)
+        } else {
+            (fastrand::u64(1..), fastrand::u32(..))
+        };
+        Self {
+            store,
+            rules,
+            clock,
+            number,
+            gate: CachePadded::new(Gate {
+                closed: AtomicBool::new(false),
+                grants: AtomicU32::new(serial),
+            }),
+            skipped: CachePadded::new(AtomicU32::new(0)),
+            line: CachePadded::new(Mutex::new(Line::new(serial))),
+        }
+    }
+
+    pub(crate) const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// G1 and G2.
+    #[inline]
+    pub(crate) fn try_get(&self) -> Option<usize> {
+        let id = self.store.try_get();
+        if id.is_some() || self.store.waiters() == 0 {
+            return id;
+        }
+        self.take_in_turn()
+    }
+
+    /// G2: takes an id past those who wait, if the calling thread has its turn.
+    #[cold]
+    #[inline(never)]
+    fn take_in_turn(&self) -> Option<usize> {
+        let turn = self.turn()?;
+        let id = self.store.take()?;
+        credits::set(self.number, turn.serial, turn.credits - 1);
+        Some(id)
+    }
+
+    /// The calling thread's turn, if it has one and it is not over.
+    fn turn(&self) -> Option<credits::Turn> {
+        let age = |turn: &credits::Turn| self.gate.grants().wrapping_sub(turn.serial);
+        credits::of(self.number).filter(|turn| age(turn) < self.rules.life)
+    }
+
+    pub(crate) fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.store.try_get_mask(n)
+    }
+
+    pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        self.store.try_get_shallow(limit)
+    }
+
+    pub(crate) fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
+        let got = self.store.try_get_batch(n, ids);
+        if got > 0 || self.store.waiters() == 0 {
+            return got;
+        }
+        let before = ids.len();
+        ids.extend(std::iter::from_fn(|| self.take_in_turn()).take(n));
+        ids.len() - before
+    }
+
+    pub(crate) fn put(&self, id: usize) -> Result<(), PutError> {
+        if self.store.put(id)? {
+            self.after_put(1);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put_batch(&self, ids: &[usize]) -> Result<(), PutError> {
+        let (freed, somebody_waits, result) = self.store.put_batch(ids);
+        if freed > 0 && somebody_waits {
+            self.after_put(freed);
+        }
+        result
+    }
+
+    pub(crate) fn put_mask(&self, ids: BitMask) -> Result<(), PutError> {
+        let (freed, somebody_waits, result) = self.store.put_mask(ids);
+        if freed > 0 && somebody_waits {
+            self.after_put(freed);
+        }
+        result
+    }
+
+    /// P4 and P5: somebody may wait for the `n` ids that were given.
+    #[cold]
+    fn after_put(&self, n: usize) {
+        if self.gate.is_closed() {
+            let n = u32::try_from(n).expect("a map has at most 2^24 bits");
+            // Relaxed: a count; whoever reaches the limit looks again under the lock.
+            let skipped = self
+                .skipped
+                .fetch_add(n, Ordering::Relaxed)
+                .saturating_add(n);
+            if skipped < self.rules.patience {
+                return;
+            }
+        }
+        let mut line = self.line.lock();
+        if self.gate.is_closed() && self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
+            line.give_up_tokens();
+        }
+        self.serve_and_tell(line, Chosen::default());
+    }
+
+    fn serve(&self, line: &mut Line, me: Option<Ticket>, chosen: &mut Chosen) {
+        let wakeups = line.wakeups;
+        line.serve(&self.store, &self.gate, &self.rules, me, chosen);
+        if line.wakeups != wakeups && self.gate.is_closed() {
+            // Relaxed: written by puts too, which at worst lose a step.
+            self.skipped.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn serve_and_tell(&self, mut line: MutexGuard<'_, Line>, mut chosen: Chosen) {
+        self.serve(&mut line, None, &mut chosen);
+        self.tell(line, chosen, Teller::default());
+    }
+
+    /// Tells those who are chosen, and serves until nobody more can be granted.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all are told.
+    fn tell<'a>(&'a self, mut line: MutexGuard<'a, Line>, mut chosen: Chosen, mut teller: Teller) {
+        loop {
+            let again = chosen.is_full();
+            drop(line);
+            teller.tell(chosen.drain());
+            if !again {
+                break;
+            }
+            line = self.line.lock();
+            self.serve(&mut line, None, &mut chosen);
+        }
+        teller.finish();
+    }
+
+    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.store.resize(depth)?;
+        let mut line = self.line.lock();
+        // Whoever joins after this sees the depth; whoever joined before is in the list.
+        let refused = line.refuse_above(self.store.depth());
+        let mut teller = Teller::default();
+        if !refused.is_empty() {
+            drop(line);
+            teller.tell(refused);
+            line = self.line.lock();
+        }
+        let mut chosen = Chosen::default();
+        self.serve(&mut line, None, &mut chosen);
+        self.tell(line, chosen, teller);
+        Ok(())
+    }
+
+    /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
+    /// loses a place.
+    pub(crate) fn wake_all(&self) {
+        let all = self.line.lock().list.notify_all();
+        let mut teller = Teller::default();
+        teller.tell(all);
+        let mut line = self.line.lock();
+        line.give_up_tokens();
+        let mut chosen = Chosen::default();
+        self.serve(&mut line, None, &mut chosen);
+        self.tell(line, chosen, teller);
+    }
+
+    /// In the terms of the wait queues: there is one, and a wake is one grant.
+    pub(crate) fn state(&self) -> WakeState {
+        let line = self.line.lock();
+        WakeState {
+            wake_batch: 1,
+            wake_index: 0,
+            ws_active: self.store.waiters(),
+            completions: 0,
+            // Wraps, as those of the batches do.
+            wakeups: line.wakeups as u32,
+            waiters: vec![line.list.len()],
+            total_waits: line.waits,
+            total_wakeups: line.wakeups,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        let line = self.line.lock();
+        QueueStats {
+            waits: line.waits,
+            wakeups: line.wakeups,
+        }
+    }
+}
