@@ -62,6 +62,10 @@ mod layout;
 #[allow(dead_code)]
 mod local;
 mod mask;
+/// The local engine by itself, for its models.
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod parts;
 mod queue;
 mod queue_builder;
 mod snapshot;

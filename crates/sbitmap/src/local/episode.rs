@@ -78,6 +78,13 @@ impl Local {
         spent.is_ok()
     }
 
+    /// MA for any stack: what a thread does that was moved after it chose the stack.
+    #[cfg(loom)]
+    pub(crate) fn activate_remotely(&self, i: usize) -> bool {
+        let _mover = self.movers[i].lock();
+        self.activate(i)
+    }
+
     /// A getter met "none", or was about to: stay cold for a while.
     pub(super) fn note_none(&self) {
         // Relaxed: steers the thaw only.

@@ -163,7 +163,7 @@ impl Local {
 
     /// P2 and P3, after P1: whether somebody may wait. Thaws if ids have been plenty.
     pub(super) fn look(&self, ticked: bool) -> bool {
-        // In warm mode the freezer's barrier makes this a full fence; see the page, proof 5.
+        // Ordering: P2 in warm mode, pairs with B, the freezer's barrier.
         self.stacks.light();
         if self.control.glance().is_warm() {
             return false;

@@ -1,0 +1,98 @@
+//! The local engine by itself, for its models: the shipped code with the model's geometry.
+
+use crate::error::PutError;
+use crate::layout::Layout;
+use crate::local::{Local, Shape};
+use crate::store::Store;
+use crate::word::Check;
+use inflight_sync::percpu::Backend;
+
+/// What a model chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// Who excludes whom.
+    pub backend: Backend,
+    /// How many stacks.
+    pub cpus: usize,
+    /// How many ids.
+    pub depth: usize,
+    /// log2 of the ids of a word.
+    pub shift: u32,
+    /// How many ids a stack may hold.
+    pub cap: u32,
+    /// Thaw after so many puts without "none".
+    pub thaw_after: u32,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct LocalStore(Local);
+
+impl LocalStore {
+    /// With a budget for all stacks.
+    #[must_use]
+    pub fn new(of: Geometry) -> Self {
+        let shape = Shape {
+            backend: of.backend,
+            cpus: of.cpus,
+            cap: of.cap,
+            budget: of.cpus as u32 * of.cap,
+            thaw_after: of.thaw_after,
+        };
+        let full = Layout::new(of.depth, of.depth, Some(of.shift));
+        Self(Local::new(full, of.depth, Check::Trusted, shape))
+    }
+
+    /// Takes an id.
+    #[must_use]
+    pub fn get(&self) -> Option<usize> {
+        self.0.try_get()
+    }
+
+    /// Gives one back; `true`: serve the waiters.
+    pub fn put(&self, id: usize) -> Result<bool, PutError> {
+        self.0.put(id)
+    }
+
+    /// Gives several back; `true`: serve the waiters.
+    pub fn put_batch(&self, ids: &[usize]) -> bool {
+        self.0.put_batch(ids).1
+    }
+
+    /// Takes an id from the words, for a waiter.
+    #[must_use]
+    pub fn take(&self) -> Option<usize> {
+        self.0.take()
+    }
+
+    /// R1, under the list's lock.
+    pub fn set_waiters(&self, n: usize) {
+        self.0.set_waiters(n);
+    }
+
+    /// R3.
+    pub fn settle(&self) {
+        self.0.settle();
+    }
+
+    /// Closes and empties the stacks.
+    pub fn freeze(&self) {
+        self.0.freeze();
+    }
+
+    /// Lets the stacks come back.
+    pub fn thaw(&self) {
+        self.0.thaw();
+    }
+
+    /// Opens the stack of a CPU, as a thread that has moved away from it may do late.
+    pub fn activate(&self, cpu: usize) -> bool {
+        self.0.activate_remotely(cpu)
+    }
+
+    /// How many ids are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.0.depth() - self.0.weight()
+    }
+}

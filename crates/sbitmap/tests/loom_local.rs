@@ -1,0 +1,378 @@
+//! Models of the local engine: its owners, movers, freezers, deciders and sleepers.
+//!
+//! Names of events are those of `PROTOCOL-local.md`. Each model runs with the busy flag, which
+//! stands for restartable sequences, and with the try-lock.
+#![cfg(loom)]
+
+use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
+use inflight_sync::cell::UnsafeCell;
+use inflight_sync::model::{Bound, check};
+use inflight_sync::percpu::Backend;
+use inflight_sync::{Arc, Mutex, Parker, Unparker, cpu, thread};
+use std::collections::VecDeque;
+
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+
+/// Thaw never, or with the first put.
+const NEVER: u32 = 1_000;
+const AT_ONCE: u32 = 0;
+
+struct Sleeper {
+    /// 0 = waits, else the id + 1.
+    grant: AtomicUsize,
+    place: Unparker,
+}
+
+/// The smallest wait list that keeps the store's contract.
+struct Queue {
+    store: LocalStore,
+    list: Mutex<VecDeque<Arc<Sleeper>>>,
+    /// What the owner of each id writes.
+    data: Vec<UnsafeCell<u32>>,
+}
+
+// SAFETY: `data[id]` is touched by the owner of the id alone; that this is so is what the models
+// check.
+unsafe impl Sync for Queue {}
+
+fn on(cpu: usize) {
+    cpu::set_current_for_thread(Some(cpu));
+}
+
+impl Queue {
+    fn new(backend: Backend, depth: usize, shift: u32, cap: u32, thaw_after: u32) -> Arc<Self> {
+        Self::with_cpus(2, backend, depth, shift, cap, thaw_after)
+    }
+
+    fn with_cpus(
+        cpus: usize,
+        backend: Backend,
+        depth: usize,
+        shift: u32,
+        cap: u32,
+        thaw_after: u32,
+    ) -> Arc<Self> {
+        on(0);
+        Arc::new(Self {
+            store: LocalStore::new(Geometry {
+                backend,
+                cpus,
+                depth,
+                shift,
+                cap,
+                thaw_after,
+            }),
+            list: Mutex::new(VecDeque::new()),
+            data: (0..depth).map(|_| UnsafeCell::new(0)).collect(),
+        })
+    }
+
+    fn touch(&self, id: usize) {
+        // SAFETY: the caller owns the id.
+        self.data[id].with_mut(|d| unsafe { *d += 1 });
+    }
+
+    fn get(&self) -> usize {
+        let id = self.store.get().expect("an id is free at any moment");
+        self.touch(id);
+        id
+    }
+
+    fn put(&self, id: usize) {
+        self.touch(id);
+        if self.store.put(id).unwrap() {
+            self.serve();
+        }
+    }
+
+    fn pair(&self) {
+        let id = self.get();
+        self.put(id);
+    }
+
+    fn get_blocking(&self) -> usize {
+        let id = self.store.get().unwrap_or_else(|| self.sleep());
+        self.touch(id);
+        id
+    }
+
+    fn sleep(&self) -> usize {
+        let parker = Parker::current();
+        let sleeper = Arc::new(Sleeper {
+            grant: AtomicUsize::new(0),
+            place: parker.unparker(),
+        });
+        {
+            let mut list = self.list.lock();
+            list.push_back(sleeper.clone());
+            self.store.set_waiters(list.len()); // R1
+        }
+        // Ordering: R2, pairs with P2 in the store's put.
+        fence(Ordering::SeqCst);
+        self.store.settle(); // R3
+        self.serve(); // R4
+        loop {
+            // Ordering: Acquire pairs with the Release in `serve`.
+            match sleeper.grant.load(Ordering::Acquire) {
+                0 => parker.park(),
+                grant => return grant - 1,
+            }
+        }
+    }
+
+    fn serve(&self) {
+        loop {
+            let mut list = self.list.lock();
+            if list.is_empty() {
+                return;
+            }
+            let Some(id) = self.store.take() else { return };
+            let first = list.pop_front().unwrap();
+            self.store.set_waiters(list.len());
+            drop(list);
+            // Ordering: Release pairs with the Acquire in `sleep`.
+            first.grant.store(id + 1, Ordering::Release);
+            first.place.unpark();
+        }
+    }
+
+    fn assert_free(&self, n: usize) {
+        assert_eq!(self.store.free(), n);
+    }
+}
+
+/// Runs `body` as a thread on a CPU.
+fn spawn<T: Send + 'static>(
+    queue: &Arc<Queue>,
+    cpu: usize,
+    body: impl FnOnce(&Queue) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        on(cpu);
+        body(&queue)
+    })
+}
+
+/// A blocking pair.
+fn visit(queue: &Queue) {
+    let id = queue.get_blocking();
+    queue.put(id);
+}
+
+/// One model, one test for each back end.
+macro_rules! models {
+    ($($(#[$doc:meta])* $name:ident / $locked:ident ($bound:ident) $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            check(stringify!($name), $bound, || $body(Backend::BusyFlag));
+        }
+        /// The same under the try-lock.
+        #[test]
+        fn $locked() {
+            check(stringify!($locked), $bound, || $body(Backend::TryLock));
+        }
+    )*};
+}
+
+models! {
+    /// Two ids in the stack of CPU 0: its owner pops while another freezes and takes the rest.
+    /// No id twice, none lost.
+    i1_pop_steal / i1_pop_steal_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, NEVER);
+        queue.pair();
+        let owner = spawn(&queue, 0, Queue::get);
+        on(1);
+        queue.store.freeze();
+        let here = queue.get();
+        let there = owner.join().unwrap();
+        assert_ne!(here, there);
+        queue.assert_free(0);
+    };
+
+    /// The owner's put (P1 in the stack) against a getter that goes to sleep (R1 to R4): one id.
+    h4_put_sleep / h4_put_sleep_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, NEVER);
+        queue.pair();
+        let id = queue.get();
+        let other = spawn(&queue, 1, visit);
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// Already cold: P1 P2 P3 against R1 R2, with a thaw (T) at the first chance.
+    h4_cold_put / h4_cold_put_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, AT_ONCE);
+        let id = queue.get();
+        queue.store.freeze();
+        let other = spawn(&queue, 1, visit);
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// Warm, cold, warm again: two blockers and one id.
+    h4_thaw_cycle / h4_thaw_cycle_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, AT_ONCE);
+        let other = spawn(&queue, 1, visit);
+        visit(&queue);
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// A thaw between a getter's "none" and its R1.
+    h4_late_register / h4_late_register_locked (ONE) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, AT_ONCE);
+        let id = queue.get();
+        queue.store.freeze();
+        let other = spawn(&queue, 1, visit);
+        queue.put(id);
+        if let Some(id) = queue.store.get() {
+            queue.put(id);
+        }
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// A put into the words in warm mode (no stack takes it) against a sleeper: the light fence
+    /// against B.
+    h4_warm_words_put / h4_warm_words_put_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, NEVER);
+        let id = queue.get();
+        let other = spawn(&queue, 1, |queue| {
+            let id = queue.get_blocking();
+            queue.touch(id);
+        });
+        queue.touch(id);
+        if queue.store.put_batch(&[id]) {
+            queue.serve();
+        }
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
+    /// Cold, two ids in two words, two threads with one each: "none" is never right.
+    h1_exact_cold / h1_exact_cold_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 0, 2, NEVER);
+        queue.store.freeze();
+        on(1);
+        let id = queue.get();
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.put(id);
+        on(0);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// Warm, two ids of one word, which a refill takes both.
+    h1_exact_warm / h1_exact_warm_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, NEVER);
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// Cold, and thawed by the first put.
+    h1_exact_thaw / h1_exact_thaw_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, AT_ONCE);
+        queue.store.freeze();
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// Cold: one id moves behind the scanner's back, three times (A1, A2, the counts).
+    h1_rotate / h1_rotate_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 0, 2, NEVER);
+        queue.store.freeze();
+        let mut id = queue.get();
+        let other = spawn(&queue, 0, Queue::get);
+        for cpu in [1, 0, 1] {
+            queue.put(id);
+            on(cpu);
+            id = queue.get();
+        }
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
+    /// Thaw and refill while another decides (A0 and A3).
+    h1_thaw_twice / h1_thaw_twice_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, AT_ONCE);
+        queue.store.freeze();
+        let other = spawn(&queue, 1, Queue::get);
+        queue.pair();
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// A stack is drained, thawed and opened again by a thread that has moved, under its owner:
+    /// the limit before the length.
+    i1_remote_activate / i1_remote_activate_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, AT_ONCE);
+        queue.pair();
+        let owner = spawn(&queue, 0, Queue::pair);
+        on(1);
+        queue.store.freeze();
+        queue.store.thaw();
+        queue.store.activate(0);
+        owner.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// A full stack is flushed (MA to MR) while another goes to sleep.
+    h4_flush_steal / h4_flush_steal_locked (ONE) |backend| {
+        let queue = Queue::new(backend, 3, 2, 2, NEVER);
+        let ids = [queue.get(), queue.get(), queue.get()];
+        let other = spawn(&queue, 1, Queue::get_blocking);
+        ids.iter().for_each(|&id| queue.put(id));
+        let id = other.join().unwrap();
+        queue.put(id);
+        queue.assert_free(3);
+    };
+}
+
+/// Two sleepers and one put: no thaw while the second waits. Three threads under the try-lock take
+/// too long; the path after the stacks is the same.
+#[test]
+fn h4_three() {
+    check("h4_three", ONE, || {
+        let queue = Queue::with_cpus(3, Backend::BusyFlag, 1, 0, 2, AT_ONCE);
+        let id = queue.get();
+        queue.store.freeze();
+        let others = [1, 2].map(|cpu| spawn(&queue, cpu, visit));
+        queue.put(id);
+        for other in others {
+            other.join().unwrap();
+        }
+        queue.assert_free(1);
+    });
+}
+
+/// Two threads on one CPU. Only the try-lock: with restartable sequences the kernel keeps them
+/// apart, and the busy flag does not model that.
+#[test]
+fn i1_one_cpu_locked() {
+    check("i1_one_cpu_locked", TWO, || {
+        let queue = Queue::new(Backend::TryLock, 2, 1, 4, NEVER);
+        queue.pair();
+        let other = spawn(&queue, 0, Queue::pair);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    });
+}
