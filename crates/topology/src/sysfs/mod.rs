@@ -40,8 +40,8 @@ struct Scan {
     description: Description,
     /// The CPUs online at its end.
     online_after: CpuSet,
-    /// CPUs of which nothing was found, while something was found of others.
-    vanished: CpuSet,
+    /// CPUs of which something was not found that was found of others.
+    partial: CpuSet,
     /// The first damaged file.
     bad: Option<Bad>,
 }
@@ -49,13 +49,13 @@ struct Scan {
 impl Scan {
     fn is_quiet(&self) -> bool {
         let moved = self.description.online != self.online_after;
-        !moved && self.vanished.is_empty() && self.bad.is_none()
+        !moved && self.partial.is_empty() && self.bad.is_none()
     }
 }
 
 /// Looks again, once, if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish
-/// with it, and one that came back looks as if it had none. CPUs that come or go in the second look
-/// too are left out.
+/// with it, and one that came back looks as if it lacked some. CPUs that come or go in the second
+/// look too are left out.
 fn steady(mut scan: impl FnMut() -> Scan) -> (Description, Option<Bad>) {
     let first = scan();
     if first.is_quiet() {
@@ -140,7 +140,7 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         });
     }
     Scan {
-        vanished: vanished(&cpus),
+        partial: partial(&cpus),
         description: Description {
             possible,
             online,
@@ -166,14 +166,19 @@ fn usable(online: &CpuSet, mask: &CpuSet, assumptions: &mut Vec<Assumption>) -> 
     mask.clone()
 }
 
-fn vanished(cpus: &BTreeMap<usize, CpuFacts>) -> CpuSet {
-    let empty: CpuSet = cpus
-        .iter()
-        .filter(|(_, f)| f.siblings.is_none() && f.cache.is_none() && f.package.is_none())
-        .map(|(&cpu, _)| cpu)
-        .collect();
-    if empty.len() == cpus.len() {
-        return CpuSet::new();
-    }
-    empty
+/// The CPUs of which something is not known that is known of another.
+fn partial(cpus: &BTreeMap<usize, CpuFacts>) -> CpuSet {
+    let known = |facts: &CpuFacts| {
+        [
+            facts.siblings.is_some(),
+            facts.cache.is_some(),
+            facts.package.is_some(),
+            facts.capacity.is_some(),
+        ]
+    };
+    let of_any = cpus.values().map(known).fold([false; 4], |all, one| {
+        std::array::from_fn(|at| all[at] || one[at])
+    });
+    let partial = cpus.iter().filter(|(_, facts)| known(facts) != of_any);
+    partial.map(|(&cpu, _)| cpu).collect()
 }

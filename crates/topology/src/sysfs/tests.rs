@@ -1,10 +1,13 @@
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::{Scan, read_tree, steady};
-use crate::model::{CpuFacts, Description};
-use crate::tree::Disk;
-use crate::{Assumption, CpuSet};
+use crate::model::{CpuFacts, Description, Model};
+use crate::tree::{Disk, Tree};
+use crate::{Assumption, CpuSet, Scope};
 
 fn look(before: &[usize], after: &[usize]) -> Scan {
     let description = Description {
@@ -18,7 +21,7 @@ fn look(before: &[usize], after: &[usize]) -> Scan {
     Scan {
         description,
         online_after: after.iter().copied().collect(),
-        vanished: CpuSet::new(),
+        partial: CpuSet::new(),
         bad: None,
     }
 }
@@ -93,4 +96,145 @@ fn without_a_tree_the_mask_is_the_machine() {
         read_tree(&Disk, Path::new("/no/such/tree"), None),
         Err(None)
     ));
+}
+
+/// A tree in memory in which CPU 2 leaves after so many reads, and comes back after more.
+struct Leaving {
+    files: BTreeMap<PathBuf, String>,
+    reads: Cell<usize>,
+    leaves: usize,
+    returns: usize,
+    /// What reading a file of the absent CPU says.
+    error: io::ErrorKind,
+}
+
+const SYS: &str = "/t/sys";
+const CPU: &str = "/t/sys/devices/system/cpu";
+
+impl Leaving {
+    fn new(leaves: usize, returns: usize, error: io::ErrorKind) -> Self {
+        let mut files = BTreeMap::new();
+        let mut add = |file: String, text: &str| files.insert(PathBuf::from(file), text.to_owned());
+        for cpu in 0..4 {
+            let dir = format!("{CPU}/cpu{cpu}");
+            add(format!("{dir}/topology/core_cpus_list"), &cpu.to_string());
+            add(format!("{dir}/topology/physical_package_id"), "0");
+            add(format!("{dir}/cache/index0/level"), "2");
+            add(format!("{dir}/cache/index0/type"), "Unified");
+            add(format!("{dir}/cache/index0/shared_cpu_list"), "0-3");
+            add(format!("{dir}/cpu_capacity"), "1024");
+        }
+        add("/t/sys/devices/system/node/node0/cpulist".to_owned(), "0-3");
+        Self {
+            files,
+            reads: Cell::new(0),
+            leaves,
+            returns,
+            error,
+        }
+    }
+
+    fn present(&self) -> bool {
+        !(self.leaves..self.returns).contains(&self.reads.get())
+    }
+
+    fn check(&self, path: &Path) -> io::Result<()> {
+        self.reads.set(self.reads.get() + 1);
+        let gone = path.starts_with(format!("{CPU}/cpu2")) && !self.present();
+        if gone { Err(self.error.into()) } else { Ok(()) }
+    }
+}
+
+impl Tree for Leaving {
+    fn read(&self, file: &Path) -> io::Result<String> {
+        self.check(file)?;
+        if file == Path::new(CPU).join("online") {
+            let online = if self.present() { "0-3\n" } else { "0-1,3\n" };
+            return Ok(online.to_owned());
+        }
+        let text = self.files.get(file).cloned();
+        text.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.check(dir)?;
+        let below = self
+            .files
+            .keys()
+            .filter_map(|file| file.strip_prefix(dir).ok());
+        let first = below.filter_map(|rest| Some(rest.iter().next()?.to_str()?.to_owned()));
+        let names: BTreeSet<String> = first.collect();
+        if names.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(names.into_iter().collect())
+    }
+}
+
+fn model_of(tree: &Leaving) -> Model {
+    let description = read_tree(tree, Path::new(SYS), None).expect("CPUs 0, 1 and 3 stay");
+    Model::new(description)
+}
+
+/// How many reads one quiet look takes.
+fn reads_of_a_look() -> usize {
+    let tree = Leaving::new(usize::MAX, usize::MAX, io::ErrorKind::NotFound);
+    assert_eq!(model_of(&tree).assumptions, []);
+    tree.reads.get()
+}
+
+#[test]
+fn a_cpu_that_leaves_at_any_moment_is_in_whole_or_left_out() {
+    let look = reads_of_a_look();
+    // The kinds of error that a file of a CPU gives while it goes.
+    for error in [io::ErrorKind::NotFound, io::ErrorKind::Other] {
+        for leaves in 0..=3 * look {
+            let model = model_of(&Leaving::new(leaves, usize::MAX, error));
+            let three = CpuSet::from([0, 1, 3]);
+            assert!(
+                model.cpus == three || model.cpus == CpuSet::from(0..4),
+                "{leaves}: {}",
+                model.cpus
+            );
+            for cpu in &three {
+                let pod = model.pods(Scope::Cache).of(cpu).expect("a CPU that stayed");
+                assert_eq!(pod.cpus(), &model.cpus, "left after {leaves} reads");
+            }
+            // Gone in the first look: the second is quiet and needs nothing assumed.
+            if leaves < look - 1 {
+                assert_eq!(model.cpus, three, "left after {leaves} reads");
+                assert_eq!(model.assumptions, [], "left after {leaves} reads");
+            }
+            if model.cpus != three {
+                assert_eq!(model.assumptions, [], "left after {leaves} reads");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cpu_that_left_and_came_back_is_in_whole_or_left_out() {
+    let look = reads_of_a_look();
+    let unsteady = Assumption::Unsteady {
+        cpus: CpuSet::from([2]),
+    };
+    let times = (0..look).flat_map(|leaves| {
+        (leaves + 1..=2 * look)
+            .step_by(5)
+            .map(move |back| (leaves, back))
+    });
+    for error in [io::ErrorKind::NotFound, io::ErrorKind::Other] {
+        for (leaves, returns) in times.clone() {
+            let model = model_of(&Leaving::new(leaves, returns, error));
+            let when = format!("{error:?} from {leaves} to {returns}");
+            if model.cpus == CpuSet::from(0..4) {
+                assert_eq!(model.assumptions, [], "{when}");
+            } else {
+                // It was away when the look began, or came back during the second one.
+                assert_eq!(model.cpus, CpuSet::from([0, 1, 3]), "{when}");
+                let none_or_named = model.assumptions.iter().all(|made| *made == unsteady);
+                assert!(none_or_named, "{when}: {:?}", model.assumptions);
+            }
+        }
+    }
 }
