@@ -1,0 +1,413 @@
+//! The decision for one completion, and why.
+
+use super::{SpeedRule, Steering, SteeringPolicy};
+use crate::{Scope, Topology};
+
+/// Decides where the completion of a request runs that was submitted on CPU `submitter` and seen
+/// on CPU `observer`.
+///
+/// `target_awake` says whether the worker that empties the mailbox of the submitter's CPU runs.
+/// Both numbers are hints: any number gets an answer, and [`Topology`] knows the rest. For the
+/// circumstances this form leaves out, build a [`Completion`].
+///
+/// ```
+/// use inflight_topology::steering::{Decision, InlineReason, RedirectReason, Steering, decide};
+/// use inflight_topology::Topology;
+///
+/// let topo = Topology::synthetic("cache:2 core:4")?;
+/// let here = decide(0, 3, Steering::SameCache, &topo, true);
+/// assert_eq!(here, Decision::Inline(InlineReason::SameCache));
+/// let there = decide(0, 4, Steering::SameCache, &topo, true);
+/// assert_eq!(there, Decision::Redirect { cpu: 4, reason: RedirectReason::OtherCache });
+/// // A stale or missing hint: run it here.
+/// let unknown = decide(0, usize::MAX, Steering::Force, &topo, true);
+/// assert_eq!(unknown, Decision::Inline(InlineReason::UnknownCpu));
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[inline]
+#[must_use]
+pub fn decide(
+    observer: usize,
+    submitter: usize,
+    policy: impl Into<SteeringPolicy>,
+    topology: &Topology,
+    target_awake: bool,
+) -> Decision {
+    let mailbox = if target_awake {
+        Mailbox::Awake
+    } else {
+        Mailbox::Asleep
+    };
+    Completion::new(observer, submitter)
+        .policy(policy)
+        .mailbox(mailbox)
+        .decide(topology)
+}
+
+/// What is known about the mailbox of the submitter's CPU.
+///
+/// ```
+/// use inflight_topology::{Topology, steering::{Completion, Mailbox, Steering}};
+///
+/// let topo = Topology::synthetic("core:2")?;
+/// let done = Completion::new(0, 1).policy(Steering::Force);
+/// assert_eq!(done.mailbox(Mailbox::Asleep).decide(&topo).redirect(), Some(1));
+/// assert_eq!(done.mailbox(Mailbox::Closed).decide(&topo).redirect(), None);
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mailbox {
+    /// Its worker runs and will look into it without being woken.
+    #[default]
+    Awake,
+    /// Its worker sleeps; a push would have to wake it.
+    Asleep,
+    /// Nobody empties it any more, or there never was one.
+    Closed,
+}
+
+/// One completion and its circumstances: the input of [`decide`](Completion::decide).
+///
+/// ```
+/// use inflight_topology::{Topology, steering::{Completion, Decision, InlineReason, Steering}};
+///
+/// let topo = Topology::synthetic("cache:2 core:4")?;
+/// let polled = Completion::new(0, 7).policy(Steering::SameCpu).polled(true);
+/// assert_eq!(polled.decide(&topo), Decision::Inline(InlineReason::Polled));
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Completion {
+    observer: usize,
+    submitter: usize,
+    policy: SteeringPolicy,
+    mailbox: Mailbox,
+    one_shard: bool,
+    polled: bool,
+    depth: u32,
+}
+
+impl Completion {
+    /// How many completions may run inside each other before the next one waits in a mailbox. Each
+    /// is a frame, or several, of the caller's callbacks on one stack.
+    ///
+    /// ```
+    /// assert_eq!(inflight_topology::steering::Completion::MAX_DEPTH, 8);
+    /// ```
+    pub const MAX_DEPTH: u32 = 8;
+
+    /// A completion seen on CPU `observer` of a request submitted on CPU `submitter`, of a queue
+    /// with the default policy, several shards and an open mailbox whose worker runs.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::Completion};
+    ///
+    /// let topo = Topology::synthetic("core:2")?;
+    /// assert!(Completion::new(1, 1).decide(&topo).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn new(observer: usize, submitter: usize) -> Self {
+        Self {
+            observer,
+            submitter,
+            policy: SteeringPolicy::default(),
+            mailbox: Mailbox::Awake,
+            one_shard: false,
+            polled: false,
+            depth: 0,
+        }
+    }
+
+    /// The policy the request took with it when it was submitted.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Completion, Steering}};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:1")?;
+    /// assert!(Completion::new(0, 1).policy(Steering::Inline).decide(&topo).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn policy(mut self, policy: impl Into<SteeringPolicy>) -> Self {
+        self.policy = policy.into();
+        self
+    }
+
+    /// The mailbox of the submitter's CPU.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Completion, Mailbox}};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:1")?;
+    /// assert!(Completion::new(0, 1).mailbox(Mailbox::Closed).decide(&topo).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn mailbox(mut self, mailbox: Mailbox) -> Self {
+        self.mailbox = mailbox;
+        self
+    }
+
+    /// Whether one shard alone uses the queue, so that there is nobody to steer to.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::Completion};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:1")?;
+    /// assert!(Completion::new(0, 1).one_shard(true).decide(&topo).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn one_shard(mut self, one_shard: bool) -> Self {
+        self.one_shard = one_shard;
+        self
+    }
+
+    /// Whether the submitter polls for this request, and so has found it itself.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::Completion};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:1")?;
+    /// assert!(Completion::new(0, 1).polled(true).decide(&topo).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn polled(mut self, polled: bool) -> Self {
+        self.polled = polled;
+        self
+    }
+
+    /// How many completions run on this stack already, inside whose callbacks this one was seen.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::Completion};
+    ///
+    /// let topo = Topology::synthetic("core:2")?;
+    /// let own_mailbox = Completion::new(1, 1).depth(Completion::MAX_DEPTH).decide(&topo);
+    /// assert_eq!(own_mailbox.redirect(), Some(1));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Decides.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Completion, Decision, InlineReason}};
+    ///
+    /// let topo = Topology::synthetic("cache:2 core:4")?;
+    /// let decision = Completion::new(2, 1).decide(&topo);
+    /// assert_eq!(decision, Decision::Inline(InlineReason::SameCache));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn decide(&self, topology: &Topology) -> Decision {
+        let decision = self.steer(topology);
+        // A mailbox of its own is what this needs.
+        let closed = self.observer == self.submitter && self.mailbox == Mailbox::Closed;
+        let own = !closed && topology.pod_of(Scope::Cpu, self.observer).is_some();
+        if decision.is_inline() && self.depth >= Self::MAX_DEPTH && own {
+            return Decision::Redirect {
+                cpu: self.observer,
+                reason: RedirectReason::Depth,
+            };
+        }
+        decision
+    }
+
+    fn steer(&self, topology: &Topology) -> Decision {
+        let (observer, submitter) = (self.observer, self.submitter);
+        let forced = self.policy.steering() == Steering::Force;
+        let inline = match () {
+            () if self.one_shard && !forced => Some(InlineReason::OneShard),
+            () if self.polled && !forced => Some(InlineReason::Polled),
+            () if self.mailbox == Mailbox::Closed => Some(InlineReason::Closed),
+            () if topology.pod_of(Scope::Cpu, submitter).is_none() => {
+                Some(InlineReason::UnknownCpu)
+            }
+            () => None,
+        };
+        if let Some(reason) = inline {
+            return Decision::Inline(reason);
+        }
+        let redirect = |reason| Decision::Redirect {
+            cpu: submitter,
+            reason,
+        };
+        let asleep = self.policy.only_if_awake() && self.mailbox == Mailbox::Asleep;
+        match self.policy.steering() {
+            Steering::Force => redirect(RedirectReason::Forced),
+            Steering::Inline => Decision::Inline(InlineReason::Policy),
+            _ if observer == submitter => Decision::Inline(InlineReason::SameCpu),
+            steering => match (self.distance(topology), steering) {
+                (Some(reason), _) => redirect(reason),
+                (None, Steering::SameCache) => Decision::Inline(InlineReason::SameCache),
+                (None, _) if asleep => Decision::Inline(InlineReason::Asleep),
+                (None, _) => redirect(RedirectReason::OtherCpu),
+            },
+        }
+    }
+
+    /// Why the observer is not near enough; `None` if it is.
+    fn distance(&self, topology: &Topology) -> Option<RedirectReason> {
+        if !topology.shares_cache(self.observer, self.submitter) {
+            return Some(RedirectReason::OtherCache);
+        }
+        let (here, there) = (
+            topology.speed_of(self.observer),
+            topology.speed_of(self.submitter),
+        );
+        let (Some(here), Some(there)) = (here, there) else {
+            return None;
+        };
+        let near = match self.policy.speed() {
+            SpeedRule::Ignore => true,
+            SpeedRule::Equal => here == there,
+            SpeedRule::AtLeast => here >= there,
+        };
+        (!near).then_some(RedirectReason::OtherSpeed)
+    }
+}
+
+/// Where a completion runs, and why: what a counter of a queue counts.
+///
+/// ```
+/// use inflight_topology::{Topology, steering::{Decision, Steering, decide}};
+///
+/// let topo = Topology::synthetic("cache:2 core:4")?;
+/// match decide(0, 5, Steering::SameCache, &topo, true) {
+///     Decision::Inline(reason) => println!("here: {reason:?}"),
+///     Decision::Redirect { cpu, reason } => println!("into the mailbox of {cpu}: {reason:?}"),
+/// }
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// Here and now, on the CPU that saw it.
+    Inline(InlineReason),
+    /// Into the mailbox of a CPU. If that turns out to be closed: inline.
+    Redirect {
+        /// The CPU whose mailbox it is.
+        cpu: usize,
+        /// Why.
+        reason: RedirectReason,
+    },
+}
+
+impl Decision {
+    /// Whether the completion runs where it was seen.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Steering, decide}};
+    ///
+    /// let topo = Topology::synthetic("core:4")?;
+    /// assert!(decide(0, 1, Steering::Inline, &topo, true).is_inline());
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn is_inline(self) -> bool {
+        matches!(self, Self::Inline(_))
+    }
+
+    /// The CPU whose mailbox gets the completion, if it does not run inline.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Steering, decide}};
+    ///
+    /// let topo = Topology::synthetic("core:4")?;
+    /// assert_eq!(decide(0, 1, Steering::Force, &topo, false).redirect(), Some(1));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn redirect(self) -> Option<usize> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Redirect { cpu, .. } => Some(cpu),
+        }
+    }
+
+    /// This decision, carried out with the shards of another snapshot, perhaps a newer one with
+    /// fewer CPUs: a redirect to a CPU that `now` does not have becomes inline.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, steering::{Decision, InlineReason, Steering, decide}};
+    ///
+    /// let before = Topology::synthetic("cache:2 core:4")?;
+    /// let after = Topology::synthetic("core:4")?;
+    /// let decision = decide(0, 7, Steering::SameCache, &before, true);
+    /// assert_eq!(decision.on(&before), decision);
+    /// assert_eq!(decision.on(&after), Decision::Inline(InlineReason::UnknownCpu));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub fn on(self, now: &Topology) -> Self {
+        match self {
+            Self::Redirect { cpu, .. } if now.pod_of(Scope::Cpu, cpu).is_none() => {
+                Self::Inline(InlineReason::UnknownCpu)
+            }
+            decision => decision,
+        }
+    }
+}
+
+/// Why a completion runs where it was seen.
+///
+/// ```
+/// use inflight_topology::{Topology, steering::{Decision, InlineReason, Steering, decide}};
+///
+/// let topo = Topology::synthetic("core:4")?;
+/// let asleep = decide(0, 1, Steering::SameCpu, &topo, false);
+/// assert_eq!(asleep, Decision::Inline(InlineReason::Asleep));
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InlineReason {
+    /// One shard alone uses the queue.
+    OneShard,
+    /// The submitter found it itself, by polling.
+    Polled,
+    /// The mailbox of the submitter's CPU is closed.
+    Closed,
+    /// The submitter's CPU is not among those of the topology: offline, gone, or never told.
+    UnknownCpu,
+    /// The policy says so.
+    Policy,
+    /// It was seen on the submitter's CPU.
+    SameCpu,
+    /// It was seen on a CPU of the same cache.
+    SameCache,
+    /// It was seen on a CPU of the same cache, and the worker of the submitter's CPU sleeps.
+    Asleep,
+}
+
+/// Why a completion goes into a mailbox.
+///
+/// ```
+/// use inflight_topology::{Topology, steering::{Decision, RedirectReason, Steering, decide}};
+///
+/// let topo = Topology::synthetic("core:4")?;
+/// let forced = decide(1, 1, Steering::Force, &topo, true);
+/// assert_eq!(forced, Decision::Redirect { cpu: 1, reason: RedirectReason::Forced });
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RedirectReason {
+    /// The submitter's CPU has another last-level cache.
+    OtherCache,
+    /// The cache is the same, but the [`SpeedRule`] is not met.
+    OtherSpeed,
+    /// The policy asks for the very CPU.
+    OtherCpu,
+    /// The policy forces it.
+    Forced,
+    /// Too many completions run inside each other; this one waits in the mailbox of the CPU that
+    /// saw it.
+    Depth,
+}

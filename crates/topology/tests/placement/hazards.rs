@@ -1,0 +1,138 @@
+//! Ways in which placement has gone wrong, or would: the section "Placement" of the list of
+//! hazards.
+
+use std::time::Duration;
+
+use inflight_topology::steering::{Completion, Decision, InlineReason, Mailbox, Steering, decide};
+use inflight_topology::wake::{ParkReason, Peer, Spin, SpinGate};
+
+use crate::machine::MACHINES;
+
+/// A completion is decided with one snapshot and pushed after another has taken its place: every
+/// redirect finds an open mailbox of the new one or runs inline, and runs once.
+#[test]
+fn h22_a_decision_outlives_its_snapshot() {
+    for before in &MACHINES {
+        for after in &MACHINES {
+            let (old, new) = (before.topology(), after.topology());
+            let mut mailboxes: Vec<Option<Vec<usize>>> = after
+                .numbers()
+                .map(|cpu| after.knows(cpu).then(Vec::new))
+                .collect();
+            let (mut id, mut inline) = (0, 0);
+            for steering in Steering::ALL {
+                for o in before.numbers() {
+                    for s in before.numbers() {
+                        let decision = decide(o, s, steering, &old, true).on(&new);
+                        match decision {
+                            Decision::Inline(_) => inline += 1,
+                            Decision::Redirect { cpu, .. } => {
+                                mailboxes[cpu].as_mut().expect("open").push(id)
+                            }
+                        }
+                        // A second look at the same snapshot changes nothing.
+                        assert_eq!(decision.on(&new), decision);
+                        id += 1;
+                    }
+                }
+            }
+            let pushed: usize = mailboxes.iter().flatten().map(Vec::len).sum();
+            assert_eq!(inline + pushed, id);
+        }
+    }
+}
+
+/// The mailbox is closed between decision and push: asked again, the answer is inline.
+#[test]
+fn h22_a_closed_mailbox_is_inline_under_every_policy() {
+    for machine in &MACHINES {
+        let topo = machine.topology();
+        for steering in Steering::ALL {
+            for s in topo.cpus() {
+                let done = Completion::new(0, s).policy(steering);
+                let decision = done.mailbox(Mailbox::Closed).decide(&topo);
+                assert_eq!(decision, Decision::Inline(InlineReason::Closed));
+            }
+        }
+    }
+}
+
+/// The peer published "running" and was taken off its CPU: the waiter spends its budget once and
+/// sleeps, however often it asks.
+#[test]
+fn h23_a_peer_that_only_says_it_runs() {
+    let peer = Peer::Running { cpu: 1 };
+    for slices in [1, 5, 1_000] {
+        let gate = SpinGate::new(2);
+        let mut spent = Duration::ZERO;
+        let mut asked = 0;
+        let reason = loop {
+            assert!(asked <= slices, "no end");
+            asked += 1;
+            match gate.decide(0, peer, 0, spent) {
+                Spin::For(longest) => spent += longest.min(SpinGate::BUDGET / slices),
+                Spin::Park(reason) => break reason,
+            }
+        };
+        assert_eq!(reason, ParkReason::BudgetSpent);
+        assert_eq!(spent, SpinGate::BUDGET);
+    }
+}
+
+/// With one CPU the peer cannot run while the waiter spins: it never does.
+#[test]
+fn h23_no_spinning_on_one_cpu() {
+    for cpu in 0..4 {
+        for peer in [Peer::Running { cpu }, Peer::Parked { cpu }] {
+            for own in 0..4 {
+                let decision = SpinGate::new(1).decide(own, peer, 0, Duration::ZERO);
+                assert_eq!(decision, Spin::Park(ParkReason::OneCpu));
+            }
+        }
+    }
+}
+
+/// The submitter's CPU is a number that names none: every policy, `Force` too, runs inline.
+#[test]
+fn h24_a_hint_out_of_range_is_inline() {
+    for machine in &MACHINES {
+        let topo = machine.topology();
+        let end = *machine.numbers().end();
+        let holes = machine.numbers().filter(|&cpu| !machine.knows(cpu));
+        let hints = [
+            end,
+            end + 1,
+            1_023,
+            1_024,
+            65_536,
+            u32::MAX as usize,
+            usize::MAX,
+        ];
+        for hint in holes.chain(hints) {
+            for steering in Steering::ALL {
+                for awake in [true, false] {
+                    for observer in machine.numbers().chain([hint, usize::MAX]) {
+                        let decision = decide(observer, hint, steering, &topo, awake);
+                        assert_eq!(decision, Decision::Inline(InlineReason::UnknownCpu));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same of the observer: what is known of the submitter decides, and nothing panics.
+#[test]
+fn h24_an_observer_out_of_range_is_near_everyone() {
+    for machine in &MACHINES {
+        let topo = machine.topology();
+        for s in topo.cpus() {
+            for observer in [usize::MAX, u32::MAX as usize, *machine.numbers().end()] {
+                let decision = decide(observer, s, Steering::SameCache, &topo, true);
+                assert_eq!(decision, Decision::Inline(InlineReason::SameCache));
+                let deep = Completion::new(observer, s).depth(100).decide(&topo);
+                assert_eq!(deep, decision, "no mailbox to put it off to");
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The placement rules: every input on several machines, against tables and oracles that know
+//! nothing of the crate's own way to hold a machine.
+
+mod hazards;
+mod machine;
+mod spin;
+mod steering;
+mod wake;
