@@ -5,73 +5,50 @@
 )]
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use inflight_benches::{Count, Ids, MutexVec, RingQueue, check_ids};
-use inflight_sbitmap::{Sbitmap, SbitmapQueue};
-use std::hint::black_box;
+use inflight_benches::{Contender, Loads, ours, rivals};
 
-const DEPTHS: [usize; 3] = [64, 256, 1024];
+const DEPTHS: [usize; 4] = [64, 256, 1024, 10_240];
+const PERCENTS: [usize; 4] = [0, 50, 90, 99];
 
-fn contenders(depth: usize) -> [(&'static str, Box<dyn Ids>); 5] {
-    let map = Sbitmap::builder(depth);
-    let queue = SbitmapQueue::builder(depth);
-    [
-        ("Sbitmap", Box::new(map.clone().build().expect("valid"))),
-        (
-            "Sbitmap trusted",
-            Box::new(map.trusted(true).build().expect("valid")),
-        ),
-        ("SbitmapQueue", Box::new(queue.build().expect("valid"))),
-        ("ArrayQueue", Box::new(RingQueue::new(depth))),
-        ("Mutex<Vec>", Box::new(MutexVec::new(depth))),
-    ]
+/// All but the one that allocates nothing.
+fn contenders() -> impl Iterator<Item = Contender<dyn Loads>> {
+    let all = ours().into_iter().chain(rivals());
+    all.filter(|contender| contender.name != "nothing")
 }
 
-fn get_and_put(c: &mut Criterion) {
-    for occupancy in [0, 90] {
-        let mut group = c.benchmark_group(format!("slots/{occupancy}% taken"));
+/// Measures a load on every contender, depth and occupancy.
+fn group(
+    c: &mut Criterion,
+    name: &str,
+    percents: &[usize],
+    load: impl Fn(&dyn Loads, &mut [usize], u64) -> std::time::Duration,
+) {
+    for percent in percents {
+        let mut group = c.benchmark_group(format!("{name}/{percent}% taken"));
         for depth in DEPTHS {
-            for (name, ids) in contenders(depth) {
-                let held = occupancy * depth / 100;
-                let taken: Vec<_> = (0..held).map(|_| ids.get().expect("free")).collect();
-                group.bench_function(BenchmarkId::new(name, depth), |b| {
-                    b.iter(|| {
-                        let id = ids.get().expect("some are free");
-                        ids.put(black_box(id));
-                    });
+            for contender in contenders() {
+                let ids = (contender.make)(depth);
+                let mut held = ids.occupy(depth, *percent);
+                group.bench_function(BenchmarkId::new(contender.name, depth), |b| {
+                    b.iter_custom(|n| load(&*ids, &mut held, n));
                 });
-                taken.into_iter().for_each(|id| ids.put(id));
-                check_ids(&*ids, depth);
+                ids.release(&held);
+                ids.check(depth);
             }
         }
     }
 }
 
-/// A semaphore counts without naming an id: a lower bound, not a rival.
-fn count_only(c: &mut Criterion) {
-    let mut group = c.benchmark_group("slots/count only");
-    for n in [1, 32] {
-        let count = Count::new(64);
-        group.bench_function(BenchmarkId::new("tokio Semaphore", n), |b| {
-            b.iter(|| {
-                assert!(count.get_many(black_box(n)));
-                count.put_many(n);
-            });
-        });
-        assert_eq!(count.left(), 64);
-    }
-    for n in [1, 32] {
-        let map = Sbitmap::builder(64).build().expect("valid");
-        let mut bits = Vec::with_capacity(n);
-        group.bench_function(BenchmarkId::new("Sbitmap batch, for comparison", n), |b| {
-            b.iter(|| {
-                assert_eq!(map.try_get_batch(black_box(n), &mut bits), n);
-                map.put_batch(&bits).expect("held");
-                bits.clear();
-            });
-        });
-        assert_eq!(map.weight(), 0);
-    }
+/// A get and a put of the same id.
+fn pairs(c: &mut Criterion) {
+    group(c, "slots/pair", &PERCENTS, |ids, _, n| ids.pairs(n));
 }
 
-criterion_group!(benches, get_and_put, count_only);
+/// A put of any id held, and a get.
+fn churn(c: &mut Criterion) {
+    let churn = |ids: &dyn Loads, held: &mut [usize], n| ids.churn(held, n);
+    group(c, "slots/churn", &PERCENTS[1..], churn);
+}
+
+criterion_group!(benches, pairs, churn);
 criterion_main!(benches);

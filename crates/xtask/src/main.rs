@@ -5,6 +5,7 @@ mod models;
 mod mutants;
 mod output;
 mod parallel;
+mod ratios;
 mod scan;
 mod table;
 mod tidy;
@@ -31,6 +32,8 @@ enum Command {
     Models(models::Options),
     /// Weaken each memory ordering in turn and look whether a model notices
     Mutants(mutants::Options),
+    /// Measure ours beside the rivals: workload, ours, best rival, ratio, goal
+    Ratios(ratios::Options),
 }
 
 fn main() -> ExitCode {
@@ -52,5 +55,6 @@ fn run(command: &Command) -> Result<bool> {
         Command::Tidy => tidy::run(&root),
         Command::Models(options) => models::run(&root, options),
         Command::Mutants(options) => mutants::run(&root, options),
+        Command::Ratios(options) => ratios::run(&root, options),
     }
 }

@@ -1,0 +1,165 @@
+//! One load with all its contenders.
+
+use inflight_benches::machine::Machine;
+use inflight_benches::rounds::{median, rotate};
+use inflight_benches::{Contender, Loads, Part, Together};
+use serde::{Deserialize, Serialize};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) machine: Machine,
+    pub(crate) quick: bool,
+    /// Rounds of the loads of one and two threads.
+    pub(crate) rounds: usize,
+    /// Divides the work of a sample.
+    pub(crate) divisor: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(machine: Machine, quick: bool) -> Self {
+        let (rounds, divisor) = if quick { (3, 10) } else { (9, 1) };
+        Self {
+            machine,
+            quick,
+            rounds,
+            divisor,
+        }
+    }
+}
+
+/// One load and what each contender gave.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) load: String,
+    /// Which of the load's cases.
+    pub(crate) case: String,
+    pub(crate) unit: String,
+    pub(crate) results: Vec<Figure>,
+    /// The least part of the time in which both threads ran, over all samples that count.
+    pub(crate) overlap: Option<f64>,
+}
+
+/// The samples of one contender.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) rival: bool,
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Figure {
+    pub(crate) fn new(name: &str, part: Part, samples: &[f64]) -> Self {
+        let extreme = |f: fn(f64, f64) -> f64| samples.iter().copied().reduce(f);
+        Self {
+            name: name.to_owned(),
+            rival: part == Part::Rival,
+            median: median(samples.iter().copied()),
+            least: extreme(f64::min).unwrap_or_default(),
+            most: extreme(f64::max).unwrap_or_default(),
+        }
+    }
+}
+
+impl Cell {
+    /// What this one gave.
+    pub(crate) fn of(&self, name: &str) -> Option<&Figure> {
+        self.results.iter().find(|figure| figure.name == name)
+    }
+
+    /// The rival with the least.
+    pub(crate) fn best_rival(&self) -> Option<&Figure> {
+        let rivals = self.results.iter().filter(|figure| figure.rival);
+        rivals.min_by(|a, b| a.median.total_cmp(&b.median))
+    }
+}
+
+/// Every contender in turn on the first CPU. `sample` gives nanoseconds.
+pub(crate) fn alone<T: ?Sized + Send + Sync>(
+    plan: &Plan,
+    (load, case): (&str, String),
+    contenders: &[Contender<T>],
+    depth: usize,
+    setup: impl Fn(&T) -> Vec<usize> + Send + Sync,
+    sample: impl Fn(&T, &mut Vec<usize>) -> f64 + Send + Sync,
+) -> Cell {
+    let samples = inflight_benches::machine::alone(|| {
+        let mut all: Vec<_> = contenders
+            .iter()
+            .map(|contender| {
+                let ids = (contender.make)(depth);
+                let held = setup(&ids);
+                (ids, held)
+            })
+            .collect();
+        rotate(all.len(), plan.rounds, |i| {
+            let (ids, held) = &mut all[i];
+            sample(ids, held)
+        })
+    });
+    let results = contenders.iter().zip(&samples);
+    Cell {
+        load: load.to_owned(),
+        case,
+        unit: "ns".into(),
+        results: results
+            .map(|(c, samples)| Figure::new(c.name, c.part, samples))
+            .collect(),
+        overlap: None,
+    }
+}
+
+/// Below this both threads did not really run at the same time, and the sample is taken again.
+const OVERLAP: f64 = 0.95;
+
+/// Every contender in turn on two CPUs.
+pub(crate) fn together(
+    plan: &Plan,
+    (load, case): (&str, String),
+    contenders: &[Contender<dyn Loads>],
+    depth: usize,
+    percent: usize,
+    sample: impl Fn(&dyn Loads) -> Together,
+) -> Cell {
+    let all: Vec<_> = contenders
+        .iter()
+        .map(|contender| {
+            let ids = (contender.make)(depth);
+            let held = ids.occupy(depth, percent);
+            (ids, held)
+        })
+        .collect();
+    let mut overlap = f64::INFINITY;
+    let samples = rotate(all.len(), plan.rounds, |i| {
+        let tries = (0..4).map(|_| sample(&*all[i].0));
+        let better = |a: Together, b: Together| if b.share > a.share { b } else { a };
+        let mut best: Option<Together> = None;
+        for tried in tries {
+            best = Some(best.map_or(tried, |best| better(best, tried)));
+            if tried.share >= OVERLAP {
+                break;
+            }
+        }
+        let best = best.expect("at least one try");
+        overlap = overlap.min(best.share);
+        best.ns
+    });
+    for (contender, (ids, held)) in contenders.iter().zip(all) {
+        ids.release(&held);
+        if contender.part != Part::Apart {
+            ids.check(depth);
+        }
+    }
+    let results = contenders.iter().zip(&samples);
+    Cell {
+        load: load.to_owned(),
+        case,
+        unit: "ns".into(),
+        results: results
+            .map(|(c, samples)| Figure::new(c.name, c.part, samples))
+            .collect(),
+        overlap: Some(overlap),
+    }
+}

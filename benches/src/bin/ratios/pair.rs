@@ -1,0 +1,188 @@
+//! The loads of two threads.
+
+use crate::alone::{CRATE, RING, TRUSTED, bounded, taken};
+use crate::cell::{Cell, Plan, alone, together};
+use crate::report::{Goal, Row};
+use inflight_benches::{Completer, Contender, Loads, rivals_together};
+use std::process::Command;
+
+/// Says that two threads cannot overlap here.
+fn one_cpu(plan: &Plan, what: &str) -> Option<(Vec<Cell>, Vec<Row>)> {
+    let none = Goal::AtMost(0.0);
+    (plan.machine.cpus < 2).then(|| (vec![], vec![Row::missing(what, "", "one CPU only", none)]))
+}
+
+/// Own pairs of two threads.
+fn pairs_of_two(plan: &Plan, contenders: &[Contender<dyn Loads>]) -> Vec<Cell> {
+    let n = 40_000 / plan.divisor;
+    let cell = |(depth, percent)| {
+        let load = ("two threads, own pairs", taken(depth, percent));
+        together(plan, load, contenders, depth, percent, |ids| {
+            ids.two_pairs(n)
+        })
+    };
+    [(64, 0), (1024, 0), (10_240, 0), (64, 95), (1024, 95)]
+        .map(cell)
+        .into()
+}
+
+pub(crate) fn two(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let what = "two threads, own pairs";
+    if let Some(nothing) = one_cpu(plan, what) {
+        return nothing;
+    }
+    let cells = pairs_of_two(plan, &bounded(rivals_together()));
+    let rows = vec![
+        Row::worst(what, &cells, "SbitmapQueue", None, Goal::AtMost(0.2)),
+        Row::worst(what, &cells, TRUSTED, None, Goal::AtMost(0.16)),
+        Row::worst(what, &cells, "SbitmapQueue", CRATE, Goal::AtMost(0.2)),
+        Row::worst(what, &cells, "SbitmapQueue", RING, Goal::AtMost(0.015)),
+    ];
+    (cells, rows)
+}
+
+pub(crate) fn ring(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let what = "get on one core, put on the other";
+    if let Some(nothing) = one_cpu(plan, what) {
+        return nothing;
+    }
+    let whole = "get on one core, put_batch on the other, against the ring alone";
+    let n = 60_000 / plan.divisor;
+    let mut cells = Vec::new();
+    for depth in [64, 256, 1024] {
+        let load = (what, format!("{depth} ids"));
+        let one = |ids: &dyn Loads| ids.ring(n, Completer::Single);
+        cells.push(together(
+            plan,
+            load,
+            &bounded(rivals_together()),
+            depth,
+            0,
+            one,
+        ));
+    }
+    let nothing = rivals_together()
+        .into_iter()
+        .filter(|c| c.name == "nothing");
+    let with_batches: Vec<_> = inflight_benches::ours()
+        .into_iter()
+        .chain(nothing)
+        .collect();
+    for depth in [64, 256, 1024] {
+        let load = (whole, format!("{depth} ids"));
+        let all = |ids: &dyn Loads| ids.ring(n, Completer::Batch);
+        cells.push(together(plan, load, &with_batches, depth, 0, all));
+    }
+    let alone = Some("nothing");
+    let (small, large, batch) = (&cells[..1], &cells[1..3], &cells[3..]);
+    let rows = vec![
+        Row::worst(
+            &format!("{what}, 64 ids"),
+            small,
+            OURS,
+            None,
+            Goal::AtMost(0.5),
+        ),
+        Row::worst(
+            &format!("{what}, 256 ids and up"),
+            large,
+            OURS,
+            None,
+            Goal::AtMost(0.35),
+        ),
+        Row::worst(whole, batch, OURS, alone, Goal::AtMost(1.4)),
+    ];
+    (cells, rows)
+}
+
+const OURS: &str = "SbitmapQueue";
+
+pub(crate) fn demand(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let n = 2_000 / plan.divisor;
+    let misses = 20_000 / plan.divisor;
+    let none = "get when none is free, 10240 ids";
+    let missed = alone(
+        plan,
+        (none, "10240 ids".into()),
+        &bounded(rivals_together()),
+        10_240,
+        |ids| ids.occupy(10_240, 100),
+        |ids, _| ids.misses(misses).as_secs_f64() * 1e9 / misses as f64,
+    );
+    let ours = missed.of(OURS).map_or(f64::NAN, |figure| figure.median);
+    let exact = Row::absolute(none, (OURS, ours), "ns", Goal::AtMost(100.0));
+    let what = "demand past depth: two threads, bursts of 1..40 of 64 ids, per id";
+    if let Some((_, mut rows)) = one_cpu(plan, what) {
+        rows.push(exact);
+        return (vec![missed], rows);
+    }
+    let cell = together(
+        plan,
+        (what, "64 ids".into()),
+        &bounded(rivals_together()),
+        64,
+        0,
+        |ids| ids.demand(40, n),
+    );
+    let one = std::slice::from_ref(&cell);
+    let row = Row::worst(what, one, OURS, RING, Goal::AtMost(0.6));
+    (vec![cell, missed], vec![row, exact])
+}
+
+/// What a process without restartable sequences measures.
+pub(crate) fn try_lock_cells(plan: &Plan) -> Vec<Cell> {
+    let n = 50_000 / plan.divisor;
+    let wanted = [OURS, "ArrayQueue"];
+    let all = bounded(rivals_together()).into_iter();
+    let contenders: Vec<_> = all.filter(|c| wanted.contains(&c.name)).collect();
+    let mut cells: Vec<_> = [64, 1024, 10_240]
+        .map(|depth| {
+            alone(
+                plan,
+                ("try-lock, get+put pair", taken(depth, 50)),
+                &contenders,
+                depth,
+                |ids| ids.occupy(depth, 50),
+                |ids, _| ids.pairs(n).as_secs_f64() * 1e9 / n as f64,
+            )
+        })
+        .into();
+    if plan.machine.cpus >= 2 {
+        cells.extend(pairs_of_two(plan, &contenders));
+    }
+    cells
+}
+
+/// The fallback is what a process gets whose C library registers no restartable sequences: one is
+/// started so.
+pub(crate) fn try_lock(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let goals = [Goal::AtMost(1.25), Goal::AtMost(0.06)];
+    let what = ["try-lock fallback, alone", "try-lock fallback, two threads"];
+    let cells = match child(plan) {
+        Ok(cells) => cells,
+        Err(error) => {
+            let why = format!("{error:#}");
+            let rows = [0, 1].map(|i| Row::missing(what[i], OURS, &why, goals[i]));
+            return (vec![], rows.into());
+        }
+    };
+    let split = cells.iter().position(|cell| cell.overlap.is_some());
+    let (one, two) = cells.split_at(split.unwrap_or(cells.len()));
+    let rows = vec![
+        Row::worst(what[0], one, OURS, RING, goals[0]),
+        Row::worst(what[1], two, OURS, RING, goals[1]),
+    ];
+    (cells, rows)
+}
+
+fn child(plan: &Plan) -> anyhow::Result<Vec<Cell>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--child", "--json"]);
+    command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    if plan.quick {
+        command.arg("--quick");
+    }
+    let output = command.stderr(std::process::Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the process without rseq failed");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

@@ -1,0 +1,258 @@
+//! What is printed.
+
+use crate::cell::Cell;
+use inflight_benches::machine::Machine;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::AtMost(limit) => format!("<= {limit}"),
+            Self::AtLeast(limit) => format!(">= {limit}"),
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) workload: String,
+    /// Of the load's cases the one with the worst ratio, which is the row's.
+    pub(crate) worst_case: String,
+    pub(crate) ours: String,
+    pub(crate) rival: String,
+    /// `None` where nothing could be compared; `rival` says why.
+    pub(crate) ratio: Option<f64>,
+    pub(crate) goal: String,
+    pub(crate) met: bool,
+}
+
+impl Row {
+    /// Of all these loads the one in which this contender of ours looks worst beside a rival: the
+    /// named one, or the best.
+    pub(crate) fn worst(
+        workload: &str,
+        cells: &[Cell],
+        ours: &str,
+        rival: Option<&str>,
+        goal: Goal,
+    ) -> Self {
+        let compared = cells.iter().filter_map(|cell| {
+            let ours = cell.of(ours)?;
+            let rival = match rival {
+                Some(name) => cell.of(name)?,
+                None => cell.best_rival()?,
+            };
+            Some((cell, ours, rival, ours.median / rival.median))
+        });
+        let Some((cell, figure, rival, ratio)) = compared.max_by(|a, b| a.3.total_cmp(&b.3)) else {
+            return Self::missing(workload, ours, "nothing to compare", goal);
+        };
+        let side = |name: &str, value: f64| format!("{name} {} {}", short(value), cell.unit);
+        Self {
+            workload: workload.to_owned(),
+            worst_case: cell.case.clone(),
+            ours: side(ours, figure.median),
+            rival: side(&rival.name, rival.median),
+            ratio: Some(ratio),
+            goal: goal.text(),
+            met: goal.is_met(ratio),
+        }
+    }
+
+    /// A comparison of two figures that came from elsewhere.
+    pub(crate) fn of(
+        workload: &str,
+        ours: (&str, f64),
+        rival: (&str, f64),
+        unit: &str,
+        goal: Goal,
+    ) -> Self {
+        let ratio = ours.1 / rival.1;
+        let side = |(name, value): (&str, f64)| format!("{name} {} {unit}", short(value));
+        Self {
+            workload: workload.to_owned(),
+            worst_case: String::new(),
+            ours: side(ours),
+            rival: side(rival),
+            ratio: Some(ratio),
+            goal: goal.text(),
+            met: goal.is_met(ratio),
+        }
+    }
+
+    /// A value with a limit of its own.
+    pub(crate) fn absolute(workload: &str, ours: (&str, f64), unit: &str, goal: Goal) -> Self {
+        Self {
+            workload: workload.to_owned(),
+            worst_case: String::new(),
+            ours: format!("{} {} {unit}", ours.0, short(ours.1)),
+            rival: String::new(),
+            ratio: None,
+            goal: format!("{} {unit}", goal.text()).trim_end().to_owned(),
+            met: goal.is_met(ours.1),
+        }
+    }
+
+    /// Nothing measured, and why.
+    pub(crate) fn missing(workload: &str, ours: &str, why: &str, goal: Goal) -> Self {
+        Self {
+            workload: workload.to_owned(),
+            worst_case: String::new(),
+            ours: ours.to_owned(),
+            rival: why.to_owned(),
+            ratio: None,
+            goal: goal.text(),
+            met: false,
+        }
+    }
+}
+
+/// Three digits.
+fn short(value: f64) -> String {
+    match value {
+        _ if value < 10.0 => format!("{value:.2}"),
+        _ if value < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// Everything measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: String,
+    quick: bool,
+    seconds: f64,
+    /// The least overlap of the two threads among the samples that count.
+    overlap: Option<f64>,
+    rows: Vec<Row>,
+    cells: Vec<Cell>,
+    #[serde(skip)]
+    start: Instant,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine, quick: bool) -> Self {
+        Self {
+            machine: machine.to_string(),
+            quick,
+            seconds: 0.0,
+            overlap: None,
+            rows: Vec::new(),
+            cells: Vec::new(),
+            start: Instant::now(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, cells: Vec<Cell>, rows: Vec<Row>) {
+        self.cells.extend(cells);
+        self.rows.extend(rows);
+    }
+
+    pub(crate) fn finish(&mut self) {
+        let overlaps = self.cells.iter().filter_map(|cell| cell.overlap);
+        self.overlap = overlaps.reduce(f64::min);
+        self.seconds = self.start.elapsed().as_secs_f64();
+    }
+
+    pub(crate) fn print(&self, cells: bool) {
+        println!("{}", self.machine);
+        if self.quick {
+            println!("--quick: too little for a verdict");
+        }
+        if let Some(overlap) = self.overlap {
+            println!("two threads: in every sample both ran at least {overlap:.3} of the time");
+        }
+        println!();
+        let head = [
+            "workload",
+            "worst case",
+            "ours",
+            "best rival",
+            "ratio",
+            "goal",
+            "met",
+        ];
+        let mut lines = vec![head.map(str::to_owned)];
+        lines.extend(self.rows.iter().map(|row| {
+            [
+                row.workload.clone(),
+                row.worst_case.clone(),
+                row.ours.clone(),
+                row.rival.clone(),
+                row.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
+                row.goal.clone(),
+                if row.met { "yes" } else { "NO" }.to_owned(),
+            ]
+        }));
+        print_table(&lines);
+        if cells {
+            self.print_cells();
+        }
+        let met = self.rows.iter().filter(|row| row.met).count();
+        println!(
+            "\n{met} of {} goals met, {:.0} s",
+            self.rows.len(),
+            self.seconds
+        );
+    }
+
+    fn print_cells(&self) {
+        for cell in &self.cells {
+            println!("\n{}: {} ({})", cell.load, cell.case, cell.unit);
+            let mut figures: Vec<_> = cell.results.iter().collect();
+            figures.sort_by(|a, b| a.median.total_cmp(&b.median));
+            for figure in figures {
+                println!(
+                    "  {:34} {:>10}   {:>8} .. {}",
+                    figure.name,
+                    short(figure.median),
+                    short(figure.least),
+                    short(figure.most)
+                );
+            }
+        }
+    }
+}
+
+fn print_table<const N: usize>(lines: &[[String; N]]) {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or(0)
+    });
+    for line in lines {
+        let cells = line.iter().zip(widths);
+        let line: String = cells.map(|(cell, w)| format!("{cell:<w$}  ")).collect();
+        println!("{}", line.trim_end());
+    }
+}
+
+/// Prints anything as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> ExitCode {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Where and how the measured threads run.
+
+use std::fmt;
+use std::hint;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How the machine lets us measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// How many CPUs this process may use.
+    pub cpus: usize,
+    /// Whether measured threads may run in the real-time class.
+    pub realtime: bool,
+    /// Whether the process could raise its priority for the loads of many threads.
+    pub raised: bool,
+}
+
+impl Machine {
+    /// Looks, and raises the priority of the process if permitted.
+    #[must_use]
+    pub fn prepare() -> Self {
+        let realtime = thread::spawn(become_realtime).join().unwrap_or(false);
+        Self {
+            cpus: core_affinity::get_core_ids().map_or(1, |cores| cores.len()),
+            realtime,
+            raised: raise_priority(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = if self.realtime {
+            "SCHED_RR"
+        } else {
+            "the normal class (SCHED_RR is not permitted)"
+        };
+        let nice = if self.raised { "nice -20" } else { "nice 0" };
+        write!(
+            f,
+            "{} CPUs; pinned threads in {class}; loads of many threads unpinned at {nice}",
+            self.cpus
+        )
+    }
+}
+
+/// Runs `f` on a thread of its own, pinned to the first CPU, in the real-time class if permitted.
+///
+/// # Panics
+///
+/// If `f` does.
+pub fn alone<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let body = || {
+            settle(0);
+            f()
+        };
+        scope.spawn(body).join().expect("the load does not panic")
+    })
+}
+
+/// What two threads did at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlap {
+    /// From the common start to the end of the slower thread.
+    pub wall: Duration,
+    /// The CPU time of a thread as a part of the time it took, the lesser of two: 1 if both
+    /// ran throughout.
+    pub share: f64,
+}
+
+/// Runs `f(0)` and `f(1)` on the first two CPUs, from a common start.
+///
+/// # Panics
+///
+/// If `f` does.
+pub fn together<R: Send>(f: impl Fn(usize) -> R + Sync) -> ([R; 2], Overlap) {
+    let ready = AtomicUsize::new(0);
+    let body = |cpu: usize| {
+        settle(cpu);
+        // Relaxed: a starting shot, nothing is handed over. Both threads have a CPU.
+        ready.fetch_add(1, Ordering::Relaxed);
+        while ready.load(Ordering::Relaxed) < 2 {
+            hint::spin_loop();
+        }
+        let (start, cpu_start) = (Instant::now(), thread_cpu_time());
+        let result = f(cpu);
+        (result, start.elapsed(), thread_cpu_time() - cpu_start)
+    };
+    let [a, b] = thread::scope(|scope| {
+        [0, 1]
+            .map(|cpu| scope.spawn(move || body(cpu)))
+            .map(|t| t.join().expect("the load does not panic"))
+    });
+    let wall = a.1.max(b.1);
+    let ran = |wall: Duration, cpu: Duration| cpu.as_secs_f64() / wall.as_secs_f64();
+    let share = ran(a.1, a.2).min(ran(b.1, b.2));
+    ([a.0, b.0], Overlap { wall, share })
+}
+
+/// Pins the calling thread and makes it real-time, as far as permitted.
+fn settle(cpu: usize) {
+    if let Some(core) = core_affinity::get_core_ids().and_then(|cores| cores.get(cpu).copied()) {
+        core_affinity::set_for_current(core);
+    }
+    become_realtime();
+}
+
+#[cfg(target_os = "linux")]
+fn become_realtime() -> bool {
+    // SAFETY: all fields are integers, for which zero is valid.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = 1;
+    // SAFETY: 0 is the calling thread, and `param` lives through the call, which only reads it.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn become_realtime() -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+fn raise_priority() -> bool {
+    // SAFETY: no memory is passed. 0 is the calling thread, whose children inherit the value.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn raise_priority() -> bool {
+    false
+}
+
+/// The CPU time the calling thread has used.
+#[cfg(target_os = "linux")]
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the answer.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "every Linux has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn thread_cpu_time() -> Duration {
+    Duration::ZERO
+}

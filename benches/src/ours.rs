@@ -1,0 +1,91 @@
+//! Ours, in the settings that have a row of their own.
+
+use crate::ids::Ids;
+use crate::loads::Loads;
+use crate::waiting::WaitIds;
+use crate::{Contender, Part};
+use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+
+/// Ours without waiting.
+#[must_use]
+pub fn ours() -> Vec<Contender<dyn Loads>> {
+    use Part::{Ours, Variant};
+    vec![
+        Contender::new("SbitmapQueue", Ours, |d| {
+            Box::new(SbitmapQueue::builder(d).build().expect("valid"))
+        }),
+        Contender::new("SbitmapQueue, trusted", Variant, |d| {
+            let queue = SbitmapQueue::builder(d).trusted(true);
+            Box::new(queue.build().expect("valid"))
+        }),
+        Contender::new("Sbitmap", Variant, |d| {
+            Box::new(Sbitmap::builder(d).build().expect("valid"))
+        }),
+    ]
+}
+
+/// Ours with waiting.
+#[must_use]
+pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
+    use Part::{Ours, Variant};
+    vec![
+        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::Fair, false))),
+        Contender::new("Fair, completer_polls", Variant, |d| {
+            Box::new(queue(d, Fairness::Fair, true))
+        }),
+        Contender::new("Fifo", Variant, |d| {
+            Box::new(queue(d, Fairness::Fifo, false))
+        }),
+        Contender::new("Batched", Variant, |d| {
+            Box::new(queue(d, Fairness::Batched, false))
+        }),
+    ]
+}
+
+pub(crate) fn queue(depth: usize, fairness: Fairness, completer_polls: bool) -> SbitmapQueue {
+    let queue = SbitmapQueue::builder(depth).fairness(fairness);
+    let queue = queue.completer_polls(completer_polls);
+    queue.build().expect("valid")
+}
+
+impl Ids for Sbitmap {
+    type Local = ();
+
+    fn local(&self, _: usize) {}
+
+    #[inline]
+    fn get(&self, (): &mut ()) -> Option<usize> {
+        self.try_get()
+    }
+
+    #[inline]
+    fn put(&self, (): &mut (), id: usize) {
+        Sbitmap::put(self, id).expect("held");
+    }
+
+    #[inline]
+    fn put_all(&self, (): &mut (), ids: &[usize]) {
+        self.put_batch(ids).expect("held");
+    }
+}
+
+impl Ids for SbitmapQueue {
+    type Local = ();
+
+    fn local(&self, _: usize) {}
+
+    #[inline]
+    fn get(&self, (): &mut ()) -> Option<usize> {
+        self.try_get()
+    }
+
+    #[inline]
+    fn put(&self, (): &mut (), id: usize) {
+        SbitmapQueue::put(self, id).expect("held");
+    }
+
+    #[inline]
+    fn put_all(&self, (): &mut (), ids: &[usize]) {
+        self.put_batch(ids).expect("held");
+    }
+}
