@@ -33,6 +33,9 @@
 //! What a machine does not say about itself is assumed in the simplest way and listed by
 //! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
 //! an error in a question, because a CPU number is a hint by the time it is used.
+//!
+//! The feature `serde` reads and writes [`CpuSet`] and [`Scope`] as their texts, and writes a
+//! [`Topology`].
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -51,6 +54,8 @@ mod pod;
 mod refresh;
 mod render;
 mod scope;
+#[cfg(feature = "serde")]
+mod serial;
 mod shards;
 mod speed;
 mod synthetic;
@@ -65,7 +70,7 @@ pub use assumption::Assumption;
 pub use cpuset::{CpuSet, CpuSetIter, ParseCpuSetError};
 pub use current::current_cpu;
 pub use error::{DiscoverError, SysfsError};
-pub use pin::{PinError, PinGuard};
+pub use pin::{PinCheck, PinError, PinGuard};
 pub use pod::Pod;
 pub use refresh::{Refresh, RefreshError};
 pub use scope::{ParseScopeError, Scope};

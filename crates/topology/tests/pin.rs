@@ -39,7 +39,7 @@ fn machines_that_are_not_this_one_are_refused() {
 #[cfg(target_os = "linux")]
 mod linux {
     use inflight_sync::thread;
-    use inflight_topology::current_cpu;
+    use inflight_topology::{PinCheck, current_cpu};
 
     use super::*;
 
@@ -189,6 +189,60 @@ mod linux {
             }
             assert_eq!(allowed(), before);
         }
+    }
+
+    /// Does to a thread of this process what an administrator would do: sets its mask from outside.
+    fn rewrite_mask(thread: libc::pid_t, cpu: usize) {
+        let mut mask = [0_u64; 1024];
+        mask[cpu / 64] = 1 << (cpu % 64);
+        let bytes = std::mem::size_of_val(&mask);
+        // SAFETY: the call reads `bytes` bytes from the pointer, which is the whole array. The
+        // thread waits for this one, so its number is not used for another.
+        let done = unsafe { libc::sched_setaffinity(thread, bytes, mask.as_ptr().cast()) };
+        assert_eq!(done, 0);
+    }
+
+    fn own_id() -> libc::pid_t {
+        // SAFETY: gettid takes nothing and touches no memory of ours.
+        unsafe { libc::gettid() }
+    }
+
+    #[test]
+    fn a_mask_that_was_rewritten_is_set_again() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let guard = topo
+            .pin_current_thread(&CpuSet::from([first]))
+            .expect("a usable CPU");
+        assert_eq!(guard.cpus(), &CpuSet::from([first]));
+        assert_eq!(guard.revalidate(), Ok(PinCheck::Held));
+        let id = own_id();
+        thread::spawn(move || rewrite_mask(id, last))
+            .join()
+            .expect("no panic");
+        assert_eq!(
+            allowed(),
+            CpuSet::from([last]),
+            "the pinning is not what it was"
+        );
+        assert_eq!(guard.revalidate(), Ok(PinCheck::Held));
+        assert_eq!(allowed(), CpuSet::from([first]));
+        drop(guard);
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn what_has_vanished_is_named() {
+        let topo = this_machine();
+        let (first, gone) = (topo.cpus().first().expect("a CPU"), 65_535);
+        let guard = topo
+            .pin_current_thread(&CpuSet::from([first, gone]))
+            .expect("one exists");
+        let vanished = CpuSet::from([gone]);
+        assert_eq!(guard.revalidate(), Ok(PinCheck::Narrowed { vanished }));
+        assert_eq!(allowed(), CpuSet::from([first]));
     }
 
     #[test]

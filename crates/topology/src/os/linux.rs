@@ -28,12 +28,16 @@ pub(crate) fn describe() -> Option<Description> {
 }
 
 pub(crate) fn pin(cpus: &CpuSet) -> Result<CpuSet, PinError> {
-    let previous = affinity(FIRST_BITS).map_err(|errno| PinError::Os {
-        cpus: cpus.clone(),
-        errno,
-    })?;
+    let previous = current(cpus)?;
     set(cpus)?;
     Ok(previous)
+}
+
+pub(crate) fn current(cpus: &CpuSet) -> Result<CpuSet, PinError> {
+    affinity(FIRST_BITS).map_err(|errno| PinError::Os {
+        cpus: cpus.clone(),
+        errno,
+    })
 }
 
 pub(crate) fn set(cpus: &CpuSet) -> Result<(), PinError> {

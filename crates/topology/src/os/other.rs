@@ -27,6 +27,10 @@ pub(crate) fn pin(cpus: &CpuSet) -> Result<CpuSet, PinError> {
     Err(PinError::Unsupported { cpus: cpus.clone() })
 }
 
+pub(crate) fn current(cpus: &CpuSet) -> Result<CpuSet, PinError> {
+    Err(PinError::Unsupported { cpus: cpus.clone() })
+}
+
 /// The CPUs `core_affinity` can pin to: of the processor group of this process, at most 64.
 #[cfg(any(windows, target_os = "freebsd"))]
 fn cpus() -> CpuSet {
