@@ -9,10 +9,11 @@
 //! | `take_range`: Acquire | `h17_ranges` |
 //! | `put_mask`: Release | `h18_mover_against_direct_clear`, `h17_ranges` |
 //! | `in_use`: Acquire of `cleared` | `a_free_bit_shows_its_last_writes` |
-//! | `in_use`: Acquire of `word` | `a_bit_in_use_is_never_called_free` |
+//! | `in_use`: Acquire of `word` | `h22_a_bit_in_use_is_never_called_free` |
 //! | M2 before M1 | `h2_order_of_the_move` |
 //! | no second look in `move_back` | `h1_both_failed` |
 //! | no lock in `move_back` | `h1_both_failed` |
+//! | `refill` without a look at `moves`, or with a Relaxed one | `h1_both_failed` |
 #![cfg(loom)]
 
 use inflight_sbitmap::{BitMask, Sbitmap};
@@ -284,11 +285,11 @@ fn a_moved_bit_shows_its_last_writes() {
     });
 }
 
-/// A bit that is parked, moved and taken while somebody looks is never called free after it was
+/// H22. A bit that is parked, moved and taken while somebody looks is never called free after it was
 /// taken.
 #[test]
-fn a_bit_in_use_is_never_called_free() {
-    check("a_bit_in_use_is_never_called_free", UNBOUNDED, || {
+fn h22_a_bit_in_use_is_never_called_free() {
+    check("h22_a_bit_in_use_is_never_called_free", UNBOUNDED, || {
         use inflight_sync::atomic::{AtomicBool, Ordering};
         let owned = Owned::new(1);
         let gate = Arc::new(AtomicBool::new(false));

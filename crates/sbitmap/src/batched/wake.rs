@@ -15,6 +15,9 @@ use std::task::Waker;
 /// How many wait queues there are; a power of two. Fewer in models, where each is explored.
 pub(crate) const WAIT_QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
 
+/// Where the counters begin. In models they wrap at once.
+const COUNT_FROM: u32 = if cfg!(loom) { u32::MAX - 1 } else { 0 };
+
 /// The most waiters one batch wakes.
 const WAKE_BATCH_MAX: usize = 8;
 
@@ -70,8 +73,8 @@ impl WakeQueues {
     pub(crate) fn new(batch: u32, policy: WakePolicy) -> Self {
         Self {
             active: CachePadded::new(AtomicUsize::new(0)),
-            completions: CachePadded::new(AtomicU32::new(0)),
-            wakeups: AtomicU32::new(0),
+            completions: CachePadded::new(AtomicU32::new(COUNT_FROM)),
+            wakeups: AtomicU32::new(COUNT_FROM),
             wake_index: AtomicUsize::new(0),
             wait_index: AtomicUsize::new(0),
             batch: AtomicU32::new(batch),
