@@ -12,17 +12,20 @@ pub(crate) fn prepare() -> Result<(), Box<dyn Error>> {
         ("sysfs", "/sys"),
         ("cgroup2", "/sys/fs/cgroup"),
     ] {
-        fs::create_dir_all(place)?;
-        mount(
-            Some(kind),
-            place,
-            Some(kind),
-            MsFlags::empty(),
-            None::<&str>,
-        )
-        .map_err(|errno| format!("{place} cannot be mounted: {errno}"))?;
+        mount_at(place, kind, None)?;
     }
     Ok(())
+}
+
+/// The hierarchy of the first version of control groups that limits CPUs.
+pub(crate) fn mount_cpuset_v1(place: &str) -> Result<(), Box<dyn Error>> {
+    mount_at(place, "cgroup", Some("cpuset"))
+}
+
+fn mount_at(place: &str, kind: &str, options: Option<&str>) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(place)?;
+    mount(Some(kind), place, Some(kind), MsFlags::empty(), options)
+        .map_err(|errno| format!("{place} cannot be mounted: {errno}").into())
 }
 
 pub(crate) fn switch_off() {

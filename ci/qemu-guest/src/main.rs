@@ -2,8 +2,9 @@
 //! finds there, one `fact` a line; the script knows what the machine was told to be, and compares.
 //! Then it says what the files were (`file`, path, tab, text), and switches the machine off.
 //!
-//! `task=` on the kernel's command line asks for more than that: `offline` takes two CPUs down first,
-//! `offline-loop` takes one down and up while discovery runs, `cpuset` shuts the process into two.
+//! `task=` on the kernel's command line asks for more than that: `offline` takes two CPUs down
+//! first, `offline-loop` takes one down and up while discovery runs, `cpuset` and `cpuset-v1` shut
+//! the process into two, by either version of control groups.
 
 #[cfg(target_os = "linux")]
 mod machine;

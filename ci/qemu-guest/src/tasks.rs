@@ -6,7 +6,7 @@ use std::{env, fs, thread};
 
 use inflight_topology::{Assumption, CpuSet, Scope, Topology};
 
-use crate::record;
+use crate::{machine, record};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -21,6 +21,7 @@ pub(crate) fn run() -> Outcome {
             set_online(5, false)?;
         }
         Ok("cpuset") => enter_cpuset("1-2")?,
+        Ok("cpuset-v1") => enter_cpuset_v1("1-2")?,
         Ok(other) => return Err(format!("no task is called {other}").into()),
         Err(_) => {}
     }
@@ -35,6 +36,7 @@ fn tell(topo: &Topology) {
         ("online", topo.online()),
         ("possible", topo.possible()),
         ("isolated", topo.isolated()),
+        ("allowed", topo.allowed()),
     ] {
         let text = if cpus.is_empty() {
             "none".to_owned()
@@ -70,6 +72,16 @@ fn enter_cpuset(cpus: &str) -> Outcome {
     fs::write(format!("{top}/cgroup.subtree_control"), "+cpuset")?;
     fs::create_dir(format!("{top}/part"))?;
     fs::write(format!("{top}/part/cpuset.cpus"), cpus)?;
+    fs::write(format!("{top}/part/cgroup.procs"), "1")?;
+    Ok(())
+}
+
+fn enter_cpuset_v1(cpus: &str) -> Outcome {
+    let top = "/cpuset";
+    machine::mount_cpuset_v1(top)?;
+    fs::create_dir(format!("{top}/part"))?;
+    fs::write(format!("{top}/part/cpuset.cpus"), cpus)?;
+    fs::write(format!("{top}/part/cpuset.mems"), "0")?;
     fs::write(format!("{top}/part/cgroup.procs"), "1")?;
     Ok(())
 }
