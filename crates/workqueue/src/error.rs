@@ -274,6 +274,8 @@ pub enum BuildError {
     },
     /// The limit is out of range.
     MaxActive(MaxActiveError),
+    /// The system refused the threads of the queue's rescuer.
+    NoRescuer(io::ErrorKind),
     /// The system is shutting down or has been.
     ShutDown,
 }
@@ -291,6 +293,7 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::MaxActive(e) => e.fmt(f),
+            Self::NoRescuer(kind) => write!(f, "no thread for the workqueue's rescuer: {kind}"),
             Self::ShutDown => QueueError::ShutDown.fmt(f),
         }
     }

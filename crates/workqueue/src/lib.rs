@@ -57,6 +57,7 @@ mod machine;
 mod panics;
 mod pool;
 mod queue;
+mod rescuer;
 mod stats;
 mod system;
 mod timekeeper;

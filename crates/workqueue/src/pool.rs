@@ -5,11 +5,11 @@ use crate::door::Shared;
 use crate::flush::Colour;
 use crate::item::WorkRef;
 use crate::machine::{Action, Core, Item, Next, State};
-use crate::timekeeper::Timekeeper;
+use crate::timekeeper::{Alarm, Timekeeper};
 use crate::worker;
 use inflight_sync::fault::Faults;
 use inflight_sync::thread::{self, Builder, JoinHandle};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
 use inflight_topology::Topology;
 use std::fmt;
@@ -129,6 +129,15 @@ const ATTEMPTS: usize = 4;
 /// After how long a blocked worker asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
+/// How long a pool is short of a worker before it calls rescuers.
+const FIRST_MAYDAY: Duration = Duration::from_millis(10);
+
+/// After how long it calls again.
+const NEXT_MAYDAY: Duration = Duration::from_millis(100);
+
+/// After how long a pool whose distress the timekeeper looks after asks for a thread again.
+const COOLDOWN: Duration = Duration::from_secs(1);
+
 pub(crate) struct Pool {
     place: Place,
     /// Of an unbound pool; names its threads.
@@ -143,9 +152,26 @@ struct Inner {
     unparkers: Vec<Unparker>,
     /// Threads asked for, to number them.
     started: usize,
+    /// Set while the timekeeper looks after the pool's distress.
+    distress: Option<Distress>,
+}
+
+#[derive(Clone, Copy)]
+struct Distress {
+    /// Until then events ask for no thread.
+    cooldown: Instant,
+    /// Rescuers have been called.
+    called: bool,
 }
 
 impl Inner {
+    fn seat(&mut self, worker: usize, unparker: Unparker) {
+        match self.unparkers.get_mut(worker) {
+            Some(old) => *old = unparker,
+            None => self.unparkers.push(unparker),
+        }
+    }
+
     fn unparkers(&self, workers: Vec<usize>) -> Vec<Unparker> {
         let workers = workers.into_iter();
         workers.map(|w| self.unparkers[w].clone()).collect()
@@ -153,20 +179,44 @@ impl Inner {
 }
 
 impl Pool {
-    /// A pool with its first worker on the way.
-    pub(crate) fn new(place: Place, id: usize, env: &Arc<Env>) -> io::Result<Arc<Self>> {
+    /// A pool with its first worker on the way. If there is none to be had, it is only made for a
+    /// queue that has a rescuer.
+    pub(crate) fn new(
+        place: Place,
+        id: usize,
+        env: &Arc<Env>,
+        rescued: bool,
+    ) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
             state: Mutex::new(Inner {
                 core: Core::new(place.target()),
                 unparkers: Vec::new(),
                 started: 0,
+                distress: None,
             }),
             place,
             id,
             env: env.clone(),
         });
-        pool.start_worker()?;
+        match pool.start_worker() {
+            Err(refused) if !rescued => return Err(refused),
+            Err(_) => drop(pool.creation_failed()),
+            Ok(()) => {}
+        }
         Ok(pool)
+    }
+
+    /// Before the pool takes the first item of a queue that has no rescuer: it gets its first
+    /// worker, if it was made without.
+    pub(crate) fn man(self: &Arc<Self>) -> io::Result<()> {
+        if !self.state.lock().core.wants_first() {
+            return Ok(());
+        }
+        let started = self.start_worker();
+        if started.is_err() {
+            drop(self.creation_failed());
+        }
+        started
     }
 
     fn start_worker(self: &Arc<Self>) -> io::Result<()> {
@@ -192,9 +242,61 @@ impl Pool {
             }
             thread::yield_now();
         }
+        Err(self.creation_failed())
+    }
+
+    /// A thread was refused. Returns the blocked workers, one of which is to ask again.
+    fn creation_failed(self: &Arc<Self>) -> Vec<Unparker> {
         let mut inner = self.state.lock();
         let blocked = inner.core.create_failed();
-        Err(inner.unparkers(blocked))
+        let blocked = inner.unparkers(blocked);
+        let now = self.env.clock.now();
+        let known = inner.distress;
+        if known.is_some() || self.env.timekeeper.is_there() {
+            inner.distress = Some(Distress {
+                cooldown: now + COOLDOWN,
+                called: known.is_some_and(|distress| distress.called),
+            });
+        }
+        drop(inner);
+        if known.is_none() {
+            self.look_after_distress(now + FIRST_MAYDAY);
+        }
+        blocked
+    }
+
+    fn look_after_distress(self: &Arc<Self>, at: Instant) {
+        let alarm = Alarm::Distress(self.clone());
+        if !self.env.timekeeper.set_if_there(at, alarm) {
+            self.state.lock().distress = None;
+        }
+    }
+
+    /// R1: the timekeeper looks whether the pool still is in distress. If so it calls the rescuers
+    /// and, from time to time, asks for a thread again.
+    pub(crate) fn distress(self: &Arc<Self>) {
+        let now = self.env.clock.now();
+        let mut inner = self.state.lock();
+        if !inner.core.is_in_distress() {
+            inner.distress = None;
+            return;
+        }
+        let rescuers: Vec<_> = inner
+            .core
+            .waiting()
+            .filter_map(|entry| entry.queue.rescuer().cloned())
+            .collect();
+        let mut ask = true;
+        if let Some(distress) = &mut inner.distress {
+            ask = now >= distress.cooldown;
+            distress.called = true;
+        }
+        drop(inner);
+        rescuers.iter().for_each(|rescuer| rescuer.call(self));
+        if ask {
+            self.ask_again().perform();
+        }
+        self.look_after_distress(now + NEXT_MAYDAY);
     }
 
     /// The calling worker is blocked, about to sleep, and no thread could be had for what is ready.
@@ -209,6 +311,18 @@ impl Pool {
         let deadline = clock.now() + ASK_AGAIN;
         let _ = Parker::current().park_until(&clock, deadline);
         self.state.lock().core.end_keeping();
+    }
+
+    /// The calling thread, a rescuer's, queues as if it were one of the pool's workers.
+    pub(crate) fn borrow_thread(&self) {
+        if let Place::Cpu(cpu) = &self.place {
+            inflight_sync::cpu::set_current_for_thread(Some(*cpu));
+        }
+    }
+
+    /// The end of [`borrow_thread`](Pool::borrow_thread).
+    pub(crate) fn return_thread(&self) {
+        inflight_sync::cpu::set_current_for_thread(None);
     }
 
     /// Keeps the calling worker near its CPUs, as far as the system lets it.
@@ -240,7 +354,20 @@ impl Pool {
     }
 
     pub(crate) fn push(self: &Arc<Self>, entry: Entry) -> Deed {
-        self.event(|core| ((), core.push(entry))).1
+        let rescuer = entry.queue.rescuer().cloned();
+        let deed = self.patient_event(|core| ((), core.push(entry))).1;
+        // A pool that has called already calls for each newcomer at once.
+        if let Some(rescuer) = rescuer.filter(|_| self.has_called()) {
+            rescuer.call(self);
+        }
+        deed
+    }
+
+    fn has_called(&self) -> bool {
+        self.state
+            .lock()
+            .distress
+            .is_some_and(|distress| distress.called)
     }
 
     /// Takes back an entry that no worker has taken.
@@ -254,12 +381,32 @@ impl Pool {
     /// A worker thread arrives.
     pub(crate) fn enter(&self, unparker: Unparker) -> usize {
         let mut inner = self.state.lock();
-        inner.unparkers.push(unparker);
-        inner.core.created()
+        let me = inner.core.created();
+        inner.seat(me, unparker);
+        me
+    }
+
+    /// R2: a rescuer arrives.
+    pub(crate) fn attach(&self, unparker: Unparker) -> usize {
+        let mut inner = self.state.lock();
+        let me = inner.core.attach();
+        inner.seat(me, unparker);
+        me
+    }
+
+    /// R3: the next item of those queues, as long as the pool is in distress.
+    pub(crate) fn rescue(&self, me: usize, mine: impl Fn(&Shared) -> bool) -> Option<Entry> {
+        let mut inner = self.state.lock();
+        inner.core.rescue(me, |entry| mine(&entry.queue))
+    }
+
+    /// R4: the rescuer leaves.
+    pub(crate) fn detach(self: &Arc<Self>, me: usize) -> Deed {
+        self.patient_event(|core| ((), core.detach(me))).1
     }
 
     pub(crate) fn next(self: &Arc<Self>, me: usize) -> (Next<Entry>, Deed) {
-        self.event(|core| core.next(me))
+        self.patient_event(|core| core.next(me))
     }
 
     pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
@@ -301,16 +448,39 @@ impl Pool {
         }
     }
 
+    /// As [`event`](Pool::event), but while the timekeeper looks after the pool's distress no
+    /// thread is asked for.
+    fn patient_event<R>(
+        self: &Arc<Self>,
+        f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
+    ) -> (R, Deed) {
+        let mut inner = self.state.lock();
+        let (result, action) = f(&mut inner.core);
+        if action == Action::Create
+            && inner
+                .distress
+                .is_some_and(|d| self.env.clock.now() < d.cooldown)
+        {
+            // Those who could keep asking have been told of the first failure, or ask themselves.
+            drop(inner.core.create_failed());
+            return (result, Deed::None);
+        }
+        (result, self.deed(&inner, action))
+    }
+
     /// One event of the core; its action becomes a deed.
     fn event<R>(self: &Arc<Self>, f: impl FnOnce(&mut Core<Entry>) -> (R, Action)) -> (R, Deed) {
         let mut inner = self.state.lock();
         let (result, action) = f(&mut inner.core);
-        let deed = match action {
+        (result, self.deed(&inner, action))
+    }
+
+    fn deed(self: &Arc<Self>, inner: &Inner, action: Action) -> Deed {
+        match action {
             Action::None => Deed::None,
             Action::Wake(worker) => Deed::Wake(inner.unparkers[worker].clone()),
             Action::Create => Deed::Create(self.clone()),
-        };
-        (result, deed)
+        }
     }
 }
 

@@ -31,6 +31,10 @@ pub struct WorkqueueStats {
     /// Delayed items that were not queued when their time had come, because the queue or the system
     /// took none any more.
     pub refused: u64,
+    /// How often the queue's rescuer was called; 0 without one.
+    pub maydays: u64,
+    /// Items that the rescuer has run.
+    pub rescued: u64,
     /// Items on a pool's list or being run now: what `max_active` limits.
     pub active: usize,
     /// Items that wait now because `max_active` others are active.

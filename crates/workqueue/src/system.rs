@@ -2,10 +2,11 @@
 
 use crate::attrs::{Attrs, Kind, Place};
 use crate::door;
-use crate::error::{BuildError, SystemError};
+use crate::error::{BuildError, QueueError, SystemError};
 use crate::panics::dispose;
 use crate::pool::{Env, Pool, Threads};
 use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
+use crate::rescuer::Rescuer;
 use crate::stats;
 use crate::timekeeper::Timekeeper;
 use crate::worker;
@@ -85,7 +86,7 @@ impl Shared {
     }
 
     /// The pool that serves a place, made if there is none.
-    pub(crate) fn pool(&self, place: &Place) -> io::Result<Arc<Pool>> {
+    pub(crate) fn pool(&self, place: &Place, rescued: bool) -> io::Result<Arc<Pool>> {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.iter().find(|pool| pool.place() == place) {
             return Ok(pool.clone());
@@ -94,7 +95,7 @@ impl Shared {
             .iter()
             .filter(|p| matches!(p.place(), Place::Pod { .. }))
             .count();
-        let pool = Pool::new(place.clone(), unbound, &self.env)?;
+        let pool = Pool::new(place.clone(), unbound, &self.env, rescued)?;
         pools.push(pool.clone());
         Ok(pool)
     }
@@ -142,6 +143,7 @@ impl Shared {
         self.env.threads.lock().stopped = true;
         let pools = self.pools.lock().clone();
         pools.iter().for_each(|pool| pool.stop());
+        queues.iter().for_each(|queue| queue.dismiss_rescuer());
         self.env.timekeeper.stop();
         self.event.notify_all();
     }
@@ -551,6 +553,7 @@ impl WorkqueueDraft {
             draft: self,
             kind,
             max_active: DEFAULT_MAX_ACTIVE,
+            mem_reclaim: false,
         }
     }
 }
@@ -576,9 +579,38 @@ pub struct WorkqueueBuilder {
     draft: WorkqueueDraft,
     kind: Kind,
     max_active: usize,
+    mem_reclaim: bool,
 }
 
 impl WorkqueueBuilder {
+    /// Reserves a thread for this queue, its rescuer, so that its items run even when the system
+    /// refuses threads. For work on which others' progress depends: writing back, freeing.
+    ///
+    /// The name is that of the kernel's flag, where memory is what runs out. The rescuer is made
+    /// with the queue and named `inflight/R-NAME`. It sleeps until a pool has been short of a
+    /// worker for 10 ms while an item of the queue waits there; then it runs the queue's items,
+    /// one at a time, until the pool can help itself. So items of the queue that wait for each
+    /// other need two queues. Beside it a bound pool may run one more item than its one.
+    /// Queueing never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
+    ///
+    /// ```
+    /// # use inflight_sync::fault::Faults;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let faults = Faults::new();
+    /// let sys = WorkqueueSystem::builder().faults(&faults).build()?;
+    /// let writeback = sys.workqueue("writeback").bound().mem_reclaim().build()?;
+    /// faults.refuse_spawns(true); // not one more thread
+    /// assert_eq!(writeback.spawn(|| 7).wait()?, 7);
+    /// assert_eq!(writeback.stats().rescued, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mem_reclaim(self) -> Self {
+        Self {
+            mem_reclaim: true,
+            ..self
+        }
+    }
+
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
     /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, at most
     /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
@@ -596,8 +628,8 @@ impl WorkqueueBuilder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] says what is wrong with the name or the limit, or that the system is
-    /// shutting down.
+    /// A [`BuildError`] says what is wrong with the name or the limit, that the system is shutting
+    /// down, or that it refused the queue's rescuer its thread.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -609,8 +641,20 @@ impl WorkqueueBuilder {
         let name = checked_name(name)?;
         let max_active = checked_max_active(self.kind, self.max_active);
         let max_active = max_active.map_err(BuildError::MaxActive)?;
-        let queue = door::Shared::new(name, self.kind, max_active, &system);
+        let rescuer = self.mem_reclaim.then(|| rescuer(&name, &system.env));
+        let rescuer = rescuer.transpose()?;
+        let queue = door::Shared::new(name, self.kind, max_active, rescuer, &system);
         system.register(&queue)?;
         Ok(Workqueue::new(queue))
     }
+}
+
+/// The reserved thread of a queue, and the timekeeper who calls it.
+fn rescuer(queue: &str, env: &Arc<Env>) -> Result<Arc<Rescuer>, BuildError> {
+    env.timekeeper.ready(env).map_err(|e| match e {
+        QueueError::NoTimer(kind) => BuildError::NoRescuer(kind),
+        _ => BuildError::ShutDown,
+    })?;
+    let rescuer = Rescuer::start(queue, env);
+    rescuer.map_err(|e| BuildError::NoRescuer(e.kind()))
 }

@@ -7,7 +7,7 @@ use crate::door::Shared;
 use crate::error::QueueError;
 use crate::item::WorkRef;
 use crate::panics::contained;
-use crate::pool::Env;
+use crate::pool::{Env, Pool};
 use crate::worker;
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker};
@@ -15,10 +15,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Something that is done at its time, once.
-#[derive(Debug)]
 pub(crate) enum Alarm {
     /// An item is queued.
     Queue(Delayed),
+    /// A pool that could get no worker is looked after.
+    Distress(Arc<Pool>),
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(delayed) => delayed.fmt(f),
+            Self::Distress(_) => f.write_str("Distress"),
+        }
+    }
 }
 
 /// An item that waits for its time, and where it goes then.
@@ -143,14 +153,36 @@ impl Timekeeper {
         Ok(Ready(state))
     }
 
-    /// Z3: nothing is queued later any more. What waits for its time is idle again.
+    /// Whether its thread has been started.
+    pub(crate) fn is_there(&self) -> bool {
+        self.state.lock().started
+    }
+
+    /// Sets an alarm, unless the thread has not been started.
+    pub(crate) fn set_if_there(&self, at: Instant, alarm: Alarm) -> bool {
+        let state = self.state.lock();
+        if !state.started {
+            return false;
+        }
+        let poke = Ready(state).set(at, alarm).1;
+        poke.perform();
+        true
+    }
+
+    /// Z2: nothing is queued later any more. What waits for its time is idle again.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let alarms = std::mem::take(&mut state.alarms);
+        let (items, others) = std::mem::take(&mut state.alarms)
+            .into_iter()
+            .partition(|(_, alarm)| matches!(alarm, Alarm::Queue(_)));
+        state.alarms = others;
         drop(state);
-        for alarm in alarms.into_values() {
-            let Alarm::Queue(delayed) = alarm;
+        let items: BTreeMap<Key, Alarm> = items;
+        for alarm in items.into_values() {
+            let Alarm::Queue(delayed) = alarm else {
+                continue;
+            };
             // Dropping an item that nobody else has runs foreign code.
             contained(|| {
                 delayed.queue.refuse_later(&delayed.work, delayed.instance);
@@ -161,11 +193,12 @@ impl Timekeeper {
 
     /// Z5: sends the thread home.
     pub(crate) fn stop(&self) {
-        let thread = {
+        let (thread, alarms) = {
             let mut state = self.state.lock();
             state.stopped = true;
-            state.thread.clone()
+            (state.thread.clone(), std::mem::take(&mut state.alarms))
         };
+        drop(alarms);
         if let Some(thread) = thread {
             thread.unpark();
         }
@@ -214,5 +247,6 @@ fn ring(alarm: Alarm) {
             let queue = delayed.queue.clone();
             queue.expire(delayed);
         }
+        Alarm::Distress(pool) => pool.distress(),
     }
 }

@@ -1,5 +1,6 @@
 //! A worker thread, and what the code it runs can ask it.
 
+use crate::door::Shared;
 use crate::item::Ended;
 use crate::machine::Next;
 use crate::panics::contained;
@@ -110,6 +111,37 @@ pub(crate) fn run(pool: &Arc<Pool>) {
     drop(observed);
     CURRENT.with(|c| c.replace(None));
     leave_system();
+}
+
+/// R2-R4: the calling thread, a rescuer, helps a pool with the items of those queues, until there
+/// are none, or the pool can help itself, or `limit` of them have run, which it says. `each` is
+/// told of each item before it runs.
+pub(crate) fn rescue(
+    pool: &Arc<Pool>,
+    mine: impl Fn(&Shared) -> bool,
+    each: impl Fn(),
+    limit: usize,
+) -> bool {
+    let context = Rc::new(Context {
+        pool: pool.clone(),
+        me: pool.attach(Parker::current().unparker()),
+        item: Cell::new(None),
+        blocked: Cell::new(0),
+    });
+    CURRENT.with(|c| c.replace(Some(context.clone())));
+    let observed = observer::install(context.clone());
+    pool.borrow_thread();
+    let entries = std::iter::from_fn(|| pool.rescue(context.me, &mine));
+    let done = entries.take(limit).map(|entry| {
+        each();
+        execute(&context, entry);
+    });
+    let done = done.count();
+    pool.return_thread();
+    drop(observed);
+    CURRENT.with(|c| c.replace(None));
+    pool.detach(context.me).perform();
+    done == limit
 }
 
 fn execute(context: &Context, entry: Entry) {

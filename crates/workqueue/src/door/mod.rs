@@ -6,6 +6,7 @@ use crate::flush::Colour;
 use crate::gate::Gate;
 use crate::item::Ended;
 use crate::pool::{Deed, Entry, Env, Pool};
+use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
 use crate::system;
 use crate::worker;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     event: Event,
     /// Items that were to be queued later and were refused then. Relaxed: a statistic.
     refused: AtomicU64,
+    /// Runs the items when no worker can be had.
+    rescuer: Option<Arc<Rescuer>>,
     system: Arc<system::Shared>,
 }
 
@@ -182,6 +185,7 @@ impl Shared {
         name: String,
         kind: Kind,
         max_active: usize,
+        rescuer: Option<Arc<Rescuer>>,
         system: &Arc<system::Shared>,
     ) -> Arc<Self> {
         let layout = Layout::new(&system.env().topology, kind);
@@ -211,6 +215,7 @@ impl Shared {
             gates: (0..gates).map(|_| door()).collect(),
             event: Event::new(),
             refused: AtomicU64::new(0),
+            rescuer,
             system: system.clone(),
         })
     }
@@ -243,6 +248,21 @@ impl Shared {
     /// An item was not queued although its time had come.
     pub(crate) fn refused_later(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rescuer(&self) -> Option<&Arc<Rescuer>> {
+        self.rescuer.as_ref()
+    }
+
+    pub(crate) fn is_rescued_by(&self, rescuer: &Arc<Rescuer>) -> bool {
+        self.rescuer().is_some_and(|r| Arc::ptr_eq(r, rescuer))
+    }
+
+    /// Nothing is queued and nothing will be.
+    pub(crate) fn dismiss_rescuer(&self) {
+        if let Some(rescuer) = &self.rescuer {
+            rescuer.stop();
+        }
     }
 
     fn doors(&self) -> impl Iterator<Item = MutexGuard<'_, DoorState>> {
@@ -304,6 +324,7 @@ impl Shared {
     pub(crate) fn destroy(&self) {
         self.doors().for_each(|mut door| door.destroyed = true);
         self.drain();
+        self.dismiss_rescuer();
     }
 
     pub(crate) fn set_max_active(&self, max_active: usize) {
@@ -328,6 +349,8 @@ impl Shared {
     pub(crate) fn stats(&self) -> WorkqueueStats {
         let mut stats = WorkqueueStats {
             refused: self.refused.load(Ordering::Relaxed),
+            maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
+            rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),
             ..WorkqueueStats::default()
         };
         for door in &self.gates {
@@ -341,6 +364,12 @@ impl Shared {
             stats.inactive += state.gate.inactive();
         }
         stats
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.dismiss_rescuer();
     }
 }
 

@@ -68,7 +68,10 @@ impl Shared {
             Some(pool) if !Arc::ptr_eq(pool.env(), self.env()) => {
                 return Err(QueueError::OtherSystem);
             }
-            Some(pool) => pool,
+            Some(pool) => {
+                self.check_manned(&door, &pool)?;
+                pool
+            }
             None => self.pool(&mut door, place)?,
         };
         Ok(Admission {
@@ -344,15 +347,27 @@ impl Shared {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// The pool of a place; it has, or is about to have, at least one worker.
+    /// The pool of a place. It has, or is about to have, at least one worker, or the queue has a
+    /// rescuer.
     fn pool(&self, door: &mut DoorState, place: usize) -> Result<Arc<Pool>, QueueError> {
         let slot = if self.kind == Kind::Bound { 0 } else { place };
         if let Some(pool) = &door.pools[slot] {
             return Ok(pool.clone());
         }
-        let pool = self.system.pool(&self.layout.places[place]);
+        let rescued = self.rescuer.is_some();
+        let pool = self.system.pool(&self.layout.places[place], rescued);
         let pool = pool.map_err(|e| QueueError::NoWorker(e.kind()))?;
+        self.check_manned(door, &pool)?;
         door.pools[slot] = Some(pool.clone());
         Ok(pool)
+    }
+
+    /// A queue without a rescuer uses no pool that never had a worker. Those it knows have.
+    fn check_manned(&self, door: &DoorState, pool: &Arc<Pool>) -> Result<(), QueueError> {
+        let known = |p: &Arc<Pool>| Arc::ptr_eq(p, pool);
+        if self.rescuer.is_some() || door.pools.iter().flatten().any(known) {
+            return Ok(());
+        }
+        pool.man().map_err(|e| QueueError::NoWorker(e.kind()))
     }
 }

@@ -16,8 +16,8 @@
 //!
 //! Invariant: whenever the lock is free and an item is ready, `running >= target`, or a worker is
 //! being created or on its way (it brings the next one), or the last attempt to create one failed
-//! and no worker is idle. In the last case a blocked worker, the keeper, asks again from time to
-//! time.
+//! and no worker is idle. In the last case the pool is in distress: a blocked worker, the keeper,
+//! asks again from time to time, and rescuers come for the items they stand by.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -64,6 +64,8 @@ pub(crate) enum State {
     /// Woken or just created, and has not asked `next` since.
     Woken,
     Blocked,
+    /// A rescuer that has come to help; it counts nowhere.
+    Rescuing,
     Idle,
     Gone,
 }
@@ -88,6 +90,10 @@ pub(crate) struct Core<T: Item> {
     /// Those on their way.
     arriving: usize,
     creating: bool,
+    /// The last attempt to create a worker failed.
+    refused: bool,
+    /// Numbers of workers that are gone, to be used again.
+    vacant: Vec<usize>,
     /// The blocked worker that will ask for a thread again after a failure.
     keeper: Option<usize>,
     stopped: bool,
@@ -105,6 +111,8 @@ impl<T: Item> Core<T> {
             running: 0,
             arriving: 0,
             creating: true,
+            refused: false,
+            vacant: Vec::new(),
             keeper: None,
             stopped: false,
         }
@@ -130,20 +138,43 @@ impl<T: Item> Core<T> {
     /// A thread has arrived to be a worker. It counts as running and asks `next`.
     pub(crate) fn created(&mut self) -> usize {
         self.creating = false;
-        self.workers.push(Worker {
-            state: State::Gone,
-            current: None,
-            scheduled: VecDeque::new(),
-        });
-        let me = self.workers.len() - 1;
+        self.refused = false;
+        let me = self.add(State::Gone);
         self.set_off(me);
         me
+    }
+
+    fn add(&mut self, state: State) -> usize {
+        let worker = Worker {
+            state,
+            current: None,
+            scheduled: VecDeque::new(),
+        };
+        match self.vacant.pop() {
+            Some(number) => {
+                self.workers[number] = worker;
+                number
+            }
+            None => {
+                self.workers.push(worker);
+                self.workers.len() - 1
+            }
+        }
+    }
+
+    /// A pool that has never had a worker wants one. `false` if it has one or one is being created.
+    pub(crate) fn wants_first(&mut self) -> bool {
+        let ordinary = |w: &Worker<T>| !matches!(w.state, State::Gone | State::Rescuing);
+        let wants = !self.creating && !self.workers.iter().any(ordinary);
+        self.creating |= wants;
+        wants
     }
 
     /// The thread could not be started. Each later event asks again. Returns the workers that are
     /// to look whether one of them can [`keep`](Core::keep) asking.
     pub(crate) fn create_failed(&mut self) -> Vec<usize> {
         self.creating = false;
+        self.refused = true;
         if !self.is_short() || self.keeper.is_some() {
             return Vec::new();
         }
@@ -171,6 +202,57 @@ impl<T: Item> Core<T> {
         self.keeper = None;
     }
 
+    /// Whether items wait because the pool can get no worker for them.
+    pub(crate) fn is_in_distress(&self) -> bool {
+        let wanted = !self.ready.is_empty() && self.running < self.target;
+        self.refused && wanted && self.idle.is_empty()
+    }
+
+    /// What no worker has taken, oldest first.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.ready.iter()
+    }
+
+    /// A rescuer comes to help. It does not count as running.
+    pub(crate) fn attach(&mut self) -> usize {
+        self.add(State::Rescuing)
+    }
+
+    /// The rescuer has finished what it ran, if anything, and asks for the next item of its kind.
+    /// It gets none once the pool can help itself.
+    pub(crate) fn rescue(&mut self, me: usize, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        self.release(me);
+        while self.is_in_distress() {
+            let at = self.ready.iter().position(&wanted)?;
+            let item = self.ready.remove(at)?;
+            match self.runner_of(&item) {
+                Some(other) => self.workers[other].scheduled.push_back(item),
+                None => {
+                    self.workers[me].current = Some(item.key());
+                    return Some(item);
+                }
+            }
+        }
+        None
+    }
+
+    /// The rescuer leaves. What waits is the pool's own business again.
+    pub(crate) fn detach(&mut self, me: usize) -> Action {
+        self.release(me);
+        self.workers[me].state = State::Gone;
+        self.vacant.push(me);
+        self.kick()
+    }
+
+    /// The worker runs nothing any more: what waited behind it, because it ran the same thing, may
+    /// be taken by anybody.
+    fn release(&mut self, me: usize) {
+        self.workers[me].current = None;
+        while let Some(item) = self.workers[me].scheduled.pop_back() {
+            self.ready.push_front(item);
+        }
+    }
+
     /// The worker has finished what it ran, if anything, and asks for more.
     pub(crate) fn next(&mut self, me: usize) -> (Next<T>, Action) {
         if self.workers[me].state == State::Woken {
@@ -178,11 +260,7 @@ impl<T: Item> Core<T> {
             self.arriving -= 1;
         }
         debug_assert_eq!(self.workers[me].state, State::Running);
-        self.workers[me].current = None;
-        // They waited for me only because I ran the same thing; now anybody may take them.
-        while let Some(item) = self.workers[me].scheduled.pop_back() {
-            self.ready.push_front(item);
-        }
+        self.release(me);
         // One that is still on its way does not make this one too many: it will see for itself
         // when it arrives, and until then the CPU would lie idle.
         let here = self.running - self.arriving;
@@ -209,17 +287,21 @@ impl<T: Item> Core<T> {
 
     /// The worker's item is about to sleep: another worker may run.
     pub(crate) fn block(&mut self, me: usize) -> Action {
-        debug_assert_eq!(self.workers[me].state, State::Running);
-        self.workers[me].state = State::Blocked;
-        self.running -= 1;
+        if self.workers[me].state != State::Rescuing {
+            debug_assert_eq!(self.workers[me].state, State::Running);
+            self.workers[me].state = State::Blocked;
+            self.running -= 1;
+        }
         self.kick()
     }
 
     /// The worker is back on its CPU. It goes on even if that makes one too many.
     pub(crate) fn unblock(&mut self, me: usize) {
-        debug_assert_eq!(self.workers[me].state, State::Blocked);
-        self.workers[me].state = State::Running;
-        self.running += 1;
+        if self.workers[me].state != State::Rescuing {
+            debug_assert_eq!(self.workers[me].state, State::Blocked);
+            self.workers[me].state = State::Running;
+            self.running += 1;
+        }
     }
 
     /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be

@@ -27,6 +27,10 @@ enum Event {
     Unblock(usize),
     Created,
     Refused,
+    /// A rescuer of the items with this remainder comes, runs one and the next, and leaves.
+    Attach,
+    Rescue(usize),
+    Detach(usize),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -37,6 +41,9 @@ fn event() -> impl Strategy<Value = Event> {
         3 => any::<usize>().prop_map(Event::Unblock),
         2 => Just(Event::Created),
         1 => Just(Event::Refused),
+        1 => Just(Event::Attach),
+        2 => any::<usize>().prop_map(Event::Rescue),
+        1 => any::<usize>().prop_map(Event::Detach),
     ]
 }
 
@@ -82,10 +89,19 @@ impl Driver {
         let (next, action) = self.core.next(worker);
         self.perform(action);
         if let Next::Run(job) = next {
-            assert!(!self.runs.contains(&Some(job)), "never twice at once");
-            self.runs[worker] = Some(job);
-            self.started += 1;
+            self.begin(worker, job);
         }
+    }
+
+    fn begin(&mut self, worker: usize, job: Job) {
+        assert!(!self.runs.contains(&Some(job)), "never twice at once");
+        self.runs[worker] = Some(job);
+        self.started += 1;
+    }
+
+    fn seat(&mut self, worker: usize) {
+        self.runs.resize(self.runs.len().max(worker + 1), None);
+        self.runs[worker] = None;
     }
 
     fn step(&mut self, event: Event) {
@@ -115,13 +131,33 @@ impl Driver {
             Event::Created if self.asked => {
                 (self.asked, self.refused) = (false, false);
                 let worker = self.core.created();
-                self.runs.resize(self.runs.len().max(worker + 1), None);
+                self.seat(worker);
             }
             Event::Refused if self.asked => {
                 (self.asked, self.refused) = (false, true);
                 let _ = self.core.create_failed();
             }
             Event::Created | Event::Refused => {}
+            Event::Attach => {
+                let worker = self.core.attach();
+                self.seat(worker);
+            }
+            Event::Rescue(n) => {
+                if let Some(worker) = self.pick(n, &[State::Rescuing]) {
+                    self.runs[worker] = None;
+                    let job = self.core.rescue(worker, |job| job.0 % 2 == 0);
+                    if let Some(job) = job {
+                        self.begin(worker, job);
+                    }
+                }
+            }
+            Event::Detach(n) => {
+                if let Some(worker) = self.pick(n, &[State::Rescuing]) {
+                    self.runs[worker] = None;
+                    let action = self.core.detach(worker);
+                    self.perform(action);
+                }
+            }
         }
         self.check();
     }
@@ -141,12 +177,13 @@ impl Driver {
     /// Everything goes on to its end.
     fn finish(mut self) {
         while self.started < self.pushed {
-            if self.core.workers.is_empty() || self.asked {
+            if self.core.wants_first() || self.asked {
                 self.asked = true;
                 self.core.creating = true;
                 self.step(Event::Created);
             }
             self.step(Event::Unblock(0));
+            self.step(Event::Detach(0));
             for n in 0..self.core.workers.len() {
                 self.step(Event::Next(n));
             }

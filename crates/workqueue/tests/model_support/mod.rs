@@ -14,6 +14,12 @@ pub(crate) const FOUR: Bound = Bound {
     deep: None,
 };
 
+/// Between the two.
+pub(crate) const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(4),
+};
+
 /// For those with two workers and a third thread.
 pub(crate) const TWO: Bound = Bound {
     quick: Some(2),

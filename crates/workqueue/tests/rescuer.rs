@@ -1,0 +1,267 @@
+//! Queues with a rescuer, in systems that can get no more threads.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::fault::Faults;
+use inflight_sync::thread;
+use inflight_sync::time::Clock;
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{
+    Attrs, BuildError, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
+};
+use std::time::Duration;
+use support::{Inside, Level, Log, bound, four_cpus};
+
+const MS: Duration = Duration::from_millis(1);
+
+struct Rig {
+    sys: WorkqueueSystem,
+    faults: Faults,
+    clock: Clock,
+    /// Has a rescuer.
+    safe: Workqueue,
+}
+
+/// One CPU, a clock that the test moves.
+fn rig() -> Rig {
+    let (faults, clock) = (Faults::new(), Clock::manual());
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let sys = builder
+        .faults(&faults)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let safe = reclaim(&sys, "safe");
+    Rig {
+        sys,
+        faults,
+        clock,
+        safe,
+    }
+}
+
+fn reclaim(sys: &WorkqueueSystem, name: &str) -> Workqueue {
+    sys.workqueue(name).bound().mem_reclaim().build().unwrap()
+}
+
+/// An item that holds the pool's only worker, blocked, until the gate is raised.
+fn block_the_worker(wq: &Workqueue) -> Level {
+    let (gate, begun) = (Level::new(), Level::new());
+    drop(wq.spawn({
+        let (gate, begun) = (gate.clone(), begun.clone());
+        move || {
+            blocking(|| {
+                begun.raise();
+                gate.wait_silently(1);
+            })
+        }
+    }));
+    begun.wait(1);
+    gate
+}
+
+#[test]
+fn its_thread_is_there_from_birth_or_the_queue_is_not() {
+    let rig = rig();
+    assert_eq!(
+        rig.faults.spawn_attempts(),
+        2,
+        "the rescuer, and who calls it"
+    );
+    rig.faults.refuse_spawns(true);
+    let another = rig.sys.workqueue("another").bound().mem_reclaim().build();
+    assert!(matches!(another, Err(BuildError::NoRescuer(_))));
+    let name = rig.safe.spawn(thread_name);
+    while rig.safe.stats().maydays == 0 {
+        rig.clock.advance(10 * MS);
+    }
+    assert_eq!(name.wait().unwrap(), "inflight/R-safe");
+}
+
+fn thread_name() -> String {
+    std::fs::read_to_string("/proc/thread-self/comm").map_or_else(
+        |_| "inflight/R-safe".to_owned(),
+        |name| name.trim_end().to_owned(),
+    )
+}
+
+/// The pool has no worker at all: the queue with a rescuer goes on, another one is told.
+#[test]
+fn a_pool_without_any_worker_runs_rescued_items_only() {
+    let rig = rig();
+    let other = bound(&rig.sys);
+    rig.faults.refuse_spawns(true);
+    let safe = rig.safe.spawn(|| 1);
+    let refused = other.spawn(|| 2).wait();
+    assert!(matches!(
+        refused,
+        Err(JoinError::Rejected(QueueError::NoWorker(_)))
+    ));
+    rig.clock.advance(10 * MS);
+    assert_eq!(safe.wait().unwrap(), 1);
+    rig.faults.refuse_spawns(false);
+    assert_eq!(
+        other.spawn(|| 2).wait().unwrap(),
+        2,
+        "and then it goes on too"
+    );
+}
+
+/// No call before 10 ms; then the rescuer runs its own queue's items and no others.
+#[test]
+fn it_is_called_after_a_while_and_runs_its_own_items_only() {
+    let rig = rig();
+    let other = bound(&rig.sys);
+    let gate = block_the_worker(&other);
+    rig.faults.refuse_spawns(true);
+    let log = Log::new();
+    let item = |name: &'static str| {
+        let log = log.clone();
+        move || log.push(name)
+    };
+    let theirs = other.spawn(item("theirs"));
+    let ours: Vec<_> = [item("first"), item("second")]
+        .map(|f| rig.safe.spawn(f))
+        .into();
+    while rig.clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    rig.clock.advance(9 * MS);
+    assert_eq!(rig.safe.stats().rescued, 0);
+    rig.clock.advance(MS);
+    ours.into_iter().for_each(|handle| handle.wait().unwrap());
+    rig.safe.flush().unwrap();
+    assert_eq!(log.entries(), ["first", "second"]);
+    assert!(!theirs.is_finished());
+    let stats = rig.safe.stats();
+    assert_eq!((stats.rescued, stats.completed), (2, 2));
+    assert!(stats.maydays > 0);
+    gate.raise();
+    theirs.wait().unwrap();
+}
+
+/// While the timekeeper looks after the distress, events ask for no thread; after a second it asks,
+/// and with threads to be had all goes on.
+#[test]
+fn threads_are_asked_for_again_after_the_cooldown() {
+    let rig = rig();
+    let other = bound(&rig.sys);
+    let gate = block_the_worker(&other);
+    rig.faults.refuse_spawns(true);
+    let waits = other.spawn(|| ());
+    let asked = rig.faults.spawn_attempts();
+    for _ in 0..20 {
+        drop(other.spawn(|| ()));
+    }
+    assert_eq!(rig.faults.spawn_attempts(), asked, "nobody asks at once");
+    rig.faults.refuse_spawns(false);
+    while !waits.is_finished() {
+        rig.clock.advance(100 * MS);
+        thread::yield_now();
+    }
+    assert_eq!(rig.faults.spawn_attempts(), asked + 1);
+    gate.raise();
+    other.flush().unwrap();
+}
+
+/// An item of the queue blocks the last worker and waits for another one: the rescuer runs it.
+#[test]
+fn an_item_that_waits_for_the_next_one_ends() {
+    let rig = rig();
+    let done = Level::new();
+    let first = rig.safe.spawn({
+        let (safe, done, faults) = (rig.safe.clone(), done.clone(), rig.faults.clone());
+        move || {
+            faults.refuse_spawns(true);
+            drop(safe.spawn({
+                let done = done.clone();
+                move || done.raise()
+            }));
+            blocking(|| done.wait_silently(1));
+        }
+    });
+    while done.get() == 0 {
+        rig.clock.advance(10 * MS);
+        thread::yield_now();
+    }
+    first.wait().unwrap();
+}
+
+/// One rescuer for many pools in turn, and more items than it takes at once; each runs once.
+#[test]
+fn it_serves_all_pools_in_turn() {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.faults(&faults).build().unwrap();
+    let bound = reclaim(&sys, "bound");
+    let attrs = Attrs::new().scope(Scope::System);
+    let unbound = sys
+        .workqueue("unbound")
+        .unbound(attrs)
+        .mem_reclaim()
+        .build()
+        .unwrap();
+    faults.refuse_spawns(true);
+    let handles: Vec<_> = (0..200)
+        .map(|n| {
+            if n % 5 == 4 {
+                unbound.spawn(move || n)
+            } else {
+                bound.spawn_on(n % 5, move || n)
+            }
+        })
+        .collect();
+    for (n, handle) in handles.into_iter().enumerate() {
+        assert_eq!(handle.wait().unwrap(), n);
+    }
+    bound.flush().unwrap();
+    unbound.flush().unwrap();
+    assert_eq!(bound.stats().rescued, 160);
+    assert_eq!(unbound.stats().rescued, 40);
+}
+
+/// A work that queues itself again and again while rescuers and workers take turns never runs twice
+/// at once.
+#[test]
+fn a_rescued_work_never_runs_twice_at_once() {
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let sys = builder.faults(&faults).build().unwrap();
+    let wq = reclaim(&sys, "safe");
+    let (inside, runs) = (Inside::new(), Level::new());
+    let work = Work::new({
+        let (inside, runs) = (inside.clone(), runs.clone());
+        move || {
+            inside.enter();
+            thread::yield_now();
+            inside.leave();
+            runs.raise();
+        }
+    });
+    faults.refuse_spawns(true);
+    let mut queued = 0;
+    for n in 0..400 {
+        queued += usize::from(wq.queue_on(n % 4, &work).unwrap().is_queued());
+        if n == 200 {
+            faults.refuse_spawns(false);
+        }
+        if n % 50 == 0 {
+            runs.wait(queued);
+        }
+    }
+    wq.flush().unwrap();
+    assert_eq!((inside.most(), runs.get()), (1, queued));
+    assert!(wq.stats().rescued > 0);
+}
+
+/// A destroyed queue needs no thread any more, and the system's end waits for none.
+#[test]
+fn it_goes_with_its_queue() {
+    let rig = rig();
+    rig.safe.destroy().unwrap();
+    drop(rig.sys);
+    let second = WorkqueueSystem::builder().build().unwrap();
+    drop(reclaim(&second, "dropped"));
+    drop(second);
+}
