@@ -134,7 +134,7 @@ impl Local {
             stacks.set_note(i, first as u32);
         }
         Self {
-            states: States::new(words.len(), full.shift, check),
+            states: States::new(full.depth, check),
             words,
             full,
             depth: AtomicUsize::new(depth),

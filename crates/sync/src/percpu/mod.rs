@@ -194,11 +194,14 @@ impl Stacks {
         if self.rseq.is_some() {
             let cpu = rseq::cpu_id()? as usize;
             (cpu < len).then_some(cpu)
-        } else if len == 0 {
-            None
         } else {
-            // Any number serves where a lock excludes; some systems number threads, not CPUs.
-            Some(cpu::current() % len)
+            let cpu = cpu::current();
+            if cpu < len {
+                Some(cpu)
+            } else {
+                // Any number serves where a lock excludes; some systems number threads, not CPUs.
+                cpu.checked_rem(len)
+            }
         }
     }
 
@@ -222,10 +225,17 @@ impl Stacks {
                 Err(Stopped::Aborted) => self.pop_again(rseq),
             }
         } else {
-            self.stacks
-                .get(self.here()?)?
-                .exclusively(self.exclusion, Stack::pop)?
+            self.pop_exclusively()
         }
+    }
+
+    // Not inlined: its frame would cost the other back end more than the call costs this one.
+    #[cold]
+    #[inline(never)]
+    fn pop_exclusively(&self) -> Option<u16> {
+        self.stacks
+            .get(self.here()?)?
+            .exclusively(self.exclusion, Stack::pop)?
     }
 
     /// Adds an id to this CPU's stack. `false` if the stack is full, closed, or busy.
@@ -245,11 +255,17 @@ impl Stacks {
                 Err(Stopped::Aborted) => self.push_again(rseq, id),
             }
         } else {
-            self.here()
-                .and_then(|i| self.stacks.get(i))
-                .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)))
-                .unwrap_or(false)
+            self.push_exclusively(id)
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_exclusively(&self, id: u16) -> bool {
+        self.here()
+            .and_then(|i| self.stacks.get(i))
+            .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)))
+            .unwrap_or(false)
     }
 
     #[cold]

@@ -13,6 +13,15 @@ const REFUSED: i32 = -1;
 const ABORTED: i32 = -2;
 
 #[inline(always)]
+const fn stopped(result: i32) -> Stopped {
+    if result == REFUSED {
+        Stopped::Refused
+    } else {
+        Stopped::Aborted
+    }
+}
+
+#[inline(always)]
 pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
     let mut result: i32;
     // SAFETY: `rseq` proves that `area` is this thread's registered area. The CPU number is
@@ -65,10 +74,10 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
             options(nostack),
         );
     }
-    match u16::try_from(result) {
-        Ok(id) => Ok(id),
-        Err(_) if result == REFUSED => Err(Stopped::Refused),
-        Err(_) => Err(Stopped::Aborted),
+    if result >= 0 {
+        Ok(result as u16) // two bytes were loaded
+    } else {
+        Err(stopped(result))
     }
 }
 
@@ -123,9 +132,9 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> Result<(), Stopped>
             options(nostack),
         );
     }
-    match result {
-        0 => Ok(()),
-        REFUSED => Err(Stopped::Refused),
-        _ => Err(Stopped::Aborted),
+    if result >= 0 {
+        Ok(())
+    } else {
+        Err(stopped(result))
     }
 }
