@@ -58,7 +58,7 @@ fn a_table_that_is_too_short_refuses() {
 #[test]
 fn ids_survive_a_closer() {
     const IDS: u16 = 8;
-    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let rounds = if cfg!(miri) { 20 } else { 2_000 };
     both(|backend| {
         let stacks = Arc::new(Stacks::new(backend, crate::cpu::possible()));
         let owners: Arc<Vec<AtomicBool>> = Arc::new((0..IDS).map(|_| false.into()).collect());
