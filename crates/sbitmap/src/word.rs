@@ -360,3 +360,41 @@ pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
         (offset < u64::BITS).then_some(offset)
     })
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A4. Getters and putters of a word have a line each, and words share none.
+    #[test]
+    fn a4_lines_are_not_shared() {
+        let words = [(); 2].map(|()| Word::new(64, Check::Sequential));
+        let place = |word: &Word| std::ptr::from_ref(&*word.word) as usize / 64;
+        let freed = |word: &Word| std::ptr::from_ref(&*word.freed) as usize / 64;
+        let mut lines = [&words[0], &words[1]]
+            .map(|w| [place(w), freed(w)])
+            .concat();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 4);
+    }
+
+    /// A27, H19. Only searched bits count as "maybe free".
+    #[test]
+    fn a27_bits_outside_the_search_do_not_count() {
+        let word = Word::new(4, Check::Trusted);
+        let in_turn = |from| Search {
+            depth: 4,
+            from,
+            wrap: false,
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(|i| word.try_get(in_turn(i))),
+            [0, 1, 2, 3].map(Some)
+        );
+        word.put_mask(0b0001, Check::Trusted).unwrap();
+        assert_eq!(word.try_get(in_turn(3)), None);
+        assert!(!word.move_back(0b1000) && word.move_back(0b0001));
+        assert_eq!(word.try_get(in_turn(0)), Some(0));
+    }
+}

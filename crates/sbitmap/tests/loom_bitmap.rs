@@ -1,5 +1,7 @@
 //! Models of the bitmap: deferred clear, and the hand-over from one owner of a bit to the next.
 //!
+//! Items (`docs/sbitmap-items.md`): A15, A23-A29, A32-A34, A36-A39, A43.
+//!
 //! | weaken | fails |
 //! |---|---|
 //! | `put`: Release on `cleared` | `h3_owner_to_owner`, `a_free_bit_shows_its_last_writes` |

@@ -1,5 +1,7 @@
 //! Models of the wait queues. Events P1-P5 and S1-S5 as in `PROTOCOL.md`.
 //!
+//! Items (`docs/sbitmap-items.md`): A35, B14, B18, B19, B20, B23, B25.
+//!
 //! In models there are two wait queues. A waiter that *keeps* its bit is what shows a lost wakeup:
 //! one that gives it back wakes the next by that.
 //!

@@ -1,4 +1,6 @@
 //! Who is woken when, with tasks polled by hand: nothing here depends on timing.
+//!
+//! Items (`docs/sbitmap-items.md`): B1, B5, B12-B14, B17-B20, B22, B24.
 #![cfg(not(any(loom, shuttle)))]
 
 #[path = "common/tasks.rs"]
