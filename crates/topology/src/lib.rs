@@ -30,6 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Two modules hold rules as pure functions of such values: [`steering`] says where a completion
+//! runs, [`wake`] where a woken thread does.
+//!
 //! What a machine does not say about itself is assumed in the simplest way and listed by
 //! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
 //! an error in a question, because a CPU number is a hint by the time it is used.
