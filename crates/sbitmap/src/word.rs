@@ -12,8 +12,8 @@
 //! The other order would lose a bit that is taken and freed between the two steps: its new
 //! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
 //! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
-//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way looks
-//! once more under the lock.
+//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way it
+//! looks once more under the lock.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
 //! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All

@@ -1,6 +1,7 @@
 //! What users of the bitmap rely on, call by call.
 //!
-//! Items (`docs/sbitmap-items.md`): A1, A2, A5, A10-A14, A18, A20, A30, A31, A39, A40, A42, A45, A47.
+//! Items (`docs/sbitmap-items.md`): A1, A2, A5, A10-A14, A18, A20, A30, A31, A39, A40, A42,
+//! A45, A47.
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::{BitMask, BuildError, Hint, MAX_DEPTH, PutError, Sbitmap, SbitmapBuilder};

@@ -287,8 +287,8 @@ fn a_moved_bit_shows_its_last_writes() {
     });
 }
 
-/// H22. A bit that is parked, moved and taken while somebody looks is never called free after it was
-/// taken.
+/// H22. A bit that is parked, moved and taken while somebody looks is never called free after it
+/// was taken.
 #[test]
 fn h22_a_bit_in_use_is_never_called_free() {
     check("h22_a_bit_in_use_is_never_called_free", UNBOUNDED, || {

@@ -6,8 +6,9 @@ use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+inflight_sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static ALLOCATIONS: Cell<usize> = Cell::new(0);
 }
 
 struct Counting;
@@ -31,9 +32,9 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn allocations(f: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.get();
+    let before = ALLOCATIONS.with(Cell::get);
     f();
-    ALLOCATIONS.get() - before
+    ALLOCATIONS.with(Cell::get) - before
 }
 
 #[test]

@@ -177,8 +177,8 @@ impl WakeQueues {
         teller.finish();
     }
 
-    /// Another size of batch. The caller makes all waiters look again afterwards: with a larger one,
-    /// what is counted so far may never complete a batch.
+    /// Another size of batch. The caller makes all waiters look again afterwards: with a larger
+    /// one, what is counted so far may never complete a batch.
     pub(crate) fn set_batch(&self, batch: u32) {
         // Relaxed: see `freed`.
         self.batch.store(batch, Ordering::Relaxed);
