@@ -132,8 +132,8 @@ impl SpeedRule {
     pub const ALL: [Self; 3] = [Self::Ignore, Self::Equal, Self::AtLeast];
 }
 
-/// A [`Steering`] with its finer settings. A few bytes: a request takes a copy when it is submitted,
-/// so that a change of the queue's policy reaches only later requests.
+/// A [`Steering`] with its finer settings. A few bytes: a request takes a copy when it is
+/// submitted, so that a change of the queue's policy reaches only later requests.
 ///
 /// ```
 /// use inflight_topology::steering::{SpeedRule, Steering, SteeringPolicy};

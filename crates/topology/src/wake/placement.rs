@@ -97,11 +97,11 @@ impl<'a> Wake<'a> {
 
     /// Chooses the CPU; `idle` says of a CPU whether nothing runs there.
     ///
-    /// In this order: an idle CPU that took the interrupt, within the [`Reach`](super::Reach) of the rules and
-    /// if the previous CPU is busy; the previous CPU if idle; the stack rule; the recent CPU if
-    /// idle; in the cache of the previous CPU, going round from there, a core of which all threads
-    /// are idle, an idle thread of the previous core, any idle CPU; and if no CPU is idle, the
-    /// previous one. CPUs that are too slow come after all others.
+    /// In this order: the previous CPU if idle; the idle CPU that took the interrupt, within the
+    /// [`Reach`](super::Reach) of the rules; the stack rule; the recent CPU if idle; in the cache
+    /// of the previous CPU, going round from there, a core of which all threads are idle, an idle
+    /// thread of the previous core, any idle CPU; and if no CPU is idle, the previous one. CPUs
+    /// that are too slow come after all others.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
