@@ -12,14 +12,14 @@ use std::path::Path;
 
 use self::files::{Bad, Files, Form, Online};
 use crate::model::{CpuFacts, Description};
-use crate::tree::{Disk, Tree};
+use crate::tree::Tree;
 use crate::{Assumption, CpuSet, Scope, cgroup};
 
 /// Reads this machine's tree, whose root is `sys`; only the CPUs in `allowed` are usable. `None`
 /// if there is no CPU at all.
 #[cfg(target_os = "linux")]
 pub(crate) fn read(sys: &Path, allowed: Option<&CpuSet>) -> Option<Description> {
-    read_tree(&Disk, sys, allowed).ok()
+    read_tree(&crate::tree::Disk, sys, allowed).ok()
 }
 
 /// Reads any tree. If it describes no CPU, the error is the first damaged file, if one is.
