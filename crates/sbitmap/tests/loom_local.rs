@@ -334,6 +334,22 @@ models! {
         queue.assert_free(2);
     };
 
+    /// As before, while the owner puts: a length read before the limit would bring the drained id
+    /// back.
+    i1_reopened_under_a_put / i1_reopened_under_a_put_locked (TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, NEVER);
+        queue.pair();
+        let id = queue.get();
+        let owner = spawn(&queue, 0, move |queue| queue.put(id));
+        on(1);
+        queue.store.freeze();
+        queue.store.thaw();
+        queue.store.activate(0);
+        owner.join().unwrap();
+        queue.assert_free(2);
+        assert_ne!(queue.get(), queue.get());
+    };
+
     /// A full stack is flushed (MA to MR) while another goes to sleep.
     h4_flush_steal / h4_flush_steal_locked (ONE) |backend| {
         let queue = Queue::new(backend, 3, 2, 2, NEVER);

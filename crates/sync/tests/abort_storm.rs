@@ -1,8 +1,8 @@
 //! Restartable sections under signals, migrations and a busy closer: the real back end, on the
 //! real kernel.
 //!
-//! No model covers the kernel's part, so this counts: every section cut short is an abort, and a run
-//! without aborts has shown nothing.
+//! No model covers the kernel's part, so this counts: every section cut short is an abort, and a
+//! run without aborts has shown nothing.
 #![cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 
 use inflight_sync::percpu::{Backend, Stacks};

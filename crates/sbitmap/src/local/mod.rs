@@ -184,10 +184,11 @@ impl Local {
     /// Takes an id unless somebody waits; `None` is exact when nobody does.
     #[inline]
     pub(crate) fn get(&self) -> Option<usize> {
-        let id = match self.stacks.pop() {
-            // Relaxed: as in `layout`.
-            Some(id) if usize::from(id) < self.depth.load(Ordering::Relaxed) => usize::from(id),
-            other => self.get_slow(other)?,
+        // Relaxed: as in `layout`.
+        let depth = self.depth.load(Ordering::Relaxed);
+        let id = match self.stacks.pop_below(depth as u32) {
+            Ok(id) => usize::from(id),
+            Err(other) => self.get_slow(other)?,
         };
         self.states.begin(id);
         Some(id)

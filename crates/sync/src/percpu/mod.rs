@@ -62,6 +62,13 @@ use stack::{Exclusion, Stack};
 /// A thread that is single-stepped by a debugger never gets to the end of one.
 const RESTARTS: usize = 64;
 
+/// What a use of a stack ends with, if not with an id.
+const PUSHED: i32 = 0;
+/// Closed, empty, full or busy, or no stack for this CPU.
+const REFUSED: i32 = -1;
+/// The kernel took the thread off its CPU, or delivered a signal.
+const ABORTED: i32 = -2;
+
 /// How users of a stack are kept apart.
 ///
 /// ```
@@ -218,24 +225,38 @@ impl Stacks {
     /// ```
     #[inline(always)]
     pub fn pop(&self) -> Option<u16> {
-        if let Some(rseq) = self.rseq {
-            match section::pop(rseq, &self.stacks) {
-                Ok(id) => Some(id),
-                Err(Stopped::Refused) => None,
-                Err(Stopped::Aborted) => self.pop_again(rseq),
-            }
-        } else {
-            self.pop_exclusively()
-        }
+        self.pop_below(1 << 16).ok() // every id is below
     }
 
-    // Not inlined: its frame would cost the other back end more than the call costs this one.
-    #[cold]
-    #[inline(never)]
-    fn pop_exclusively(&self) -> Option<u16> {
-        self.stacks
-            .get(self.here()?)?
-            .exclusively(self.exclusion, Stack::pop)?
+    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`.
+    ///
+    /// # Errors
+    ///
+    /// The id, if one was popped that is not below `bound`.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 2);
+    /// assert!(stacks.push(5));
+    /// assert_eq!(stacks.pop_below(5), Err(Some(5)));
+    /// assert_eq!(stacks.pop_below(5), Err(None));
+    /// ```
+    #[inline(always)]
+    pub fn pop_below(&self, bound: u32) -> Result<u16, Option<u16>> {
+        let result = match self.rseq {
+            Some(rseq) => section::pop(rseq, &self.stacks),
+            None => self.pop_exclusively(),
+        };
+        // What is no id is a large number without its sign.
+        if (result as u32) < bound {
+            Ok(result as u16)
+        } else {
+            match self.pop_again(result) {
+                Some(id) if u32::from(id) < bound => Ok(id),
+                other => Err(other),
+            }
+        }
     }
 
     /// Adds an id to this CPU's stack. `false` if the stack is full, closed, or busy.
@@ -248,52 +269,67 @@ impl Stacks {
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
     pub fn push(&self, id: u16) -> bool {
-        if let Some(rseq) = self.rseq {
-            match section::push(rseq, &self.stacks, id) {
-                Ok(()) => true,
-                Err(Stopped::Refused) => false,
-                Err(Stopped::Aborted) => self.push_again(rseq, id),
-            }
-        } else {
-            self.push_exclusively(id)
-        }
+        let result = match self.rseq {
+            Some(rseq) => section::push(rseq, &self.stacks, id),
+            None => self.push_exclusively(id),
+        };
+        result == PUSHED || self.push_again(result, id)
     }
 
+    // Not inlined: its frame would cost the other back end more than the call costs this one.
     #[cold]
     #[inline(never)]
-    fn push_exclusively(&self, id: u16) -> bool {
+    fn pop_exclusively(&self) -> i32 {
         self.here()
             .and_then(|i| self.stacks.get(i))
-            .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)))
-            .unwrap_or(false)
+            .and_then(|stack| stack.exclusively(self.exclusion, Stack::pop)?)
+            .map_or(REFUSED, i32::from)
     }
 
     #[cold]
     #[inline(never)]
-    fn pop_again(&self, rseq: Rseq) -> Option<u16> {
-        for _ in 0..RESTARTS {
-            self.count_abort();
-            match section::pop(rseq, &self.stacks) {
-                Ok(id) => return Some(id),
-                Err(Stopped::Refused) => return None,
-                Err(Stopped::Aborted) => {}
-            }
+    fn push_exclusively(&self, id: u16) -> i32 {
+        let pushed = self
+            .here()
+            .and_then(|i| self.stacks.get(i))
+            .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)));
+        if pushed == Some(true) {
+            PUSHED
+        } else {
+            REFUSED
         }
-        None
     }
 
     #[cold]
     #[inline(never)]
-    fn push_again(&self, rseq: Rseq, id: u16) -> bool {
+    fn pop_again(&self, mut result: i32) -> Option<u16> {
+        let Some(rseq) = self.rseq else {
+            return u16::try_from(result).ok();
+        };
         for _ in 0..RESTARTS {
-            self.count_abort();
-            match section::push(rseq, &self.stacks, id) {
-                Ok(()) => return true,
-                Err(Stopped::Refused) => return false,
-                Err(Stopped::Aborted) => {}
+            if result != ABORTED {
+                break;
             }
+            self.count_abort();
+            result = section::pop(rseq, &self.stacks);
         }
-        false
+        u16::try_from(result).ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_again(&self, mut result: i32, id: u16) -> bool {
+        let Some(rseq) = self.rseq else {
+            return false;
+        };
+        for _ in 0..RESTARTS {
+            if result != ABORTED {
+                break;
+            }
+            self.count_abort();
+            result = section::push(rseq, &self.stacks, id);
+        }
+        result == PUSHED
     }
 
     fn count_abort(&self) {
@@ -438,14 +474,4 @@ impl Stacks {
     pub fn set_note(&self, i: usize, note: u32) {
         self.stacks[i].set_note(note);
     }
-}
-
-/// Why a section ended without a commit.
-#[cfg_attr(not(inflight_rseq), allow(dead_code))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    /// Closed, empty or full, or no stack for this CPU.
-    Refused,
-    /// The kernel took the thread off its CPU, or delivered a signal.
-    Aborted,
 }

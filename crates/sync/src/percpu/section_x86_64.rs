@@ -10,26 +10,14 @@
 //! The limit is read **before** the length: in the other order a close, drain and reopening
 //! between the two loads would bring drained ids back. Loads of this processor stay in order.
 
-use super::Stopped;
 use super::stack::Stack;
+use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
-/// What a section says when it has not committed.
-const REFUSED: i32 = -1;
-const ABORTED: i32 = -2;
-
+/// The id, or why there is none.
 #[inline(always)]
-const fn stopped(result: i32) -> Stopped {
-    if result == REFUSED {
-        Stopped::Refused
-    } else {
-        Stopped::Aborted
-    }
-}
-
-#[inline(always)]
-pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
+pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
     let mut result: i32;
     // SAFETY: `rseq` proves that this thread's area lies at that offset from the thread pointer
     // and is registered. The CPU number is compared with the length of the table before it indexes
@@ -79,15 +67,12 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> Result<u16, Stopped> {
             options(nostack),
         );
     }
-    if result >= 0 {
-        Ok(result as u16) // two bytes were loaded
-    } else {
-        Err(stopped(result))
-    }
+    result
 }
 
+/// [`PUSHED`](super::PUSHED), or why not.
 #[inline(always)]
-pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> Result<(), Stopped> {
+pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
     unsafe {
@@ -136,9 +121,5 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> Result<(), Stopped>
             options(nostack),
         );
     }
-    if result >= 0 {
-        Ok(())
-    } else {
-        Err(stopped(result))
-    }
+    result
 }
