@@ -3,6 +3,7 @@
 use crate::bitmap::Sbitmap;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
+use crate::local::{self, Local, Shape};
 use crate::word::Check;
 
 /// Builds a [`Sbitmap`].
@@ -110,6 +111,16 @@ impl SbitmapBuilder {
     /// assert!(inflight_sbitmap::Sbitmap::builder(0).build().unwrap().try_get().is_none());
     /// ```
     pub fn build(self) -> Result<Sbitmap, BuildError> {
+        let max_depth = self.checked_max_depth()?;
+        Ok(Sbitmap::new(
+            Layout::new(self.depth, max_depth, self.shift),
+            max_depth,
+            self.round_robin,
+            self.check,
+        ))
+    }
+
+    fn checked_max_depth(&self) -> Result<usize, BuildError> {
         let max_depth = self.max_depth.unwrap_or(self.depth);
         if self.depth.max(max_depth) > MAX_DEPTH {
             return Err(BuildError::DepthTooLarge);
@@ -120,11 +131,24 @@ impl SbitmapBuilder {
         if self.shift.is_some_and(|shift| shift > SHIFT_MAX) {
             return Err(BuildError::ShiftTooLarge);
         }
-        Ok(Sbitmap::new(
-            Layout::new(self.depth, max_depth, self.shift),
-            max_depth,
-            self.round_robin,
-            self.check,
-        ))
+        Ok(max_depth)
+    }
+
+    /// Makes the local engine instead, or [`BuildError::NeedsShared`] if it cannot do this.
+    pub(crate) fn build_local(&self) -> Result<Local, BuildError> {
+        let max_depth = self.checked_max_depth()?;
+        if self.round_robin || max_depth > local::MAX_DEPTH {
+            return Err(BuildError::NeedsShared);
+        }
+        let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
+        let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
+        #[cfg_attr(not(loom), expect(unused_mut))]
+        let mut shape = Shape::of(self.depth);
+        // The model of restartable sequences asks that no two threads are on one CPU.
+        #[cfg(loom)]
+        {
+            shape.backend = inflight_sync::percpu::Backend::TryLock;
+        }
+        Ok(Local::new(full, self.depth, self.check, shape))
     }
 }

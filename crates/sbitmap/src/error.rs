@@ -18,6 +18,9 @@ pub enum BuildError {
     ShiftTooLarge,
     /// The map is to grow to a depth below the one it begins with.
     MaxDepthBelowDepth,
+    /// Batched waiting, ids in turn and more than 65,536 ids need
+    /// [`Engine::Shared`](crate::Engine::Shared).
+    NeedsShared,
 }
 
 impl fmt::Display for BuildError {
@@ -28,6 +31,9 @@ impl fmt::Display for BuildError {
             }
             Self::ShiftTooLarge => f.write_str("shift is above 6 (a word has 64 bits)"),
             Self::MaxDepthBelowDepth => f.write_str("max_depth is below the depth"),
+            Self::NeedsShared => f.write_str(
+                "batched waiting, ids in turn and more than 65,536 ids need Engine::Shared",
+            ),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The future of a bit, whatever the mode.
 
 use crate::batched;
+use crate::local::Local;
 use crate::store::Shared;
 use crate::turns;
 use std::future::Future;
@@ -28,6 +29,7 @@ pub struct Get<'a>(pub(crate) Inner<'a>);
 pub(crate) enum Inner<'a> {
     Batched(batched::Get<'a>),
     Shared(turns::WaitOne<'a, Shared>),
+    Local(turns::WaitOne<'a, Local>),
 }
 
 impl Future for Get<'_> {
@@ -37,6 +39,7 @@ impl Future for Get<'_> {
         match &mut self.0 {
             Inner::Batched(get) => Pin::new(get).poll(cx),
             Inner::Shared(get) => get.poll(cx),
+            Inner::Local(get) => get.poll(cx),
         }
     }
 }

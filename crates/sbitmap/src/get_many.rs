@@ -1,5 +1,6 @@
 //! Several ids that come together.
 
+use crate::local::Local;
 use crate::store::Shared;
 use crate::turns;
 use inflight_sync::time::{Clock, Instant};
@@ -58,6 +59,7 @@ pub(crate) type Many = Result<Vec<usize>, GetManyError>;
 pub(crate) enum Inner<'a> {
     Batched(Pin<Box<dyn Future<Output = Many> + Send + 'a>>),
     Shared(turns::WaitMany<'a, Shared>),
+    Local(turns::WaitMany<'a, Local>),
 }
 
 impl Future for GetMany<'_> {
@@ -67,6 +69,7 @@ impl Future for GetMany<'_> {
         match &mut self.0 {
             Inner::Batched(many) => many.as_mut().poll(cx),
             Inner::Shared(many) => many.poll(cx),
+            Inner::Local(many) => many.poll(cx),
         }
     }
 }

@@ -53,13 +53,13 @@
 mod batched;
 mod bitmap;
 mod builder;
+mod engine;
 mod error;
 mod fairness;
 mod get;
 mod get_many;
 mod hint;
 mod layout;
-#[allow(dead_code)]
 mod local;
 mod mask;
 /// The local engine by itself, for its models.
@@ -76,6 +76,7 @@ mod word;
 pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
+pub use engine::{BackEnd, Engine};
 pub use error::{BuildError, PutError, ResizeError};
 pub use fairness::Fairness;
 pub use get::Get;

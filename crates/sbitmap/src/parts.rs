@@ -1,11 +1,14 @@
 //! The local engine by itself, for its models: the shipped code with the model's geometry.
 
 use crate::error::PutError;
+use crate::fairness::Fairness;
 use crate::layout::Layout;
 use crate::local::{Local, Shape};
+use crate::queue::SbitmapQueue;
 use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::percpu::Backend;
+use inflight_sync::time::Clock;
 
 /// What a model chooses.
 #[derive(Clone, Copy, Debug)]
@@ -94,5 +97,12 @@ impl LocalStore {
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.depth() - self.0.weight()
+    }
+
+    /// The store below the queue.
+    #[must_use]
+    pub fn into_queue(self, fairness: Fairness, clock: Clock) -> SbitmapQueue {
+        let builder = SbitmapQueue::builder(0).fairness(fairness).clock(clock);
+        SbitmapQueue::on_local(self.0, builder)
     }
 }

@@ -2,16 +2,19 @@
 
 use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
+use crate::engine::BackEnd;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
 use crate::get::{self, Get};
 use crate::get_many::{self, GetMany, GetManyError, poll_until};
+use crate::local::Local;
 use crate::mask::BitMask;
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
-use crate::turns::{Rules, Turns, WaitMany, WaitOne};
+use crate::turns::{Turns, WaitMany, WaitOne};
 use inflight_sync::block_on;
+use inflight_sync::percpu::Backend;
 use inflight_sync::time::{Clock, Instant};
 use std::pin::pin;
 use std::time::Duration;
@@ -56,6 +59,7 @@ pub struct SbitmapQueue {
 enum Inner {
     Batched(Batched),
     Shared(Turns<Shared>),
+    Local(Turns<Local>),
 }
 
 /// Calls the same method on whatever is inside.
@@ -64,6 +68,7 @@ macro_rules! on {
         match &$queue.inner {
             Inner::Batched($inner) => $call,
             Inner::Shared($inner) => $call,
+            Inner::Local($inner) => $call,
         }
     };
 }
@@ -77,6 +82,10 @@ macro_rules! on_ids {
                 $call
             }
             Inner::Shared(queue) => {
+                let $ids = queue.store();
+                $call
+            }
+            Inner::Local(queue) => {
                 let $ids = queue.store();
                 $call
             }
@@ -95,24 +104,46 @@ impl SbitmapQueue {
         SbitmapQueueBuilder::new(depth)
     }
 
-    pub(crate) fn new(map: Sbitmap, builder: SbitmapQueueBuilder) -> Self {
-        let SbitmapQueueBuilder {
-            fairness, clock, ..
-        } = builder;
-        let rules = match fairness {
-            Fairness::Batched => None,
-            Fairness::Fair if builder.completer_polls => Some(Rules::FAIR_POLLED),
-            Fairness::Fair => Some(Rules::FAIR),
-            Fairness::Fifo => Some(Rules::FIFO),
+    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder) -> Self {
+        let inner = match of.rules() {
+            None => Inner::Batched(Batched::new(map, of.policy)),
+            Some(rules) => Inner::Shared(Turns::new(Shared::new(map), rules, of.clock.clone())),
         };
-        let inner = match rules {
-            None => Inner::Batched(Batched::new(map, builder.policy)),
-            Some(rules) => Inner::Shared(Turns::new(Shared::new(map), rules, clock.clone())),
-        };
+        Self::new(inner, of)
+    }
+
+    /// The mode is not [`Fairness::Batched`].
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder) -> Self {
+        let rules = of.rules().expect("the local engine serves no batches");
+        let inner = Inner::Local(Turns::new(ids, rules, of.clock.clone()));
+        Self::new(inner, of)
+    }
+
+    fn new(inner: Inner, of: SbitmapQueueBuilder) -> Self {
         Self {
             inner,
-            fairness,
-            clock,
+            fairness: of.fairness,
+            clock: of.clock,
+        }
+    }
+
+    /// What keeps the bits: found once, when the queue is built.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{BackEnd, Engine, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(64).engine(Engine::Shared).build().unwrap();
+    /// assert_eq!(queue.back_end(), BackEnd::Shared);
+    /// ```
+    #[must_use]
+    pub fn back_end(&self) -> BackEnd {
+        match &self.inner {
+            Inner::Batched(_) | Inner::Shared(_) => BackEnd::Shared,
+            Inner::Local(queue) => match queue.store().backend() {
+                Backend::Rseq => BackEnd::Rseq,
+                #[cfg(loom)]
+                Backend::BusyFlag => BackEnd::BusyFlag,
+                _ => BackEnd::TryLock,
+            },
         }
     }
 
@@ -286,6 +317,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => queue.get_blocking(),
             Inner::Shared(queue) => queue.get_blocking(),
+            Inner::Local(queue) => queue.get_blocking(),
         }
     }
 
@@ -316,6 +348,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
             Inner::Shared(queue) => queue.get(Some(deadline)),
+            Inner::Local(queue) => queue.get(Some(deadline)),
         }
     }
 
@@ -333,6 +366,7 @@ impl SbitmapQueue {
         Get(match &self.inner {
             Inner::Batched(queue) => get::Inner::Batched(queue.get()),
             Inner::Shared(queue) => get::Inner::Shared(WaitOne::new(queue)),
+            Inner::Local(queue) => get::Inner::Local(WaitOne::new(queue)),
         })
     }
 
@@ -361,6 +395,7 @@ impl SbitmapQueue {
         GetMany(match &self.inner {
             Inner::Batched(queue) => get_many::Inner::Batched(Box::pin(queue.get_many(n))),
             Inner::Shared(queue) => get_many::Inner::Shared(WaitMany::new(queue, n)),
+            Inner::Local(queue) => get_many::Inner::Local(WaitMany::new(queue, n)),
         })
     }
 
@@ -379,6 +414,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => block_on(queue.get_many(n)),
             Inner::Shared(queue) => queue.get_many(n, None),
+            Inner::Local(queue) => queue.get_many(n, None),
         }
     }
 
@@ -431,6 +467,7 @@ impl SbitmapQueue {
                 many.unwrap_or(Err(GetManyError::TimedOut))
             }
             Inner::Shared(queue) => queue.get_many(n, Some(deadline)),
+            Inner::Local(queue) => queue.get_many(n, Some(deadline)),
         }
     }
 

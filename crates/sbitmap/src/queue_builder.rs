@@ -2,9 +2,11 @@
 
 use crate::batched::WakePolicy;
 use crate::builder::SbitmapBuilder;
+use crate::engine::Engine;
 use crate::error::BuildError;
 use crate::fairness::Fairness;
 use crate::queue::SbitmapQueue;
+use crate::turns::Rules;
 use inflight_sync::time::Clock;
 
 /// Builds a [`SbitmapQueue`].
@@ -19,6 +21,7 @@ pub struct SbitmapQueueBuilder {
     map: SbitmapBuilder,
     pub(crate) fairness: Fairness,
     pub(crate) policy: WakePolicy,
+    engine: Engine,
     pub(crate) completer_polls: bool,
     pub(crate) clock: Clock,
 }
@@ -29,6 +32,7 @@ impl SbitmapQueueBuilder {
             map: SbitmapBuilder::new(depth),
             fairness: Fairness::default(),
             policy: WakePolicy::default(),
+            engine: Engine::default(),
             completer_polls: false,
             clock: Clock::system(),
         }
@@ -107,6 +111,17 @@ impl SbitmapQueueBuilder {
         self
     }
 
+    /// Where the ids are kept.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{Engine, SbitmapQueue};
+    /// assert!(SbitmapQueue::builder(8).engine(Engine::Shared).build().is_ok());
+    /// ```
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
+    }
+
     /// Says that whoever puts bits back does not sleep for lack of them: it polls.
     ///
     /// With [`Fairness::Fair`] a thread in its turn that finds no bit then yields its CPU up to
@@ -139,12 +154,37 @@ impl SbitmapQueueBuilder {
     ///
     /// # Errors
     ///
-    /// As [`SbitmapBuilder::build`].
+    /// As [`SbitmapBuilder::build`], and [`BuildError::NeedsShared`] if [`Engine::Local`] is asked
+    /// for where it cannot be used.
     ///
     /// ```
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        Ok(SbitmapQueue::new(self.map.clone().build()?, self))
+        let batched = self.fairness == Fairness::Batched;
+        let local = match self.engine {
+            Engine::Shared => Err(BuildError::NeedsShared),
+            Engine::Auto | Engine::Local if batched => Err(BuildError::NeedsShared),
+            // Models of a user's code stay small; the local engine has its own.
+            Engine::Auto if cfg!(loom) => Err(BuildError::NeedsShared),
+            Engine::Auto | Engine::Local => self.map.build_local(),
+        };
+        match local {
+            Ok(local) => Ok(SbitmapQueue::on_local(local, self)),
+            Err(BuildError::NeedsShared) if self.engine != Engine::Local => {
+                Ok(SbitmapQueue::on_shared(self.map.clone().build()?, self))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What waiting in turns allows; `None` for batches.
+    pub(crate) const fn rules(&self) -> Option<Rules> {
+        match self.fairness {
+            Fairness::Batched => None,
+            Fairness::Fair if self.completer_polls => Some(Rules::FAIR_POLLED),
+            Fairness::Fair => Some(Rules::FAIR),
+            Fairness::Fifo => Some(Rules::FIFO),
+        }
     }
 }

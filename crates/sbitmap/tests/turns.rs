@@ -1,6 +1,6 @@
 //! Fair and strict waiting: who overtakes whom, what is granted, and what is given back.
 
-use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
@@ -10,15 +10,30 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-const MODES: [Fairness; 2] = [Fairness::Fair, Fairness::Fifo];
-const ALL: [Fairness; 3] = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
+type Mode = (Fairness, Engine);
 
-fn builder(depth: usize, fairness: Fairness) -> SbitmapQueueBuilder {
-    SbitmapQueue::builder(depth).fairness(fairness)
+const MODES: [Mode; 4] = [
+    (Fairness::Fair, Engine::Shared),
+    (Fairness::Fair, Engine::Local),
+    (Fairness::Fifo, Engine::Shared),
+    (Fairness::Fifo, Engine::Local),
+];
+const ALL: [Mode; 5] = [
+    MODES[0],
+    MODES[1],
+    MODES[2],
+    MODES[3],
+    (Fairness::Batched, Engine::Shared),
+];
+
+fn builder(depth: usize, (fairness, engine): Mode) -> SbitmapQueueBuilder {
+    SbitmapQueue::builder(depth)
+        .fairness(fairness)
+        .engine(engine)
 }
 
 /// A queue whose bits are all taken.
-fn taken(depth: usize, fairness: Fairness) -> (Arc<SbitmapQueue>, Vec<usize>) {
+fn taken(depth: usize, fairness: Mode) -> (Arc<SbitmapQueue>, Vec<usize>) {
     let queue = builder(depth, fairness).build().unwrap();
     let mut bits = Vec::new();
     assert_eq!(queue.try_get_batch(depth, &mut bits), depth);

@@ -4,6 +4,7 @@ use super::Local;
 use super::words::Group;
 use crate::error::PutError;
 use crate::mask::BitMask;
+#[cfg(test)]
 use inflight_sync::atomic::Ordering;
 
 /// How many words are collected for at a time.
@@ -153,6 +154,7 @@ impl Local {
     }
 
     /// How often the stacks were closed and emptied.
+    #[cfg(test)]
     pub(crate) fn freezes(&self) -> u32 {
         self.slow.freezes.load(Ordering::Relaxed)
     }

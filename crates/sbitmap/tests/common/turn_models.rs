@@ -1,0 +1,308 @@
+//! Bodies of the models of waiting in turns, for any store. Each takes a way to make a queue whose
+//! ids are all free.
+
+use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, block_on, cpu, thread};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// Depth, largest depth, mode, clock.
+pub type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
+
+/// A fair queue with `depth` ids, all taken.
+fn taken(new: New, depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
+    taken_in(new, depth, Fairness::Fair)
+}
+
+fn taken_in(new: New, depth: usize, mode: Fairness) -> (Arc<SbitmapQueue>, Vec<usize>) {
+    let queue = new(depth, depth, mode, Clock::system());
+    let ids = (0..depth).map(|_| queue.try_get().unwrap()).collect();
+    (Arc::new(queue), ids)
+}
+
+fn spawn<T: Send + 'static>(
+    queue: &Arc<SbitmapQueue>,
+    f: impl FnOnce(&SbitmapQueue) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let queue = queue.clone();
+    // A CPU that no other thread alive has; the caller's is 0.
+    let cpu = Arc::strong_count(&queue) - 1;
+    thread::spawn(move || {
+        cpu::set_current_for_thread(Some(cpu));
+        f(&queue)
+    })
+}
+
+/// Nobody waits, and so many ids are free.
+fn assert_quiet(queue: &SbitmapQueue, free: usize) {
+    assert_eq!(queue.snapshot().ws_active, 0);
+    let got = std::iter::from_fn(|| queue.try_get()).count();
+    assert_eq!(got, free, "an id is lost");
+}
+
+fn pair(queue: &SbitmapQueue) {
+    let id = queue.get_blocking();
+    queue.put(id).unwrap();
+}
+
+pub fn two_threads_one_id(new: New) {
+    let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
+    let other = spawn(&queue, pair);
+    pair(&queue);
+    other.join().unwrap();
+    assert_quiet(&queue, 1);
+}
+
+pub fn three_threads_one_id(new: New) {
+    let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
+    let others = [spawn(&queue, pair), spawn(&queue, pair)];
+    pair(&queue);
+    others.into_iter().for_each(|t| t.join().unwrap());
+    assert_quiet(&queue, 1);
+}
+
+pub fn waiter_against_put(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    queue.put(ids[0]).unwrap();
+    assert_eq!(waiter.join().unwrap(), ids[0]);
+    assert_quiet(&queue, 0);
+}
+
+pub fn task_against_put(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let waiter = spawn(&queue, |q| block_on(q.get()));
+    queue.put(ids[0]).unwrap();
+    assert_eq!(waiter.join().unwrap(), ids[0]);
+    assert_quiet(&queue, 0);
+}
+
+/// Turns are spent: two threads get twice, and their credits let them pass each other.
+pub fn turns_are_spent(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let twice = |q: &SbitmapQueue| {
+        pair(q);
+        pair(q);
+    };
+    let others = [spawn(&queue, twice), spawn(&queue, twice)];
+    queue.put(ids[0]).unwrap();
+    queue.put(ids[1]).unwrap();
+    others.into_iter().for_each(|t| t.join().unwrap());
+    assert_quiet(&queue, 2);
+}
+
+/// Two ids come in one call; the waiters keep theirs, so the second needs the baton.
+pub fn batch_for_two_that_keep(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    queue.put_batch(&ids).unwrap();
+    let mut got = waiters.map(|t| t.join().unwrap());
+    got.sort_unstable();
+    assert_eq!(got, [0, 1]);
+    assert_quiet(&queue, 0);
+}
+
+/// Two puts; the second may find the token out, and the waiters keep what they get.
+pub fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
+    let (queue, ids) = taken_in(new, 2, mode);
+    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    queue.put(ids[0]).unwrap();
+    queue.put(ids[1]).unwrap();
+    let mut got = waiters.map(|t| t.join().unwrap());
+    got.sort_unstable();
+    assert_eq!(got, [0, 1]);
+    assert_quiet(&queue, 0);
+}
+
+/// A thread and a task keep theirs: when the task is the head no token is asked for.
+pub fn thread_and_task_that_keep(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let thread = spawn(&queue, |q| q.get_blocking());
+    let task = spawn(&queue, |q| block_on(q.get()));
+    queue.put(ids[0]).unwrap();
+    queue.put(ids[1]).unwrap();
+    let mut got = [thread.join().unwrap(), task.join().unwrap()];
+    got.sort_unstable();
+    assert_eq!(got, [0, 1]);
+    assert_quiet(&queue, 0);
+}
+
+/// A thread wants a second id in its turn while another waits behind it.
+pub fn turn_goes_on_from_the_front(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let greedy = spawn(&queue, |q| {
+        let two = [q.get_blocking(), q.get_blocking()];
+        q.put_batch(&two).unwrap();
+    });
+    let other = spawn(&queue, pair);
+    queue.put(ids[0]).unwrap();
+    queue.put(ids[1]).unwrap();
+    greedy.join().unwrap();
+    other.join().unwrap();
+    assert_quiet(&queue, 2);
+}
+
+/// A future is dropped, granted or not; the thread behind it keeps its id.
+pub fn dropped_future_against_grant(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let mut get = Box::pin(queue.get());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(get.as_mut().poll(&mut cx).is_pending());
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    drop(get);
+    putter.join().unwrap();
+    assert_eq!(waiter.join().unwrap(), id);
+    assert_quiet(&queue, 0);
+}
+
+/// A timed thread is granted or too late; the thread beside it keeps its id.
+pub fn deadline_against_grant(new: New) {
+    let clock = Clock::manual();
+    let queue = Arc::new(new(1, 1, Fairness::Fair, clock.clone()));
+    let id = queue.try_get().unwrap();
+    let deadline = clock.now() + Duration::from_nanos(1);
+    let timed = spawn(&queue, move |q| {
+        if let Some(id) = q.get_deadline(deadline) {
+            q.put(id).unwrap();
+        }
+    });
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    clock.advance(Duration::from_nanos(1));
+    queue.put(id).unwrap();
+    timed.join().unwrap();
+    assert_eq!(waiter.join().unwrap(), id);
+    assert_quiet(&queue, 0);
+}
+
+/// D25. Two want both ids; none may keep one while it waits for the other.
+pub fn two_collectors(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let both = |q: &SbitmapQueue| {
+        let two = q.get_many_blocking(2).unwrap();
+        q.put_batch(&two).unwrap();
+    };
+    let others = [spawn(&queue, both), spawn(&queue, both)];
+    queue.put(ids[0]).unwrap();
+    queue.put(ids[1]).unwrap();
+    others.into_iter().for_each(|t| t.join().unwrap());
+    assert_quiet(&queue, 2);
+}
+
+/// A half-fed collector is dropped: what it had goes to the waiter behind it.
+pub fn dropped_collector(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let mut many = Box::pin(queue.get_many(2));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(many.as_mut().poll(&mut cx).is_pending());
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    drop(many);
+    putter.join().unwrap();
+    assert_eq!(waiter.join().unwrap(), id);
+    assert_quiet(&queue, 0);
+}
+
+/// Growth meets a newcomer, who keeps the new id.
+pub fn growth_against_newcomer(new: New) {
+    let queue = Arc::new(new(1, 2, Fairness::Fair, Clock::system()));
+    let first = queue.try_get().unwrap();
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    queue.resize(2).unwrap();
+    assert_ne!(waiter.join().unwrap(), first);
+    assert_quiet(&queue, 0);
+}
+
+/// A waiter for two meets a shrink to one: it is refused, or it was too early.
+pub fn shrink_against_collector(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let collector = spawn(&queue, |q| q.get_many_blocking(2));
+    queue.resize(1).unwrap();
+    assert_eq!(collector.join().unwrap(), Err(GetManyError::TooMany));
+    queue.put_batch(&ids).unwrap();
+    assert_quiet(&queue, 1);
+}
+
+/// Everybody looks while an id comes back; nobody loses a place or the id.
+pub fn wake_all_against_put(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let thread = spawn(&queue, |q| q.get_blocking());
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    queue.wake_all();
+    putter.join().unwrap();
+    assert_eq!(thread.join().unwrap(), id);
+    assert_quiet(&queue, 0);
+}
+
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        // Relaxed: read after a join.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A task is polled with another waker while the put goes on: the last waker given is told.
+pub fn second_poll_with_another_waker(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let mut get = pin!(queue.get());
+    let told = [(); 2].map(|()| Arc::new(Told(AtomicBool::new(false))));
+    let wakers = told.clone().map(Waker::from);
+    let mut cx = Context::from_waker(&wakers[0]);
+    assert!(get.as_mut().poll(&mut cx).is_pending());
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
+    putter.join().unwrap();
+    if second.is_pending() {
+        assert!(told[1].0.load(Ordering::Relaxed));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(get.as_mut().poll(&mut cx).is_ready());
+    }
+    assert_quiet(&queue, 0);
+}
+
+/// A task's waker is taken by `wake_all` while the id comes: some waker of the task is told after
+/// the grant, so a poll after it finds the id.
+pub fn wake_all_against_task(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let told = Arc::new(Told(AtomicBool::new(false)));
+    let waker = Waker::from(told.clone());
+    let mut get = pin!(queue.get());
+    let mut cx = Context::from_waker(&waker);
+    assert!(get.as_mut().poll(&mut cx).is_pending());
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    queue.wake_all();
+    putter.join().unwrap();
+    assert!(told.0.load(Ordering::Relaxed));
+    assert_eq!(get.as_mut().poll(&mut cx), Poll::Ready(id));
+    assert_quiet(&queue, 0);
+}
+
+/// A thread is granted and, stopped before it runs, keeps the token: the watcher sees to the rest.
+///
+/// The stopped thread is held up by its waker's place: a task on whose thread nobody runs would
+/// not take a token, so a thread is kept from parking by a lock that the model holds.
+pub fn token_is_given_up(new: New) {
+    let clock = Clock::manual();
+    let queue = Arc::new(new(2, 2, Fairness::Fair, clock.clone()));
+    let ids = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    queue.put_batch(&ids).unwrap();
+    // Whatever is under way, time passes; the watcher gives the token up, or it comes back.
+    clock.advance(Duration::from_millis(10));
+    clock.advance(Duration::from_millis(20));
+    let mut got = waiters.map(|t| t.join().unwrap());
+    got.sort_unstable();
+    assert_eq!(got, [0, 1]);
+    assert_quiet(&queue, 0);
+}

@@ -1,0 +1,92 @@
+//! Models of waiting in turns over the shared bitmap. Events as in `PROTOCOL-turns.md`.
+#![cfg(loom)]
+
+#[path = "common/turn_models.rs"]
+mod models;
+
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(4),
+};
+
+/// One word.
+fn shared(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
+    SbitmapQueue::builder(depth)
+        .max_depth(max_depth)
+        .shift(1)
+        .engine(Engine::Shared)
+        .trusted(true)
+        .fairness(mode)
+        .clock(clock)
+        .build()
+        .unwrap()
+}
+
+macro_rules! models {
+    ($($(#[$doc:meta])* $name:ident, $bound:expr, $body:ident $(, $arg:expr)?;)*) => {
+        $($(#[$doc])*
+        #[test]
+        fn $name() {
+            check(stringify!($name), $bound, || models::$body(shared $(, $arg)?));
+        })*
+    };
+}
+
+models! {
+    /// A. Two threads share an id.
+    h4_turns_two_threads, UNBOUNDED, two_threads_one_id;
+    /// B. Three threads share an id.
+    h4_turns_three_threads, ONE, three_threads_one_id;
+    /// P1 P2 P3 against G3 V2 V3.
+    h4_turns_waiter_against_put, UNBOUNDED, waiter_against_put;
+    /// The same with a task.
+    h4_turns_task_against_put, UNBOUNDED, task_against_put;
+    /// C. G2 while others are served.
+    h4_turns_are_spent, ONE, turns_are_spent;
+    /// E. The granted future is dropped: its id and the service go on.
+    h6_turns_dropped_future, THREE, dropped_future_against_grant;
+    /// The deadline meets the grant.
+    h6_turns_deadline, TWO, deadline_against_grant;
+    /// G. One service grants one, the baton the other.
+    h8_turns_batch_for_two, ONE, batch_for_two_that_keep;
+    /// I. P4 against A1 A2 A3.
+    h4_turns_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fair;
+    /// The same without tokens.
+    h4_fifo_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fifo;
+    /// `closed` asks for a thread at the head.
+    h4_turns_thread_and_task, ONE, thread_and_task_that_keep;
+    /// H. The second id of a turn.
+    h4_turns_from_the_front, ONE, turn_goes_on_from_the_front;
+    /// D25.
+    d25_turns_two_collectors, TWO, two_collectors;
+    /// H6 for one that collects.
+    h6_turns_dropped_collector, THREE, dropped_collector;
+    /// H20.
+    h20_turns_growth, UNBOUNDED, growth_against_newcomer;
+    /// H20.
+    h20_turns_shrink, TWO, shrink_against_collector;
+    /// `wake_all`.
+    h6_turns_wake_all, TWO, wake_all_against_put;
+    /// `wake_all` takes the waker.
+    h6_turns_wake_all_task, UNBOUNDED, wake_all_against_task;
+    /// A waker is exchanged.
+    h4_turns_second_poll, UNBOUNDED, second_poll_with_another_waker;
+    /// L4. The watcher.
+    l4_turns_token_given_up, ONE, token_is_given_up;
+}

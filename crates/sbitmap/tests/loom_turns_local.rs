@@ -1,0 +1,66 @@
+//! Joint models: waiting in turns over the local engine, whose stacks are open when somebody comes
+//! to wait. Events as in `PROTOCOL-turns.md` and `PROTOCOL-local.md`.
+#![cfg(loom)]
+
+#[path = "common/turn_models.rs"]
+mod models;
+
+use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sbitmap::{Fairness, SbitmapQueue};
+use inflight_sync::model::{Bound, check};
+use inflight_sync::percpu::Backend;
+use inflight_sync::time::Clock;
+
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+/// Two stacks, warm at first; every put in the words tries to thaw.
+fn local(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
+    assert_eq!(depth, max_depth);
+    let store = LocalStore::new(Geometry {
+        backend: Backend::BusyFlag,
+        cpus: 3,
+        depth,
+        shift: 1,
+        cap: 1,
+        thaw_after: 0,
+    });
+    store.into_queue(mode, clock)
+}
+
+macro_rules! models {
+    ($($(#[$doc:meta])* $name:ident, $bound:expr, $body:ident $(, $arg:expr)?;)*) => {
+        $($(#[$doc])*
+        #[test]
+        fn $name() {
+            check(stringify!($name), $bound, || models::$body(local $(, $arg)?));
+        })*
+    };
+}
+
+models! {
+    /// A put into an open stack, or into the words, against G3 G4 G5.
+    h4_joint_waiter_against_put, TWO, waiter_against_put;
+    /// The same with a task.
+    h4_joint_task_against_put, TWO, task_against_put;
+    /// A. Thaw and freeze between the two.
+    h4_joint_two_threads, TWO, two_threads_one_id;
+    /// I. Both keep what they get: one may be in a stack, one in the words.
+    h4_joint_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fair;
+    /// G.
+    h8_joint_batch_for_two, ONE, batch_for_two_that_keep;
+    /// E.
+    h6_joint_dropped_future, ONE, dropped_future_against_grant;
+    /// D25.
+    d25_joint_two_collectors, ONE, two_collectors;
+    /// H20.
+    h20_joint_shrink, ONE, shrink_against_collector;
+    /// Everybody looks.
+    h6_joint_wake_all, ONE, wake_all_against_put;
+}
