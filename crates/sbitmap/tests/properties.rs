@@ -60,7 +60,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// Failures are shown, not kept in a file.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        cases: if cfg!(miri) { 3 } else { cases },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -124,6 +124,7 @@ fn run(builder: SbitmapBuilder, threads: usize, steps: usize, act: fn(&mut Actor
     let actor = |me| {
         let mut actor = Actor::new(owned.clone(), me);
         thread::spawn(move || {
+            let steps = if cfg!(miri) { steps / 1000 } else { steps };
             (0..steps).for_each(|_| act(&mut actor));
             actor.finish();
         })
@@ -218,7 +219,7 @@ fn everything_at_once() {
 /// With `checked`, of two puts at the same moment exactly one succeeds.
 #[test]
 fn a_racing_double_put_is_caught() {
-    const ROUNDS: usize = 10_000;
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 10_000 };
     let map = Arc::new(Sbitmap::builder(1).checked(true).build().unwrap());
     let round = Arc::new(AtomicUsize::new(0));
     let done = Arc::new(AtomicUsize::new(0));
