@@ -254,7 +254,8 @@ impl SbitmapQueue {
     /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
     ///
     /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
     /// assert_eq!(queue.snapshot().wake_batch, 8);
     /// queue.set_min_shallow_depth(16);
     /// assert_eq!(queue.snapshot().wake_batch, 2);
@@ -275,7 +276,8 @@ impl SbitmapQueue {
     /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
     ///
     /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
     /// queue.add_user();
     /// assert_eq!(queue.snapshot().wake_batch, 8);
     /// queue.add_user(); // 32 bits each
