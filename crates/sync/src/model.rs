@@ -51,7 +51,8 @@ pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static)
 /// If a run panics or deadlocks; the message says how to replay its schedule.
 #[cfg(shuttle)]
 pub fn check_random(name: &str, runs: usize, model: impl Fn() + Sync + Send + 'static) {
-    shuttle::check_random(model, runs);
+    let scheduler = shuttle::scheduler::RandomScheduler::new(runs);
+    shuttle::Runner::new(scheduler, config()).run(model);
     println!("model {name} random runs {runs}");
 }
 
@@ -65,6 +66,15 @@ pub fn check_pct(
     changes: usize,
     model: impl Fn() + Sync + Send + 'static,
 ) {
-    shuttle::check_pct(model, runs, changes);
+    let scheduler = shuttle::scheduler::PctScheduler::new(changes, runs);
+    shuttle::Runner::new(scheduler, config()).run(model);
     println!("model {name} pct runs {runs}");
+}
+
+/// Stacks large enough for unoptimised code, whose futures lie on the stack several times over.
+#[cfg(shuttle)]
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    config
 }

@@ -1,0 +1,231 @@
+//! Random schedules of the whole queue, in every mode: four to six threads that get, get several,
+//! put, put batches, time out, drop futures, resize and wake all.
+//!
+//! A lost wakeup or two collectors that wait for each other show as a deadlock, a bit with two
+//! owners as a failed claim, a lost bit as a short count at the end.
+#![cfg(shuttle)]
+
+use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::model::{check_pct, check_random};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, block_on, thread};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+const RUNS: usize = 500;
+const SECOND: Duration = Duration::from_secs(1);
+const MODES: [Fairness; 3] = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
+
+/// Both ways to choose schedules, for each mode.
+fn check(name: &str, model: fn(Fairness)) {
+    for fairness in MODES {
+        let name = format!("{name}/{fairness:?}");
+        check_random(&name, RUNS, move || model(fairness));
+        check_pct(&name, RUNS, 4, move || model(fairness));
+    }
+}
+
+/// A queue, and for each bit whether somebody holds it.
+struct Owned {
+    queue: SbitmapQueue,
+    owners: Vec<AtomicUsize>,
+    clock: Clock,
+}
+
+impl Owned {
+    fn new(depth: usize, max_depth: usize, fairness: Fairness) -> Arc<Self> {
+        let clock = Clock::manual();
+        let queue = SbitmapQueue::builder(depth)
+            .max_depth(max_depth)
+            .fairness(fairness)
+            .clock(clock.clone());
+        Arc::new(Self {
+            queue: queue.build().unwrap(),
+            owners: (0..max_depth).map(|_| AtomicUsize::new(0)).collect(),
+            clock,
+        })
+    }
+
+    fn claim(&self, bits: &[usize]) {
+        for &bit in bits {
+            let owners = self.owners[bit].swap(1, Ordering::Relaxed);
+            assert_eq!(owners, 0, "bit {bit} has two owners");
+        }
+    }
+
+    fn put(&self, bits: &[usize]) {
+        for &bit in bits {
+            assert_eq!(self.owners[bit].swap(0, Ordering::Relaxed), 1);
+        }
+        match *bits {
+            [bit] => self.queue.put(bit).unwrap(),
+            _ => self.queue.put_batch(bits).unwrap(),
+        }
+    }
+
+    fn use_and_put(&self, bits: &[usize]) {
+        self.claim(bits);
+        thread::yield_now();
+        self.put(bits);
+    }
+
+    fn assert_all_back(&self) {
+        assert_eq!(self.queue.snapshot().ws_active, 0, "nobody waits any more");
+        assert_eq!(self.queue.weight(), 0);
+        let (depth, mut bits) = (self.queue.depth(), Vec::new());
+        assert_eq!(
+            self.queue.try_get_batch(depth, &mut bits),
+            depth,
+            "a bit was lost"
+        );
+    }
+}
+
+/// Polls and gives up, as a `select!` whose other branch was faster.
+fn cancelled<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut last = false;
+    block_on(poll_fn(move |cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending if last => Poll::Ready(None),
+        Poll::Pending => {
+            last = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }))
+}
+
+fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread::JoinHandle<()> {
+    let owned = owned.clone();
+    thread::spawn(move || f(&owned))
+}
+
+fn join_all(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// H6, H7, D25. One waiter of each kind, and two who want two at once, on two bits.
+#[test]
+fn d25_waiters_of_all_kinds_and_two_collectors() {
+    check("d25_waiters_of_all_kinds_and_two_collectors", |fairness| {
+        let owned = Owned::new(2, 2, fairness);
+        let several = |o: &Owned| {
+            let bits = o.queue.get_many_blocking(2).unwrap();
+            o.use_and_put(&bits);
+        };
+        let threads = vec![
+            spawn(&owned, several),
+            spawn(&owned, move |o| {
+                o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
+            }),
+            spawn(&owned, |o| {
+                (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking()]));
+            }),
+            spawn(&owned, |o| o.use_and_put(&[block_on(o.queue.get())])),
+            spawn(&owned, |o| {
+                let get = o.queue.get_timeout(SECOND);
+                get.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+            }),
+        ];
+        owned.clock.advance(SECOND);
+        owned.clock.advance(SECOND);
+        join_all(threads);
+        owned.assert_all_back();
+    });
+}
+
+/// H6. Those who leave pass on what they were granted: a dropped future, a dropped collector, a
+/// collector that runs out of time. Those who stay keep their bits.
+#[test]
+fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
+    let name = "h6_what_was_granted_to_those_who_leave_reaches_those_who_stay";
+    check(name, |fairness| {
+        let owned = Owned::new(2, 2, fairness);
+        let held = [owned.queue.get_blocking(), owned.queue.get_blocking()];
+        let deadline = owned.clock.now() + SECOND;
+        let threads = vec![
+            spawn(&owned, |o| {
+                let got = cancelled(o.queue.get());
+                got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+            }),
+            spawn(&owned, |o| {
+                if let Some(bits) = cancelled(o.queue.get_many(2)) {
+                    o.use_and_put(&bits.unwrap());
+                }
+            }),
+            spawn(&owned, move |o| {
+                match o.queue.get_many_deadline(2, deadline) {
+                    Ok(bits) => o.use_and_put(&bits),
+                    Err(error) => assert_eq!(error, GetManyError::TimedOut),
+                }
+            }),
+            spawn(&owned, |o| o.claim(&[o.queue.get_blocking()])),
+            spawn(&owned, |o| o.claim(&[block_on(o.queue.get())])),
+        ];
+        owned.queue.put(held[0]).unwrap();
+        owned.clock.advance(SECOND);
+        owned.queue.put(held[1]).unwrap();
+        join_all(threads);
+        assert_eq!(owned.queue.weight(), 2);
+        owned.put(&[0]);
+        owned.put(&[1]);
+        owned.assert_all_back();
+    });
+}
+
+/// H20. The depth changes and everybody is woken while threads get and put.
+#[test]
+fn h20_resize_and_wake_all_under_load() {
+    check("h20_resize_and_wake_all_under_load", |fairness| {
+        let owned = Owned::new(2, 4, fairness);
+        let twice = |o: &Owned| {
+            (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking()]));
+        };
+        let threads = vec![
+            spawn(&owned, twice),
+            spawn(&owned, twice),
+            spawn(&owned, |o| match block_on(o.queue.get_many(2)) {
+                Ok(bits) => o.use_and_put(&bits),
+                Err(error) => assert_eq!(error, GetManyError::TooMany),
+            }),
+            spawn(&owned, |o| {
+                for depth in [4, 1, 3] {
+                    o.queue.resize(depth).unwrap();
+                }
+            }),
+            spawn(&owned, |o| (0..2).for_each(|_| o.queue.wake_all())),
+        ];
+        join_all(threads);
+        assert_eq!(owned.queue.depth(), 3);
+        owned.assert_all_back();
+    });
+}
+
+/// H4. Puts of several bits at once, tries, and waiters who keep what they get.
+#[test]
+fn h4_batches_of_puts_wake_all_they_can() {
+    check("h4_batches_of_puts_wake_all_they_can", |fairness| {
+        let owned = Owned::new(4, 4, fairness);
+        let mut held = Vec::new();
+        assert_eq!(owned.queue.try_get_batch(4, &mut held), 4);
+        let threads = vec![
+            spawn(&owned, |o| o.claim(&[o.queue.get_blocking()])),
+            spawn(&owned, |o| o.claim(&[block_on(o.queue.get())])),
+            spawn(&owned, |o| o.claim(&o.queue.get_many_blocking(2).unwrap())),
+            spawn(&owned, |o| {
+                let got = o.queue.try_get();
+                got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+            }),
+            spawn(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap()),
+        ];
+        owned.queue.put_batch(&[2, 3]).unwrap();
+        join_all(threads);
+        assert_eq!(owned.queue.weight(), 4);
+        (0..4).for_each(|bit| owned.put(&[bit]));
+        owned.assert_all_back();
+    });
+}
