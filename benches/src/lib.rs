@@ -13,13 +13,14 @@ mod rivals;
 mod rng;
 pub mod rounds;
 pub mod scarce;
+pub mod stop;
 pub mod tasks;
 mod waiting;
 
 pub use batches::{Batches, batchers};
 pub use ids::{Ids, check_ids};
 pub use loads::{Completer, Loads, Together};
-pub use ours::{ours, ours_waiting};
+pub use ours::{every_queue, ours, ours_waiting};
 pub use rivals::{rivals, rivals_together};
 pub use waiting::{WaitIds, waiting_rivals};
 

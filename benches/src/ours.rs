@@ -42,6 +42,14 @@ pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
     ]
 }
 
+/// A queue for each fairness and each engine that it runs on.
+#[must_use]
+pub fn every_queue(depth: usize) -> Vec<(String, SbitmapQueue)> {
+    let modes = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
+    let queues = modes.map(|fairness| (format!("{fairness:?}"), queue(depth, fairness, false)));
+    queues.into()
+}
+
 pub(crate) fn queue(depth: usize, fairness: Fairness, completer_polls: bool) -> SbitmapQueue {
     let queue = SbitmapQueue::builder(depth).fairness(fairness);
     let queue = queue.completer_polls(completer_polls);

@@ -1,0 +1,28 @@
+//! `stop_cycles [N]`: N stop cycles for every way to wait; what `ci/stop-cycles.sh` runs.
+
+use inflight_benches::{every_queue, stop};
+use std::process::ExitCode;
+use std::time::Instant;
+
+fn main() -> ExitCode {
+    let cycles = std::env::args().nth(1).map_or(Ok(1_000), |n| n.parse());
+    let Ok(cycles) = cycles else {
+        eprintln!("usage: stop_cycles [CYCLES]");
+        return ExitCode::from(2);
+    };
+    let mut stranded = 0;
+    for (name, queue) in every_queue(3) {
+        let start = Instant::now();
+        match stop::cycles(queue, 8, cycles) {
+            Ok(()) => println!(
+                "{name}: {cycles} cycles, 0 stranded, {:.1?}",
+                start.elapsed()
+            ),
+            Err(cycle) => {
+                stranded += 1;
+                println!("{name}: cycle {cycle} did not end");
+            }
+        }
+    }
+    ExitCode::from(u8::from(stranded > 0))
+}

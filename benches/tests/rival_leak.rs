@@ -1,0 +1,88 @@
+//! Batches of neighbours under contention: what the `sbitmap` crate loses, and ours does not.
+//!
+//! That crate's batch get sets all bits of a range at once. If another thread had just taken one
+//! of them it looks elsewhere, but leaves the others set: nobody owns them.
+
+use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+use std::sync::Barrier;
+use std::thread;
+
+/// Rounds of two threads, each of many batches; the rival leaks in the first ones.
+const ROUNDS: usize = 2_000;
+const BATCHES: usize = 500;
+
+/// Two threads take and give back batches of 1 to 6 at the same time.
+fn storm(batch: impl Fn(usize, usize) + Sync) {
+    let start = Barrier::new(2);
+    thread::scope(|scope| {
+        for me in 0..2 {
+            let (start, batch) = (&start, &batch);
+            scope.spawn(move || {
+                start.wait();
+                (0..BATCHES).for_each(|i| batch(me, 1 + (i + 3 * me) % 6));
+            });
+        }
+    });
+}
+
+#[test]
+fn the_rival_leaks() {
+    let map = sbitmap::Sbitmap::new(64, Some(6), false);
+    let leaked = (0..ROUNDS).any(|_| {
+        storm(|_, n| {
+            let hint = &mut 0;
+            // When the leak has eaten the map there is nothing to be had.
+            if let Some(first) = map.get_batch(n, hint) {
+                map.put_batch(first, n, hint);
+            }
+        });
+        map.weight() > 0
+    });
+    assert!(leaked, "it no longer leaks: say so in docs/benchmarks.md");
+}
+
+#[test]
+fn masks_of_ours_never_leak() {
+    let map = Sbitmap::builder(64).shift(6).build().unwrap();
+    for _ in 0..ROUNDS / 10 {
+        storm(|_, n| {
+            // None if the free neighbours are too few just now.
+            if let Some(bits) = map.try_get_mask(n) {
+                map.put_mask(bits).unwrap();
+            }
+        });
+        assert_eq!(map.weight(), 0, "given back by all, and still taken");
+    }
+    // The whole word can be had at once: no bit is lost.
+    assert_eq!(map.try_get_mask(64).map(|bits| bits.count()), Some(64));
+}
+
+#[test]
+fn batches_of_ours_never_leak() {
+    for fairness in [Fairness::Fair, Fairness::Fifo, Fairness::Batched] {
+        let queue = SbitmapQueue::builder(64)
+            .fairness(fairness)
+            .build()
+            .unwrap();
+        for _ in 0..ROUNDS / 10 {
+            storm(|me, n| {
+                let mut bits = Vec::with_capacity(n);
+                assert_eq!(
+                    queue.try_get_batch(n, &mut bits),
+                    n,
+                    "thread {me}: 12 of 64 at most"
+                );
+                queue.put_batch(&bits).unwrap();
+            });
+            assert_eq!(
+                queue.weight(),
+                0,
+                "{fairness:?}: given back by all, and still taken"
+            );
+        }
+        let mut bits = Vec::new();
+        assert_eq!(queue.try_get_batch(64, &mut bits), 64);
+        bits.sort_unstable();
+        assert!(bits.into_iter().eq(0..64));
+    }
+}
