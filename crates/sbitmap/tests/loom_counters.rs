@@ -4,12 +4,9 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | counts kept for each queue, or reset by a store | `h5_h10_h12_h13_h30_two_batches` |
-//! | comparison of the counters without wrapping | the same |
-//! | the turn stays with a queue that has more waiters | `h7_a_newcomer_does_not_keep_the_turn` |
-//! | the batch ignores the share | `h9_a_batch_within_the_share` |
-//! | waiters are told inside a lock, or before the counts are final | `h14_a_put_from_within_a_wake` |
-//! | users counted and batch stored in two steps | `h15_users_and_batch_change_together` |
+//! | comparison of the counters without wrapping | `h5_h10_h12_h13_h30_two_batches` |
+//! | the turn stays with a queue that was served | `h7_a_newcomer_does_not_keep_the_turn` |
+//! | the batch ignores the share | `h9_a_batch_within_the_share`, `h15_*` |
 #![cfg(loom)]
 
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};

@@ -2,10 +2,10 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | `keep`: no look at the depth after a bit was taken | `h21_a_late_get_of_a_free_bit`, `h21_a_late_get_of_a_parked_bit` |
-//! | `resize` does not flush | the same two |
+//! | `keep`: no look at the depth after a bit was taken | `h21_a_late_get_*` |
+//! | `resize` does not flush | `h21_a_late_get_*` |
 //! | `keep_below` without the lock, or always giving back | `h21_growth_against_a_late_get` |
-//! | `Search::mask` with the bits below the start | `h19_a_search_in_turn_ends` |
+//! | a word judged full by all its bits instead of the searched | `h19_a_search_in_turn_ends` |
 //! | `resize` of a queue does not make waiters look | `h20_*` |
 //! | `set`: Release, `clear`: Acquire | `a46_a_pending_bit_carries_data` |
 //! | `set`: Acquire, `clear`: Release | `a46_a_bit_as_a_lock` |
@@ -199,7 +199,7 @@ fn h19_a_search_in_turn_ends() {
         let putter = thread::spawn({
             let map = map.clone();
             move || {
-                map.put(0).unwrap();
+                map.put_batch(&[0]).unwrap(); // straight to the word
                 map.put(1).unwrap();
             }
         });
