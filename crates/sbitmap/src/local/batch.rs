@@ -14,32 +14,39 @@ const OPEN: usize = if cfg!(loom) { 2 } else { 8 };
 pub(super) struct Groups<'a> {
     store: &'a Local,
     open: [Group; OPEN],
-    /// Which is given up when another word needs the place.
-    next: usize,
+    /// The one added to last: ids mostly come in runs of one word, as a refill took them.
+    last: usize,
     ticked: bool,
 }
 
 impl<'a> Groups<'a> {
+    #[inline]
     pub(super) fn new(store: &'a Local) -> Self {
         Self {
             store,
             open: [Group { word: 0, mask: 0 }; OPEN],
-            next: 0,
+            last: 0,
             ticked: false,
         }
     }
 
+    #[inline]
     pub(super) fn add(&mut self, id: usize) {
         let group = self.store.group(id);
-        let open = self
-            .open
-            .iter_mut()
-            .find(|open| open.word == group.word && open.mask != 0);
-        if let Some(open) = open {
-            open.mask |= group.mask;
+        if self.open[self.last].word != group.word {
+            self.turn_to(group.word);
+        }
+        self.open[self.last].mask |= group.mask;
+    }
+
+    /// Finds the place of another word, or makes it.
+    fn turn_to(&mut self, word: usize) {
+        if let Some(found) = self.open.iter().position(|open| open.word == word) {
+            self.last = found;
         } else {
-            let old = std::mem::replace(&mut self.open[self.next], group);
-            self.next = (self.next + 1) % OPEN;
+            self.last = (self.last + 1) % OPEN;
+            let fresh = Group { word, mask: 0 };
+            let old = std::mem::replace(&mut self.open[self.last], fresh);
             self.give(old);
         }
     }
@@ -130,11 +137,7 @@ impl Local {
             if seen.waiters() != 0 {
                 return None;
             }
-            let layout = self.layout();
-            let reach = super::Reach {
-                layout,
-                shallow: Some(layout.shallow(limit)),
-            };
+            let reach = super::Reach::shallow(self.layout(), limit);
             match self.words.take(reach, self.hint(), 1) {
                 Ok(group) => {
                     let id = self.full.bit(group.word, group.mask.trailing_zeros());

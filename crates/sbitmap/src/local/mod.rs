@@ -175,10 +175,7 @@ impl Local {
     }
 
     fn reach(&self) -> Reach {
-        Reach {
-            layout: self.layout(),
-            shallow: None,
-        }
+        Reach::all(self.layout())
     }
 
     /// Takes an id unless somebody waits; `None` is exact when nobody does.

@@ -6,42 +6,48 @@ use inflight_sync::atomic::{AtomicU8, Ordering};
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// A state, and room: the 16 ids of a word of a map of 64 fill a line. A refill takes ids of one
-/// word, so a CPU mostly has lines of its own.
-#[derive(Debug)]
-#[repr(align(4))]
-struct State(AtomicU8);
+/// A line.
+const LINE: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// How far apart the states of two ids are.
+///
+/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
+/// gets and the one that puts. In a large one 16 ids share a line, so that the table stays in the
+/// cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
+const fn stride(ids: usize) -> usize {
+    if ids <= 128 { LINE } else { LINE.div_ceil(16) }
+}
 
 #[derive(Debug)]
 pub(super) struct States {
     /// None at all if trusted.
-    states: Box<[State]>,
+    states: Box<[AtomicU8]>,
     /// Where the state of id 0 is: at the beginning of a line.
     first: usize,
+    stride: usize,
     check: Check,
 }
 
 impl States {
     pub(super) fn new(ids: usize, check: Check) -> Self {
-        // Each atomic costs a model time, so there are no more than needed.
-        let line = if cfg!(loom) { 1 } else { 128 };
-        let states = match check {
+        let stride = stride(ids);
+        let bytes = match check {
             Check::Trusted => 0,
-            _ => ids + line / size_of::<State>(),
+            _ => ids * stride + LINE,
         };
-        let states: Box<[State]> = (0..states).map(|_| State(AtomicU8::new(FREE))).collect();
-        let first = states.as_ptr().align_offset(line);
+        let states: Box<[AtomicU8]> = (0..bytes).map(|_| AtomicU8::new(FREE)).collect();
         Self {
-            // Miri may not say.
-            first: first.min(line / size_of::<State>()),
+            // Some tools do not say; the place of a line is no matter of correctness.
+            first: states.as_ptr().align_offset(LINE).min(LINE),
             states,
+            stride,
             check,
         }
     }
 
     #[inline]
     fn state(&self, id: usize) -> Option<&AtomicU8> {
-        self.states.get(self.first + id).map(|state| &state.0)
+        self.states.get(id * self.stride + self.first)
     }
 
     /// The caller has just become the owner of `id`.

@@ -22,12 +22,36 @@ const fn mask_of(word: u64) -> u64 {
 /// Which ids a getter may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
-    pub(super) layout: Layout,
-    pub(super) shallow: Option<Shallow>,
+    layout: Layout,
+    shallow: Option<Shallow>,
+    /// How many of the first words are open as a whole.
+    whole: usize,
 }
 
 impl Reach {
+    /// Ids below the depth.
+    pub(super) const fn all(layout: Layout) -> Self {
+        Self {
+            layout,
+            shallow: None,
+            whole: layout.depth >> layout.shift,
+        }
+    }
+
+    /// Those open to users who may hold `limit` ids.
+    pub(super) const fn shallow(layout: Layout, limit: usize) -> Self {
+        Self {
+            layout,
+            shallow: Some(layout.shallow(limit)),
+            whole: 0,
+        }
+    }
+
+    #[inline]
     fn mask(self, i: usize) -> u64 {
+        if i < self.whole {
+            return low_mask(COUNT);
+        }
         low_mask(match self.shallow {
             None => self.layout.word_depth(i),
             Some(shallow) => shallow.word_depth(i),
@@ -67,15 +91,18 @@ impl Words {
         let mut puts = 0_u64;
         let words = reach.layout.words();
         let from = if from < words { from } else { 0 };
-        for word in (from..words).chain(0..from) {
-            match self.take_from(word, reach.mask(word), n) {
-                Ok(mask) => return Ok(Group { word, mask }),
-                Err(count) => puts = puts.wrapping_add(count),
+        for range in [from..words, 0..from] {
+            for word in range {
+                match self.take_from(word, reach.mask(word), n) {
+                    Ok(mask) => return Ok(Group { word, mask }),
+                    Err(count) => puts = puts.wrapping_add(count),
+                }
             }
         }
         Err(puts)
     }
 
+    #[inline]
     fn take_from(&self, i: usize, reach: u64, n: u32) -> Result<u64, u64> {
         let word = &self.words[i];
         // Ordering: A1, Acquire pairs with the Release in `give`. It also keeps the second pass
