@@ -5,5 +5,12 @@ if ! cargo +nightly --version >/dev/null 2>&1 || ! component miri nightly || ! c
     skip miri "nightly with miri and rust-src cannot be had"
     exit 0
 fi
-export MIRIFLAGS="${MIRIFLAGS:--Zmiri-strict-provenance -Zmiri-disable-isolation -Zmiri-many-seeds=0..8}"
+flags="${MIRIFLAGS:--Zmiri-strict-provenance -Zmiri-disable-isolation}"
+export MIRIFLAGS="$flags -Zmiri-many-seeds=0..8"
 step miri cargo +nightly miri test --target-dir "$target/miri" "${@:--pinflight-sync}"
+# Quick selection for the shared bitmap and batched waiting: call by call, and a few steps of threads.
+if [ $# -eq 0 ]; then
+    export MIRIFLAGS="$flags"
+    step miri-sbitmap cargo +nightly miri test --target-dir "$target/miri" -p inflight-sbitmap \
+        --test bitmap --test items_bitmap --test items_waiting --test stress
+fi

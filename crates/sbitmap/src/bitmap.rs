@@ -206,19 +206,34 @@ impl Sbitmap {
         search: impl Fn(usize, u32) -> Search,
     ) -> Option<usize> {
         let (first, offset) = layout.split(start.0 as usize);
+        if layout.depth == 0 {
+            return None;
+        }
+        let begun = search(first, offset);
+        // The first word has a bit nearly always, so the rest is kept out of its way.
+        match self.words[first].try_get(begun) {
+            Some(offset) => Some(layout.bit(first, offset)),
+            None => self.visit_others(layout, first, begun, |i| search(i, 0)),
+        }
+    }
+
+    /// All words but the first, and what the first one's search has left out.
+    #[inline(never)]
+    fn visit_others(
+        &self,
+        layout: Layout,
+        first: usize,
+        begun: Search,
+        search: impl Fn(usize) -> Search,
+    ) -> Option<usize> {
         let visit = |i: usize, search: Search| {
             let offset = self.words[i].try_get(search)?;
             Some(layout.bit(i, offset))
         };
-        for i in (first..layout.words()).chain(0..first) {
-            let found = visit(i, search(i, if i == first { offset } else { 0 }));
-            if found.is_some() {
-                return found;
-            }
-        }
-        let begun = search(first, offset);
-        if begun.wrap || begun.from == 0 {
-            return None;
+        let mut others = (first + 1..layout.words()).chain(0..first);
+        let found = others.find_map(|i| visit(i, search(i)));
+        if found.is_some() || begun.wrap || begun.from == 0 {
+            return found;
         }
         visit(
             first,

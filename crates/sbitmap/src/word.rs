@@ -119,6 +119,7 @@ impl Word {
     }
 
     /// Takes one bit. `None` is exact for the bits searched, but for puts that come later.
+    #[inline]
     pub(crate) fn try_get(&self, search: Search) -> Option<u32> {
         if search.depth == 0 {
             return None;
@@ -140,6 +141,7 @@ impl Word {
     }
 
     /// Finds a zero in `word` and sets it. Goes round again only when another getter was faster.
+    #[inline]
     fn take_zero(&self, search: Search) -> Option<u32> {
         let mut from = search.from;
         loop {
@@ -161,6 +163,7 @@ impl Word {
 
     /// `word` has no searched zero: takes a bit that is parked alone, moves several back, or finds
     /// that there are none.
+    #[inline(never)]
     fn refill(&self, searched: u64) -> Refill {
         // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
         let moves = self.freed.moves.load(Ordering::Acquire);
@@ -259,6 +262,7 @@ impl Word {
     }
 
     /// Parks a bit.
+    #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> Result<(), PutError> {
         if !self.unmark(offset, check) {
             return Err(PutError::NotAllocated);
@@ -325,6 +329,7 @@ impl Word {
         self.word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
+    #[inline]
     fn mark(&self, mask: u64, state: u8) {
         let Some(states) = &self.states else { return };
         for offset in offsets(mask) {
@@ -334,6 +339,7 @@ impl Word {
     }
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
+    #[inline]
     fn unmark(&self, offset: u32, check: Check) -> bool {
         let Some(states) = &self.states else {
             return true;
