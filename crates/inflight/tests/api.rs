@@ -51,7 +51,8 @@ fn bitmap_and_queue() -> Result<()> {
     );
 
     let q = SbitmapQueue::builder(256)
-        .fairness(Fairness::Batched)
+        .max_depth(512)
+        .fairness(Fairness::Fair)
         .build()?;
     let a = q.try_get();
     let b = q.get_blocking();
@@ -60,6 +61,9 @@ fn bitmap_and_queue() -> Result<()> {
     let mut all = [a.unwrap(), b, c.unwrap(), d];
     all.sort_unstable();
     assert!(all.windows(2).all(|w| w[0] != w[1]));
+    let four = inflight::sync::block_on(async { q.get_many(4).await })?;
+    assert_eq!(four.len(), 4);
+    q.resize(512)?;
     println!("{:#?}", q.snapshot());
     Ok(())
 }

@@ -19,7 +19,6 @@ pub enum Fairness {
     /// the order they came, and each of eight batches in a row looks at every queue: a waiter
     /// with `p` others before it in its queue is woken within `8 * (p + 1)` batches. How often
     /// it may lose the race after that is not bounded.
-    #[default]
     Batched,
     /// Bounded overtaking by *turns*: one list, first come first served, and a thread that was
     /// woken may take up to 16 bits past those who wait.
@@ -37,6 +36,7 @@ pub enum Fairness {
     /// Tasks are woken for one bit at a time, all of them at once as long as bits last, and take
     /// no turns. Over a window of many turns identical threads get equal shares; within one turn
     /// one thread has 16 bits and its neighbour none.
+    #[default]
     Fair,
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.
     ///

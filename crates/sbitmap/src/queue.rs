@@ -25,12 +25,14 @@ use std::time::Duration;
 ///
 /// # Fairness
 ///
-/// See [`Fairness`]. The default is [`Fairness::Batched`].
+/// See [`Fairness`]. The default is [`Fairness::Fair`].
 ///
 /// # Progress
 ///
-/// No waiter sleeps for ever while bits come back: at most `wake batch - 1` bits (7, and 0 below a
-/// depth of 16) may be free while somebody sleeps, and only while another bit is in use.
+/// No waiter sleeps for ever while bits come back. With [`Fairness::Fair`] and [`Fairness::Fifo`] a
+/// bit is free while somebody waits only as long as a woken thread is on its way. With
+/// [`Fairness::Batched`] at most `wake batch - 1` bits (7, and 0 below a depth of 16) may be free
+/// while somebody sleeps, and only while another bit is in use.
 ///
 /// ```
 /// use inflight_sbitmap::SbitmapQueue;
@@ -192,7 +194,11 @@ impl SbitmapQueue {
         on!(self, queue => queue.resize(depth))
     }
 
-    /// Takes a bit without waiting. With [`Fairness::Batched`] also past those who wait.
+    /// Takes a bit without waiting.
+    ///
+    /// `None` means "nothing for you now": all bits are taken, or others wait and come first. With
+    /// [`Fairness::Batched`] it also takes a bit past those who wait, and with [`Fairness::Fair`]
+    /// in the calling thread's turn.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
@@ -535,7 +541,8 @@ impl SbitmapQueue {
 
     /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
     ///
-    /// Waiters that still find nothing go back to sleep, at the tail of a queue.
+    /// Waiters that still find nothing go back to sleep: with [`Fairness::Batched`] at the tail of a
+    /// queue, else where they were.
     ///
     /// # Panics
     ///

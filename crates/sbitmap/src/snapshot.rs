@@ -102,7 +102,9 @@ impl fmt::Display for Snapshot {
 /// What a [`SbitmapQueue`](crate::SbitmapQueue) looked like. Racy while others get and put.
 ///
 /// ```
-/// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
+/// use inflight_sbitmap::{Fairness, SbitmapQueue};
+/// let builder = SbitmapQueue::builder(64).fairness(Fairness::Batched);
+/// let queue = builder.build().unwrap();
 /// let snapshot = queue.snapshot();
 /// assert_eq!(snapshot.wake_batch, 8);
 /// assert!(snapshot.to_string().contains("\nwake_batch=8\n"));

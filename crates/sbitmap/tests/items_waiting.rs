@@ -11,6 +11,7 @@ use tasks::Task;
 /// All bits taken.
 fn full(depth: usize, max_depth: usize, policy: WakePolicy) -> SbitmapQueue {
     let queue = SbitmapQueue::builder(depth)
+        .fairness(Fairness::Batched)
         .max_depth(max_depth)
         .fairness(Fairness::Batched)
         .wake_policy(policy)

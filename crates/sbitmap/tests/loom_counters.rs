@@ -29,6 +29,7 @@ const TWO: Bound = Bound {
 /// One word of `depth` bits, all taken.
 fn all_taken(depth: usize) -> Arc<SbitmapQueue> {
     let queue = SbitmapQueue::builder(depth)
+        .fairness(Fairness::Batched)
         .shift(depth.next_power_of_two().ilog2())
         .trusted(true)
         .fairness(Fairness::Batched)
@@ -167,6 +168,7 @@ fn h14_a_put_from_within_a_wake() {
 fn h15_users_and_batch_change_together() {
     check("h15_users_and_batch_change_together", UNBOUNDED, || {
         let queue = SbitmapQueue::builder(64)
+            .fairness(Fairness::Batched)
             .shift(6)
             .trusted(true)
             .fairness(Fairness::Batched)

@@ -19,7 +19,7 @@
 //! | loser of the `wakeups` exchange returns | `h31_a_batch_taken_over` |
 #![cfg(loom)]
 
-use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
@@ -49,6 +49,7 @@ fn all_taken(depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
 
 fn all_taken_by(depth: usize, clock: Clock) -> (Arc<SbitmapQueue>, Vec<usize>) {
     let queue = SbitmapQueue::builder(depth)
+        .fairness(Fairness::Batched)
         .shift(depth.next_power_of_two().ilog2())
         .trusted(true)
         .clock(clock)
@@ -132,6 +133,7 @@ fn h4_batch_put_against_waiter() {
 fn h4_in_turn() {
     check("h4_in_turn", UNBOUNDED, || {
         let queue = SbitmapQueue::builder(2)
+            .fairness(Fairness::Batched)
             .shift(1)
             .round_robin(true)
             .trusted(true)

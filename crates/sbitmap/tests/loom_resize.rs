@@ -84,6 +84,7 @@ fn h21_a_late_get_of_a_parked_bit() {
 fn h21_growth_against_a_late_get() {
     check("h21_growth_against_a_late_get", ONE, || {
         let queue = SbitmapQueue::builder(2)
+            .fairness(Fairness::Batched)
             .shift(1)
             .trusted(true)
             .fairness(Fairness::Batched)
@@ -135,6 +136,7 @@ fn h21_put_against_resize() {
 /// 16 bits in one word, all taken: the wake batch is 2.
 fn all_of_16() -> Arc<SbitmapQueue> {
     let queue = SbitmapQueue::builder(16)
+        .fairness(Fairness::Batched)
         .shift(4)
         .trusted(true)
         .fairness(Fairness::Batched)
@@ -172,6 +174,7 @@ fn h20_shrink_against_put() {
 fn h20_growth_against_waiter() {
     check("h20_growth_against_waiter", UNBOUNDED, || {
         let queue = SbitmapQueue::builder(1)
+            .fairness(Fairness::Batched)
             .max_depth(2)
             .shift(1)
             .trusted(true)

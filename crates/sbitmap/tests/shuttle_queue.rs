@@ -4,7 +4,7 @@
 //! short count at the end.
 #![cfg(shuttle)]
 
-use inflight_sbitmap::{SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sbitmap::{Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
@@ -95,7 +95,11 @@ fn join_all(threads: Vec<thread::JoinHandle<()>>) {
 /// One waiter of each kind, twice each, and a clock that moves meanwhile.
 fn all_kinds(depth: usize) {
     let clock = Clock::manual();
-    let owned = Owned::new(SbitmapQueue::builder(depth).clock(clock.clone()));
+    let owned = Owned::new(
+        SbitmapQueue::builder(depth)
+            .fairness(Fairness::Batched)
+            .clock(clock.clone()),
+    );
     let twice = |owned: &Owned, get: fn(&SbitmapQueue) -> Option<usize>| {
         for _ in 0..2 {
             if let Some(bit) = get(&owned.queue) {
@@ -133,7 +137,11 @@ fn h6_those_who_stay_get_what_those_who_leave_were_offered() {
         "h6_those_who_stay_get_what_those_who_leave_were_offered",
         || {
             let clock = Clock::manual();
-            let owned = Owned::new(SbitmapQueue::builder(2).clock(clock.clone()));
+            let owned = Owned::new(
+                SbitmapQueue::builder(2)
+                    .fairness(Fairness::Batched)
+                    .clock(clock.clone()),
+            );
             let deadline = clock.now() + SECOND;
             let bits = [owned.queue.get_blocking(), owned.queue.get_blocking()];
             let back = |owned: &Owned, bit: Option<usize>| {
@@ -162,7 +170,11 @@ fn h6_those_who_stay_get_what_those_who_leave_were_offered() {
 #[test]
 fn h31_putters_complete_a_batch_together() {
     check("h31_putters_complete_a_batch_together", || {
-        let owned = Owned::new(SbitmapQueue::builder(16).shift(4));
+        let owned = Owned::new(
+            SbitmapQueue::builder(16)
+                .fairness(Fairness::Batched)
+                .shift(4),
+        );
         let mut bits = Vec::new();
         assert_eq!(owned.queue.try_get_batch(16, &mut bits), 16);
         let waiter = |o: &Owned| o.claim(o.queue.get_blocking());
@@ -188,7 +200,12 @@ fn h31_putters_complete_a_batch_together() {
 #[test]
 fn h4_in_turn_a_waiter_sleeps_only_if_all_is_taken() {
     check("h4_in_turn_a_waiter_sleeps_only_if_all_is_taken", || {
-        let owned = Owned::new(SbitmapQueue::builder(16).shift(4).round_robin(true));
+        let owned = Owned::new(
+            SbitmapQueue::builder(16)
+                .fairness(Fairness::Batched)
+                .shift(4)
+                .round_robin(true),
+        );
         let queue = &owned.queue;
         // The turn goes round once; in the second round it stops at 14.
         (0..16).for_each(|bit| assert_eq!(queue.try_get(), Some(bit)));

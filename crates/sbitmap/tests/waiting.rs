@@ -18,7 +18,10 @@ use tasks::{Count, Task, poll_once};
 
 /// A queue with all bits taken.
 fn full(depth: usize) -> SbitmapQueue {
-    let queue = SbitmapQueue::builder(depth).build().unwrap();
+    let queue = SbitmapQueue::builder(depth)
+        .fairness(Fairness::Batched)
+        .build()
+        .unwrap();
     take_all(&queue);
     queue
 }
@@ -58,7 +61,10 @@ fn the_wake_batch_is_an_eighth_of_the_depth_from_1_to_8() {
         (999, 8),
     ];
     for (depth, batch) in batches {
-        let queue = SbitmapQueue::builder(depth).build().unwrap();
+        let queue = SbitmapQueue::builder(depth)
+            .fairness(Fairness::Batched)
+            .build()
+            .unwrap();
         assert_eq!(queue.snapshot().wake_batch, batch, "depth {depth}");
         assert_eq!(queue.snapshot().fairness, Fairness::Batched);
     }
@@ -68,6 +74,7 @@ fn the_wake_batch_is_an_eighth_of_the_depth_from_1_to_8() {
 fn a_free_bit_is_had_at_once() {
     let clock = Clock::manual();
     let queue = SbitmapQueue::builder(5)
+        .fairness(Fairness::Batched)
         .clock(clock.clone())
         .build()
         .unwrap();
@@ -334,6 +341,7 @@ fn moving_waker() -> Waker {
 #[test]
 fn in_turn_a_waiter_may_move_to_another_cpu() {
     let queue = SbitmapQueue::builder(16)
+        .fairness(Fairness::Batched)
         .shift(4)
         .round_robin(true)
         .build()
@@ -389,6 +397,7 @@ fn wake_all_makes_everybody_look_again() {
 fn a_queue_of_no_bits_lets_wait_and_leave() {
     let clock = Clock::manual();
     let queue = SbitmapQueue::builder(0)
+        .fairness(Fairness::Batched)
         .clock(clock.clone())
         .build()
         .unwrap();
@@ -438,7 +447,7 @@ fn everything_is_sharable_and_shows_itself() {
     }
     let queue = Arc::new(share(full(1)));
     check(&queue);
-    check(&SbitmapQueue::builder(1));
+    check(&SbitmapQueue::builder(1).fairness(Fairness::Batched));
     check(&queue.snapshot());
     check(&queue.stats());
     let get: Get<'_> = queue.get();
@@ -567,7 +576,7 @@ proptest! {
         growth in prop_oneof![Just(0), 1..=70_usize],
         rounds in vec(vec(step(), 1..12), 1..40),
     ) {
-        let queue = SbitmapQueue::builder(depth)
+        let queue = SbitmapQueue::builder(depth).fairness(Fairness::Batched)
             .max_depth(depth + growth)
             .fairness(Fairness::Batched)
             .build()
@@ -598,6 +607,7 @@ fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
     let clock = Clock::manual();
     let queue = Arc::new(
         SbitmapQueue::builder(64)
+            .fairness(Fairness::Batched)
             .clock(clock.clone())
             .build()
             .unwrap(),
@@ -618,6 +628,7 @@ fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
 #[test]
 fn switching_one_check_off_leaves_the_other() {
     let queue = SbitmapQueue::builder(8)
+        .fairness(Fairness::Batched)
         .trusted(true)
         .checked(false)
         .build()
