@@ -20,7 +20,7 @@ mod waiting;
 pub use batches::{Batches, batchers};
 pub use ids::{Ids, check_ids};
 pub use loads::{Completer, Loads, Together};
-pub use ours::{every_queue, ours, ours_waiting};
+pub use ours::{back_end, every_queue, ours, ours_waiting};
 pub use rivals::{rivals, rivals_together};
 pub use waiting::{WaitIds, waiting_rivals};
 

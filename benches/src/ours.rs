@@ -4,7 +4,7 @@ use crate::ids::Ids;
 use crate::loads::Loads;
 use crate::waiting::WaitIds;
 use crate::{Contender, Part};
-use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+use inflight_sbitmap::{BackEnd, Engine, Fairness, Sbitmap, SbitmapQueue, SbitmapQueueBuilder};
 
 /// Ours without waiting.
 #[must_use]
@@ -12,16 +12,28 @@ pub fn ours() -> Vec<Contender<dyn Loads>> {
     use Part::{Ours, Variant};
     vec![
         Contender::new("SbitmapQueue", Ours, |d| {
-            Box::new(SbitmapQueue::builder(d).build().expect("valid"))
+            Box::new(fair(d).build().expect("valid"))
         }),
         Contender::new("SbitmapQueue, trusted", Variant, |d| {
-            let queue = SbitmapQueue::builder(d).trusted(true);
-            Box::new(queue.build().expect("valid"))
+            Box::new(fair(d).trusted(true).build().expect("valid"))
+        }),
+        Contender::new("SbitmapQueue, Shared", Variant, |d| {
+            Box::new(fair(d).engine(Engine::Shared).build().expect("valid"))
         }),
         Contender::new("Sbitmap", Variant, |d| {
             Box::new(Sbitmap::builder(d).build().expect("valid"))
         }),
     ]
+}
+
+/// The back end that queues get in this process.
+#[must_use]
+pub fn back_end() -> BackEnd {
+    fair(64).build().expect("valid").back_end()
+}
+
+fn fair(depth: usize) -> SbitmapQueueBuilder {
+    SbitmapQueue::builder(depth).fairness(Fairness::Fair)
 }
 
 /// Ours with waiting.
@@ -45,9 +57,19 @@ pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
 /// A queue for each fairness and each engine that it runs on.
 #[must_use]
 pub fn every_queue(depth: usize) -> Vec<(String, SbitmapQueue)> {
-    let modes = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
-    let queues = modes.map(|fairness| (format!("{fairness:?}"), queue(depth, fairness, false)));
-    queues.into()
+    let modes = [
+        (Fairness::Fair, Engine::Local),
+        (Fairness::Fair, Engine::Shared),
+        (Fairness::Fifo, Engine::Local),
+        (Fairness::Fifo, Engine::Shared),
+        (Fairness::Batched, Engine::Shared),
+    ];
+    let make = |(fairness, engine)| {
+        let queue = SbitmapQueue::builder(depth).fairness(fairness);
+        let queue = queue.engine(engine).build().expect("valid");
+        (format!("{fairness:?} on {:?}", queue.back_end()), queue)
+    };
+    modes.map(make).into()
 }
 
 pub(crate) fn queue(depth: usize, fairness: Fairness, completer_polls: bool) -> SbitmapQueue {

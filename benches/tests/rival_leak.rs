@@ -3,7 +3,8 @@
 //! That crate's batch get sets all bits of a range at once. If another thread had just taken one
 //! of them it looks elsewhere, but leaves the others set: nobody owns them.
 
-use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+use inflight_benches::every_queue;
+use inflight_sbitmap::Sbitmap;
 use std::sync::Barrier;
 use std::thread;
 
@@ -59,25 +60,18 @@ fn masks_of_ours_never_leak() {
 
 #[test]
 fn batches_of_ours_never_leak() {
-    for fairness in [Fairness::Fair, Fairness::Fifo, Fairness::Batched] {
-        let queue = SbitmapQueue::builder(64)
-            .fairness(fairness)
-            .build()
-            .unwrap();
+    for (name, queue) in every_queue(64) {
         for _ in 0..ROUNDS / 10 {
-            storm(|me, n| {
+            storm(|_, n| {
                 let mut bits = Vec::with_capacity(n);
-                assert_eq!(
-                    queue.try_get_batch(n, &mut bits),
-                    n,
-                    "thread {me}: 12 of 64 at most"
-                );
+                let got = queue.try_get_batch(n, &mut bits);
+                assert_eq!(got, n, "{name}: 12 of 64 are in use at most");
                 queue.put_batch(&bits).unwrap();
             });
             assert_eq!(
                 queue.weight(),
                 0,
-                "{fairness:?}: given back by all, and still taken"
+                "{name}: given back by all, and still taken"
             );
         }
         let mut bits = Vec::new();

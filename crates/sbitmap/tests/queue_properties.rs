@@ -38,7 +38,7 @@ fn setup(mode: Mode) -> impl Strategy<Value = Setup> {
 proptest! {
     // Failures are shown, not kept in a file.
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 256 },
+        cases: if cfg!(miri) { 4 } else { 128 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -52,6 +52,24 @@ proptest! {
     /// The same for strict order.
     #[test]
     fn any_calls_agree_with_a_line_fifo(setup in setup(Mode::Fifo), ops in vec(op(), 0..120)) {
+        queue_ops::run(setup, &ops);
+    }
+
+    /// The same on the local engine.
+    #[test]
+    fn any_calls_agree_with_a_line_fair_local(
+        setup in setup(Mode::FairLocal),
+        ops in vec(op(), 0..120),
+    ) {
+        queue_ops::run(setup, &ops);
+    }
+
+    /// The same for strict order on the local engine.
+    #[test]
+    fn any_calls_agree_with_a_line_fifo_local(
+        setup in setup(Mode::FifoLocal),
+        ops in vec(op(), 0..120),
+    ) {
         queue_ops::run(setup, &ops);
     }
 

@@ -5,7 +5,7 @@
 //! owners as a failed claim, a lost bit as a short count at the end.
 #![cfg(shuttle)]
 
-use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
@@ -17,14 +17,22 @@ use std::time::Duration;
 
 const RUNS: usize = 500;
 const SECOND: Duration = Duration::from_secs(1);
-const MODES: [Fairness; 3] = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
+const MODES: [Mode; 5] = [
+    (Fairness::Fair, Engine::Local),
+    (Fairness::Fair, Engine::Shared),
+    (Fairness::Fifo, Engine::Local),
+    (Fairness::Fifo, Engine::Shared),
+    (Fairness::Batched, Engine::Shared),
+];
+
+type Mode = (Fairness, Engine);
 
 /// Both ways to choose schedules, for each mode.
-fn check(name: &str, model: fn(Fairness)) {
-    for fairness in MODES {
-        let name = format!("{name}/{fairness:?}");
-        check_random(&name, RUNS, move || model(fairness));
-        check_pct(&name, RUNS, 4, move || model(fairness));
+fn check(name: &str, model: fn(Mode)) {
+    for mode in MODES {
+        let name = format!("{name}/{mode:?}");
+        check_random(&name, RUNS, move || model(mode));
+        check_pct(&name, RUNS, 4, move || model(mode));
     }
 }
 
@@ -36,11 +44,12 @@ struct Owned {
 }
 
 impl Owned {
-    fn new(depth: usize, max_depth: usize, fairness: Fairness) -> Arc<Self> {
+    fn new(depth: usize, max_depth: usize, (fairness, engine): Mode) -> Arc<Self> {
         let clock = Clock::manual();
         let queue = SbitmapQueue::builder(depth)
             .max_depth(max_depth)
             .fairness(fairness)
+            .engine(engine)
             .clock(clock.clone());
         Arc::new(Self {
             queue: queue.build().unwrap(),
@@ -111,8 +120,8 @@ fn join_all(threads: Vec<thread::JoinHandle<()>>) {
 /// H6, H7, D25. One waiter of each kind, and two who want two at once, on two bits.
 #[test]
 fn d25_waiters_of_all_kinds_and_two_collectors() {
-    check("d25_waiters_of_all_kinds_and_two_collectors", |fairness| {
-        let owned = Owned::new(2, 2, fairness);
+    check("d25_waiters_of_all_kinds_and_two_collectors", |mode| {
+        let owned = Owned::new(2, 2, mode);
         let several = |o: &Owned| {
             let bits = o.queue.get_many_blocking(2).unwrap();
             o.use_and_put(&bits);
@@ -143,8 +152,8 @@ fn d25_waiters_of_all_kinds_and_two_collectors() {
 #[test]
 fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
     let name = "h6_what_was_granted_to_those_who_leave_reaches_those_who_stay";
-    check(name, |fairness| {
-        let owned = Owned::new(2, 2, fairness);
+    check(name, |mode| {
+        let owned = Owned::new(2, 2, mode);
         let held = [owned.queue.get_blocking(), owned.queue.get_blocking()];
         let deadline = owned.clock.now() + SECOND;
         let threads = vec![
@@ -180,8 +189,8 @@ fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
 /// H20. The depth changes and everybody is woken while threads get and put.
 #[test]
 fn h20_resize_and_wake_all_under_load() {
-    check("h20_resize_and_wake_all_under_load", |fairness| {
-        let owned = Owned::new(2, 4, fairness);
+    check("h20_resize_and_wake_all_under_load", |mode| {
+        let owned = Owned::new(2, 4, mode);
         let twice = |o: &Owned| {
             (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking()]));
         };
@@ -208,8 +217,8 @@ fn h20_resize_and_wake_all_under_load() {
 /// H4. Puts of several bits at once, tries, and waiters who keep what they get.
 #[test]
 fn h4_batches_of_puts_wake_all_they_can() {
-    check("h4_batches_of_puts_wake_all_they_can", |fairness| {
-        let owned = Owned::new(4, 4, fairness);
+    check("h4_batches_of_puts_wake_all_they_can", |mode| {
+        let owned = Owned::new(4, 4, mode);
         let mut held = Vec::new();
         assert_eq!(owned.queue.try_get_batch(4, &mut held), 4);
         let threads = vec![

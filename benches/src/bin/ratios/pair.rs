@@ -4,6 +4,7 @@ use crate::alone::{CRATE, RING, TRUSTED, bounded, taken};
 use crate::cell::{Cell, Plan, alone, together};
 use crate::report::{Goal, Row};
 use inflight_benches::{Completer, Contender, Loads, rivals_together};
+use inflight_sbitmap::BackEnd;
 use std::process::Command;
 
 /// Says that two threads cannot overlap here.
@@ -133,6 +134,7 @@ pub(crate) fn demand(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
 pub(crate) fn try_lock_cells(plan: &Plan) -> Vec<Cell> {
     let n = 50_000 / plan.divisor;
     let wanted = [OURS, "ArrayQueue"];
+    assert_eq!(inflight_benches::back_end(), BackEnd::TryLock, "as asked");
     let all = bounded(rivals_together()).into_iter();
     let contenders: Vec<_> = all.filter(|c| wanted.contains(&c.name)).collect();
     let mut cells: Vec<_> = [64, 1024, 10_240]

@@ -137,6 +137,8 @@ fn short(value: f64) -> String {
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: String,
+    /// What keeps our ids in this process.
+    engine: String,
     quick: bool,
     seconds: f64,
     /// The least overlap of the two threads among the samples that count.
@@ -151,6 +153,7 @@ impl Report {
     pub(crate) fn new(machine: Machine, quick: bool) -> Self {
         Self {
             machine: machine.to_string(),
+            engine: format!("{:?}", inflight_benches::back_end()),
             quick,
             seconds: 0.0,
             overlap: None,
@@ -172,7 +175,7 @@ impl Report {
     }
 
     pub(crate) fn print(&self, cells: bool) {
-        println!("{}", self.machine);
+        println!("{}; our engine: {}", self.machine, self.engine);
         if self.quick {
             println!("--quick: too little for a verdict");
         }

@@ -3,13 +3,13 @@
 //! One interpreter for the property tests and for the fuzz target, which includes this file by
 //! path. One thread polls all tasks by hand, and the clock is manual.
 
-use inflight_sbitmap::{Fairness, Get, GetMany, GetManyError, PutError, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, Get, GetMany, GetManyError, PutError, SbitmapQueue};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -27,12 +27,14 @@ impl Setup {
     pub(crate) const MAX_DEPTH: usize = 40;
 }
 
-/// Fairness.
+/// Fairness and engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub(crate) enum Mode {
     Fair,
+    FairLocal,
     Fifo,
+    FifoLocal,
     Batched,
 }
 
@@ -135,15 +137,18 @@ struct Run<'a> {
 /// Runs the operations on a new queue, then gives everything back until nobody waits.
 pub(crate) fn run(setup: Setup, ops: &[Op]) {
     let clock = Clock::manual();
-    let fairness = match setup.mode {
-        Mode::Fair => Fairness::Fair,
-        Mode::Fifo => Fairness::Fifo,
-        Mode::Batched => Fairness::Batched,
+    let (fairness, engine) = match setup.mode {
+        Mode::Fair => (Fairness::Fair, Engine::Shared),
+        Mode::FairLocal => (Fairness::Fair, Engine::Local),
+        Mode::Fifo => (Fairness::Fifo, Engine::Shared),
+        Mode::FifoLocal => (Fairness::Fifo, Engine::Local),
+        Mode::Batched => (Fairness::Batched, Engine::Shared),
     };
     let depth = usize::from(setup.depth) % (Setup::MAX_DEPTH + 1);
     let queue = SbitmapQueue::builder(depth)
         .max_depth(Setup::MAX_DEPTH)
         .fairness(fairness)
+        .engine(engine)
         .checked(setup.checked)
         .clock(clock.clone())
         .build()
