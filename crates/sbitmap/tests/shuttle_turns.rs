@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-const RUNS: usize = 500;
+const RUNS: usize = 200;
 const SECOND: Duration = Duration::from_secs(1);
 const MODES: [Mode; 5] = [
     (Fairness::Fair, Engine::Local),
