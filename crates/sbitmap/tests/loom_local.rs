@@ -25,6 +25,7 @@
 //! | activation ignores COLD, or F1 comes with Z | `h1_exact_warm` |
 //! | MR before the pushes, or no K | `h1_exact_warm` |
 //! | Z: Release, or A0: Acquire | `i1_pop_steal` |
+//! | T although somebody waits | `h4_thaw_beside_a_waiter` |
 //! | no R2 | `h4_cold_put` |
 //! | no R3 | `h4_three` |
 //!
@@ -276,6 +277,19 @@ models! {
         queue.assert_free(1);
     };
 
+    /// A putter that saw nobody thaws (T) when somebody waits by now: its next put must not go into
+    /// a stack.
+    h4_thaw_beside_a_waiter / h4_thaw_beside_a_waiter_locked (ONE, ONE) |backend| {
+        let queue = Queue::new(backend, 2, 1, 2, AT_ONCE);
+        let ids = [queue.get(), queue.get()];
+        queue.store.freeze();
+        let other = spawn(&queue, 1, |queue| [queue.get_blocking(), queue.get_blocking()]);
+        ids.iter().for_each(|&id| queue.put(id));
+        let got = other.join().unwrap();
+        assert_ne!(got[0], got[1]);
+        queue.assert_free(0);
+    };
+
     /// A put into the words in warm mode (no stack takes it) against a sleeper: the light fence
     /// against B.
     h4_warm_words_put / h4_warm_words_put_locked (TWO, TWO) |backend| {
@@ -378,8 +392,9 @@ models! {
         queue.store.thaw();
         queue.store.activate(0);
         owner.join().unwrap();
-        queue.assert_free(2);
-        assert_ne!(queue.get(), queue.get());
+        // To move an id to a word that has it already would hide it: so they are taken out.
+        on(0);
+        assert_eq!(std::iter::from_fn(|| queue.store.get()).count(), 2);
     };
 
     /// A full stack is flushed (MA to MR) while another goes to sleep.
