@@ -100,19 +100,27 @@ pub enum Kind {
 
 /// Which workers serve a pool. Queues whose places are equal share the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// The workers of one CPU.
-    Cpu(usize),
-    /// The workers of some CPUs, pinned to them if `strict`.
+pub(crate) struct Place {
+    pub(crate) cpus: Cpus,
+    /// Its workers have high priority.
+    pub(crate) high: bool,
+}
+
+/// Where the workers of a pool run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cpus {
+    /// On one CPU.
+    One(usize),
+    /// On some CPUs, pinned to them if `strict`.
     Pod { cpus: CpuSet, strict: bool },
 }
 
 impl Place {
     /// How many workers may run at once.
     pub(crate) fn target(&self) -> usize {
-        match self {
-            Self::Cpu(_) => 1,
-            Self::Pod { cpus, .. } => cpus.len(),
+        match &self.cpus {
+            Cpus::One(_) => 1,
+            Cpus::Pod { cpus, .. } => cpus.len(),
         }
     }
 }
@@ -126,30 +134,31 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(topology: &Topology, kind: Kind) -> Arc<Self> {
-        let (places, sets): (Vec<Place>, Vec<CpuSet>) = match kind {
+    pub(crate) fn new(topology: &Topology, kind: Kind, high: bool) -> Arc<Self> {
+        let (places, sets): (Vec<Cpus>, Vec<CpuSet>) = match kind {
             Kind::Bound => topology
                 .cpus()
                 .iter()
-                .map(|cpu| (Place::Cpu(cpu), CpuSet::from([cpu])))
+                .map(|cpu| (Cpus::One(cpu), CpuSet::from([cpu])))
                 .unzip(),
             Kind::Unbound(Attrs { scope, strict }) | Kind::Ordered(Attrs { scope, strict }) => {
-                topology
-                    .pods(scope)
-                    .iter()
-                    .map(|pod| {
-                        let cpus = pod.cpus().clone();
-                        (
-                            Place::Pod {
-                                cpus: cpus.clone(),
-                                strict,
-                            },
-                            cpus,
-                        )
-                    })
-                    .unzip()
+                let pods = topology.pods(scope).iter().map(|pod| pod.cpus().clone());
+                let pods = pods.map(|cpus| {
+                    (
+                        Cpus::Pod {
+                            cpus: cpus.clone(),
+                            strict,
+                        },
+                        cpus,
+                    )
+                });
+                pods.unzip()
             }
         };
+        let places = places
+            .into_iter()
+            .map(|cpus| Place { cpus, high })
+            .collect();
         let mut by_cpu = vec![None; topology.cpus().last().map_or(0, |last| last + 1)];
         for (index, set) in sets.iter().enumerate() {
             for cpu in set {
@@ -176,10 +185,10 @@ mod tests {
     #[test]
     fn every_cpu_number_has_a_place() {
         let topology = Topology::synthetic("cache:2 core:2").unwrap();
-        let bound = Layout::new(&topology, Kind::Bound);
-        assert_eq!(bound.places[bound.place_of(3)], Place::Cpu(3));
+        let bound = Layout::new(&topology, Kind::Bound, false);
+        assert_eq!(bound.places[bound.place_of(3)].cpus, Cpus::One(3));
         assert!(bound.place_of(4_000) < 4, "an unknown CPU has a stand-in");
-        let unbound = Layout::new(&topology, Kind::Unbound(Attrs::new()));
+        let unbound = Layout::new(&topology, Kind::Unbound(Attrs::new()), true);
         assert_eq!((unbound.place_of(1), unbound.place_of(2)), (0, 1));
         assert_eq!(unbound.places[1].target(), 2);
     }

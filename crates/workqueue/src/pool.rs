@@ -1,14 +1,16 @@
 //! A worker pool: the core behind its lock, and the threads that drive it.
 
-use crate::attrs::Place;
+use crate::attrs::{Cpus, Place};
 use crate::door::Shared;
 use crate::flush::Colour;
 use crate::item::WorkRef;
-use crate::machine::{Action, Core, Item, Next, State};
+use crate::machine::{Action, Core, Item, Next, Rest, State};
+use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
+use crate::threads::{Threads, nice};
 use crate::timekeeper::{Alarm, Timekeeper};
 use crate::worker;
 use inflight_sync::fault::Faults;
-use inflight_sync::thread::{self, Builder, JoinHandle};
+use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
 use inflight_topology::Topology;
@@ -21,39 +23,13 @@ pub(crate) struct Env {
     pub(crate) topology: Topology,
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
+    /// After how long an idle worker too many leaves.
+    pub(crate) idle_timeout: Duration,
+    pub(crate) sampling: Sampling,
+    /// Why a thread did not get the priority it should have.
+    pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
     pub(crate) threads: Mutex<Threads>,
     pub(crate) timekeeper: Timekeeper,
-}
-
-impl Env {
-    /// Starts a thread that the end of the system waits for.
-    pub(crate) fn start_thread(
-        &self,
-        name: String,
-        f: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        // The lock spans the start, so that whoever stops the threads joins this one or prevents
-        // it.
-        let mut threads = self.threads.lock();
-        if threads.stopped {
-            return Err(io::Error::other("the workqueue system has been shut down"));
-        }
-        let builder = Builder::new().name(name).faults(&self.faults);
-        threads.handles.push(builder.spawn(f)?);
-        Ok(())
-    }
-}
-
-/// The worker threads of a system.
-#[derive(Default)]
-pub(crate) struct Threads {
-    pub(crate) handles: Vec<JoinHandle<()>>,
-    /// No thread is started any more.
-    pub(crate) stopped: bool,
-    /// Somebody has taken the handles to join them.
-    pub(crate) joining: bool,
-    /// All threads have ended.
-    pub(crate) joined: bool,
 }
 
 /// One queueing of one item, on its way through a gate and a pool.
@@ -79,6 +55,10 @@ impl Item for Entry {
     fn may_be_running(&self) -> bool {
         self.may_be_running
     }
+
+    fn is_intensive(&self) -> bool {
+        self.queue.is_cpu_intensive()
+    }
 }
 
 impl fmt::Debug for Entry {
@@ -90,9 +70,19 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// An [`Action`] that has left the lock.
+/// What is left to do after events of a core, outside the lock.
 #[must_use = "a worker is waiting to be brought"]
-pub(crate) enum Deed {
+#[derive(Default)]
+pub(crate) struct Deed {
+    worker: Bring,
+    /// A pool that is to be looked at from now on.
+    watch: Option<Arc<Pool>>,
+}
+
+/// An [`Action`] that has left the lock.
+#[derive(Default)]
+enum Bring {
+    #[default]
     None,
     Wake(Unparker),
     Create(Arc<Pool>),
@@ -108,14 +98,18 @@ impl Deed {
     /// Does it, for a worker that can [`keep`](Pool::keep_asking) asking. Else, if no thread can be
     /// had, those who may be able to are to be woken.
     pub(crate) fn attempt(self) -> Result<(), Vec<Unparker>> {
-        match self {
-            Self::None => Ok(()),
-            Self::Wake(unparker) => {
+        let brought = match self.worker {
+            Bring::None => Ok(()),
+            Bring::Wake(unparker) => {
                 unparker.unpark();
                 Ok(())
             }
-            Self::Create(pool) => pool.bring_worker(),
+            Bring::Create(pool) => pool.bring_worker(),
+        };
+        if let Some(pool) = self.watch {
+            pool.begin_watch();
         }
+        brought
     }
 }
 
@@ -143,6 +137,7 @@ pub(crate) struct Pool {
     /// Of an unbound pool; names its threads.
     id: usize,
     env: Arc<Env>,
+    sampler: Sampler,
     state: Mutex<Inner>,
 }
 
@@ -150,6 +145,10 @@ struct Inner {
     core: Core<Entry>,
     /// By worker.
     unparkers: Vec<Unparker>,
+    /// Numbers of the workers' threads, by worker.
+    threads: Vec<Option<u32>>,
+    /// The timekeeper looks at the pool.
+    watched: bool,
     /// Threads asked for, to number them.
     started: usize,
     /// Set while the timekeeper looks after the pool's distress.
@@ -165,10 +164,15 @@ struct Distress {
 }
 
 impl Inner {
+    /// The calling thread is that worker.
     fn seat(&mut self, worker: usize, unparker: Unparker) {
-        match self.unparkers.get_mut(worker) {
-            Some(old) => *old = unparker,
-            None => self.unparkers.push(unparker),
+        let thread = sampler::proc::this_thread();
+        if worker < self.unparkers.len() {
+            self.unparkers[worker] = unparker;
+            self.threads[worker] = thread;
+        } else {
+            self.unparkers.push(unparker);
+            self.threads.push(thread);
         }
     }
 
@@ -191,9 +195,12 @@ impl Pool {
             state: Mutex::new(Inner {
                 core: Core::new(place.target()),
                 unparkers: Vec::new(),
+                threads: Vec::new(),
+                watched: false,
                 started: 0,
                 distress: None,
             }),
+            sampler: Sampler::default(),
             place,
             id,
             env: env.clone(),
@@ -225,9 +232,10 @@ impl Pool {
             inner.started += 1;
             inner.started - 1
         };
-        let name = match &self.place {
-            Place::Cpu(cpu) => format!("inflight/{cpu}:{number}"),
-            Place::Pod { .. } => format!("inflight/u{}:{number}", self.id),
+        let high = if self.place.high { "H" } else { "" };
+        let name = match &self.place.cpus {
+            Cpus::One(cpu) => format!("inflight/{cpu}:{number}{high}"),
+            Cpus::Pod { .. } => format!("inflight/u{}:{number}{high}", self.id),
         };
         let pool = self.clone();
         self.env.start_thread(name, move || worker::run(&pool))
@@ -315,7 +323,7 @@ impl Pool {
 
     /// The calling thread, a rescuer's, queues as if it were one of the pool's workers.
     pub(crate) fn borrow_thread(&self) {
-        if let Place::Cpu(cpu) = &self.place {
+        if let Cpus::One(cpu) = &self.place.cpus {
             inflight_sync::cpu::set_current_for_thread(Some(*cpu));
         }
     }
@@ -325,19 +333,23 @@ impl Pool {
         inflight_sync::cpu::set_current_for_thread(None);
     }
 
-    /// Keeps the calling worker near its CPUs, as far as the system lets it.
+    /// Keeps the calling worker near its CPUs and gives it its priority, as far as the system lets
+    /// it.
     pub(crate) fn settle_thread(&self) {
         let topology = &self.env.topology;
-        match &self.place {
-            Place::Cpu(cpu) => {
+        match &self.place.cpus {
+            Cpus::One(cpu) => {
                 // Where pinning is refused the worker runs elsewhere; what it queues stays with it.
                 let _ = topology.pin_current_thread_for_good(&[*cpu].into());
                 inflight_sync::cpu::set_current_for_thread(Some(*cpu));
             }
-            Place::Pod { cpus, strict: true } => {
+            Cpus::Pod { cpus, strict: true } => {
                 let _ = topology.pin_current_thread_for_good(cpus);
             }
-            Place::Pod { strict: false, .. } => {}
+            Cpus::Pod { strict: false, .. } => {}
+        }
+        if self.place.high {
+            nice::raise(&self.env);
         }
     }
 
@@ -406,7 +418,15 @@ impl Pool {
     }
 
     pub(crate) fn next(self: &Arc<Self>, me: usize) -> (Next<Entry>, Deed) {
-        self.patient_event(|core| core.next(me))
+        self.patient_event(|core| {
+            let (next, action) = core.next(me);
+            if !matches!(next, Next::Sleep) || self.env.idle_timeout == Duration::MAX {
+                return (next, action);
+            }
+            let told = core.went_idle(me, self.env.clock.now());
+            // Nobody is woken for work when a worker parks.
+            (next, told.filter(|w| *w != me).map_or(action, Action::Wake))
+        })
     }
 
     pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
@@ -422,8 +442,16 @@ impl Pool {
         self.state.lock().core.unblock(me);
     }
 
-    pub(crate) fn is_idle(&self, me: usize) -> bool {
-        self.state.lock().core.is_idle(me)
+    /// How an idle worker goes on. Wakes those that are to leave with it.
+    pub(crate) fn rest(&self, me: usize) -> Rest {
+        let (rest, woken) = {
+            let mut inner = self.state.lock();
+            let now = self.env.clock.now();
+            let (rest, woken) = inner.core.rest(me, now, self.env.idle_timeout);
+            (rest, inner.unparkers(woken))
+        };
+        wake_all(&woken);
+        rest
     }
 
     /// Sends the workers home. Nothing is queued and nothing will be.
@@ -463,24 +491,91 @@ impl Pool {
         {
             // Those who could keep asking have been told of the first failure, or ask themselves.
             drop(inner.core.create_failed());
-            return (result, Deed::None);
+            return (result, Deed::default());
         }
-        (result, self.deed(&inner, action))
+        (result, self.deed(&mut inner, action))
     }
 
     /// One event of the core; its action becomes a deed.
     fn event<R>(self: &Arc<Self>, f: impl FnOnce(&mut Core<Entry>) -> (R, Action)) -> (R, Deed) {
         let mut inner = self.state.lock();
         let (result, action) = f(&mut inner.core);
-        (result, self.deed(&inner, action))
+        (result, self.deed(&mut inner, action))
     }
 
-    fn deed(self: &Arc<Self>, inner: &Inner, action: Action) -> Deed {
-        match action {
-            Action::None => Deed::None,
-            Action::Wake(worker) => Deed::Wake(inner.unparkers[worker].clone()),
-            Action::Create => Deed::Create(self.clone()),
+    fn deed(self: &Arc<Self>, inner: &mut Inner, action: Action) -> Deed {
+        let worker = match action {
+            Action::None => Bring::None,
+            Action::Wake(worker) => Bring::Wake(inner.unparkers[worker].clone()),
+            Action::Create => Bring::Create(self.clone()),
+        };
+        let watch = self.env.sampling.on && !inner.watched && inner.core.waits();
+        inner.watched |= watch;
+        Deed {
+            worker,
+            watch: watch.then(|| self.clone()),
         }
+    }
+
+    /// L1: items wait behind others. The timekeeper looks at the pool from now on.
+    fn begin_watch(self: &Arc<Self>) {
+        let timekeeper = &self.env.timekeeper;
+        let at = self.env.clock.now() + sampler::SOON;
+        let set = timekeeper.set_alarm(&self.env, at, Alarm::Look(self.clone()));
+        if !set {
+            // The next event tries again.
+            self.state.lock().watched = false;
+        }
+    }
+
+    /// L2, L3: one look at the pool.
+    pub(crate) fn look(self: &Arc<Self>) {
+        if let Some(later) = self.sampler.look(self, self.env.sampling) {
+            let at = self.env.clock.now() + later;
+            let alarm = Alarm::Look(self.clone());
+            self.env.timekeeper.set_if_there(at, alarm);
+        }
+    }
+
+    /// The workers that hold others back. `None` if nothing waits.
+    pub(crate) fn suspects(&self) -> Option<Vec<Suspect>> {
+        let inner = self.state.lock();
+        if !inner.core.waits() {
+            return None;
+        }
+        let suspects = inner.core.suspects().filter_map(|(worker, turn)| {
+            let thread = inner.threads[worker]?;
+            Some(Suspect {
+                worker,
+                turn,
+                thread,
+            })
+        });
+        Some(suspects.collect())
+    }
+
+    /// What was seen of workers in some turns. Returns whether any of it was news.
+    pub(crate) fn found(self: &Arc<Self>, findings: Vec<(usize, u64, Finding)>) -> bool {
+        let mut news = false;
+        for (worker, turn, finding) in findings {
+            let (found, deed) = self.event(|core| {
+                let action = match finding {
+                    Finding::Asleep => core.found_asleep(worker, turn),
+                    Finding::Intensive => core.found_intensive(worker, turn),
+                };
+                (action.is_some(), action.unwrap_or(Action::None))
+            });
+            deed.perform();
+            news |= found;
+        }
+        news
+    }
+
+    /// Nothing has had to wait for long. `false` if something waits now.
+    pub(crate) fn end_watch(&self) -> bool {
+        let mut inner = self.state.lock();
+        inner.watched = inner.core.waits();
+        !inner.watched
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::door::Shared;
 use crate::pool::{Env, Pool};
+use crate::threads::{End, nice};
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
@@ -81,8 +82,9 @@ impl Rescuer {
     }
 
     /// The thread function.
-    fn run(self: &Arc<Self>, env: &Arc<Env>) {
+    fn run(self: &Arc<Self>, env: &Arc<Env>) -> End {
         worker::join_system(env);
+        nice::raise(env);
         let parker = Parker::current();
         self.book.lock().thread = Some(parker.unparker());
         loop {
@@ -100,6 +102,7 @@ impl Rescuer {
             }
         }
         worker::leave_system();
+        End::Early
     }
 
     /// R2-R4: helps one pool. If it has not done with it, the pool's turn comes again.

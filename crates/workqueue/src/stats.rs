@@ -1,6 +1,6 @@
 //! What can be seen of a system from outside.
 
-use crate::attrs::{Kind, Place};
+use crate::attrs::{Cpus, Kind};
 use crate::door;
 use crate::pool::Pool;
 use std::fmt::{self, Write as _};
@@ -42,12 +42,15 @@ pub struct WorkqueueStats {
 }
 
 pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
-    match pool.place() {
-        Place::Cpu(cpu) => write!(out, "pool cpu {cpu}")?,
-        Place::Pod { cpus, strict } => {
+    match &pool.place().cpus {
+        Cpus::One(cpu) => write!(out, "pool cpu {cpu}")?,
+        Cpus::Pod { cpus, strict } => {
             let strict = if *strict { " strict" } else { "" };
             write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
         }
+    }
+    if pool.place().high {
+        write!(out, " highpri")?;
     }
     let r = pool.report();
     writeln!(
@@ -67,6 +70,9 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
             let kind = if ordered { "ordered" } else { "unbound" };
             write!(out, " {kind} {}{strict}", attrs.get_scope())?;
         }
+    }
+    if queue.is_highpri() {
+        write!(out, " highpri")?;
     }
     let s = queue.stats();
     writeln!(

@@ -1,13 +1,15 @@
 //! The system: pools, their threads, and the end of both.
 
-use crate::attrs::{Attrs, Kind, Place};
+use crate::attrs::{Attrs, Cpus, Kind, Place};
 use crate::door;
 use crate::error::{BuildError, QueueError, SystemError};
 use crate::panics::dispose;
-use crate::pool::{Env, Pool, Threads};
+use crate::pool::{Env, Pool};
 use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
 use crate::rescuer::Rescuer;
+use crate::sampler::{self, Sampling};
 use crate::stats;
+use crate::threads::Threads;
 use crate::timekeeper::Timekeeper;
 use crate::worker;
 use inflight_sync::fault::Faults;
@@ -18,7 +20,7 @@ use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::Topology;
 use std::borrow::Borrow;
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::time::Duration;
 
@@ -93,7 +95,7 @@ impl Shared {
         }
         let unbound = pools
             .iter()
-            .filter(|p| matches!(p.place(), Place::Pod { .. }))
+            .filter(|p| matches!(p.place().cpus, Cpus::Pod { .. }))
             .count();
         let pool = Pool::new(place.clone(), unbound, &self.env, rescued)?;
         pools.push(pool.clone());
@@ -157,8 +159,7 @@ impl Shared {
     fn join(&self, deadline: Option<Instant>) -> bool {
         let handles = {
             let mut threads = self.env.threads.lock();
-            let first = !std::mem::replace(&mut threads.joining, true);
-            first.then(|| std::mem::take(&mut threads.handles))
+            threads.take()
         };
         if let Some(handles) = handles {
             let failed = handles
@@ -218,6 +219,9 @@ impl WorkqueueSystem {
             topology: None,
             clock: Clock::system(),
             faults: Faults::none(),
+            idle_timeout: IDLE_TIMEOUT,
+            sampling: None,
+            intensive: INTENSIVE_THRESHOLD,
         }
     }
 
@@ -276,6 +280,24 @@ impl WorkqueueSystem {
         Err(shared.leftover(own_worker))
     }
 
+    /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then
+    /// run with that of the thread that made them.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
+    /// urgent.spawn(|| ()).wait()?;
+    /// if let Some(why) = sys.nice_refused() {
+    ///     eprintln!("no high priority: {why}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn nice_refused(&self) -> Option<io::ErrorKind> {
+        *self.handle.shared.env.nice_refused.lock()
+    }
+
     /// The pools, their workers and the queues as text for a person; the form may change.
     ///
     /// ```
@@ -294,6 +316,9 @@ impl WorkqueueSystem {
         let _ = pools
             .iter()
             .try_for_each(|pool| stats::describe_pool(&mut out, pool));
+        if let Some(why) = self.nice_refused() {
+            let _ = writeln!(out, "high priority refused: {why}");
+        }
         let queues = shared.queues();
         let _ = queues
             .iter()
@@ -410,9 +435,74 @@ pub struct SystemBuilder {
     topology: Option<Topology>,
     clock: Clock,
     faults: Faults,
+    idle_timeout: Duration,
+    sampling: Option<bool>,
+    intensive: Duration,
 }
 
+/// How much CPU time makes an item one that computes for long, unless the builder says otherwise.
+const INTENSIVE_THRESHOLD: Duration = Duration::from_millis(10);
+
+/// After how long an idle worker too many leaves, unless the builder says otherwise.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
 impl SystemBuilder {
+    /// Whether the system looks for workers that sleep without having said so (see
+    /// [`blocking`](crate::blocking)) and for items that compute for long. On Linux it does so by
+    /// default, if its clock is the system's; elsewhere it cannot.
+    ///
+    /// It looks only while items wait because others run: first after 50 us, and again after up to
+    /// 1 ms. A pool whose worker is found asleep lets another one run.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().sampling(false).build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn sampling(self, on: bool) -> Self {
+        let sampling = Some(on);
+        Self { sampling, ..self }
+    }
+
+    /// How much CPU time an item of a bound queue may use, since it began or last blocked, before
+    /// the pool lets another worker run beside it: 10 ms by default, zero for any amount. Found out
+    /// by [sampling](SystemBuilder::sampling), so only while items wait.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    ///
+    /// let builder = WorkqueueSystem::builder().intensive_threshold(Duration::from_millis(50));
+    /// let sys = builder.build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn intensive_threshold(self, cpu_time: Duration) -> Self {
+        Self {
+            intensive: cpu_time,
+            ..self
+        }
+    }
+
+    /// After how long idle workers leave that nobody needs, 300 s by default.
+    ///
+    /// Each pool keeps two idle workers, and one more for each four busy ones; of the others those
+    /// leave that have been idle for so long. Without any of them the system makes no wakeups.
+    /// With [`Duration::MAX`] nobody leaves.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    ///
+    /// let sys = WorkqueueSystem::builder().idle_timeout(Duration::from_secs(1)).build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
+        Self {
+            idle_timeout,
+            ..self
+        }
+    }
+
     /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
     ///
     /// ```
@@ -470,10 +560,18 @@ impl SystemBuilder {
             Some(topology) => topology,
             None => Topology::discover().map_err(SystemError::Topology)?,
         };
+        let sampling = Sampling {
+            on: sampler::proc::this_thread().is_some()
+                && self.sampling.unwrap_or_else(|| !self.clock.is_manual()),
+            intensive: self.intensive,
+        };
         let env = Arc::new(Env {
             topology,
             clock: self.clock,
             faults: self.faults,
+            idle_timeout: self.idle_timeout,
+            sampling,
+            nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
             timekeeper: Timekeeper::default(),
         });
@@ -553,7 +651,7 @@ impl WorkqueueDraft {
             draft: self,
             kind,
             max_active: DEFAULT_MAX_ACTIVE,
-            mem_reclaim: false,
+            flags: door::Flags::default(),
         }
     }
 }
@@ -579,10 +677,46 @@ pub struct WorkqueueBuilder {
     draft: WorkqueueDraft,
     kind: Kind,
     max_active: usize,
-    mem_reclaim: bool,
+    flags: door::Flags,
 }
 
 impl WorkqueueBuilder {
+    /// Its items run in pools of their own, whose workers have nice -20 where the system permits
+    /// it. They and the normal pools of the same CPUs do not know of each other: the scheduler
+    /// prefers the one with the higher priority. [`WorkqueueSystem::nice_refused`] tells if it was
+    /// not granted; the pools are apart all the same.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
+    /// urgent.spawn(|| ()).wait()?;
+    /// assert!(sys.dump().contains("highpri"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn highpri(mut self) -> Self {
+        self.flags.highpri = true;
+        self
+    }
+
+    /// Its items compute for long, and say so: once one has started, the CPU's pool does not wait
+    /// for it. The scheduler shares the CPU among it and what runs beside it. Items still start in
+    /// their order, and not before a worker of the pool is free to start them. For an unbound queue
+    /// the flag means nothing.
+    ///
+    /// Without it an item is found to compute for long when it has used
+    /// [`intensive_threshold`](SystemBuilder::intensive_threshold) of CPU time and others wait.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let sums = sys.workqueue("checksums").bound().cpu_intensive().build()?;
+    /// assert_eq!(sums.spawn(|| (0..1000u32).sum::<u32>()).wait()?, 499_500);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cpu_intensive(mut self) -> Self {
+        self.flags.cpu_intensive = true;
+        self
+    }
+
     /// Reserves a thread for this queue, its rescuer, so that its items run even when the system
     /// refuses threads. For work on which others' progress depends: writing back, freeing.
     ///
@@ -604,11 +738,9 @@ impl WorkqueueBuilder {
     /// assert_eq!(writeback.stats().rescued, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn mem_reclaim(self) -> Self {
-        Self {
-            mem_reclaim: true,
-            ..self
-        }
+    pub fn mem_reclaim(mut self) -> Self {
+        self.flags.mem_reclaim = true;
+        self
     }
 
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
@@ -641,9 +773,9 @@ impl WorkqueueBuilder {
         let name = checked_name(name)?;
         let max_active = checked_max_active(self.kind, self.max_active);
         let max_active = max_active.map_err(BuildError::MaxActive)?;
-        let rescuer = self.mem_reclaim.then(|| rescuer(&name, &system.env));
+        let rescuer = self.flags.mem_reclaim.then(|| rescuer(&name, &system.env));
         let rescuer = rescuer.transpose()?;
-        let queue = door::Shared::new(name, self.kind, max_active, rescuer, &system);
+        let queue = door::Shared::new(name, self.kind, self.flags, max_active, rescuer, &system);
         system.register(&queue)?;
         Ok(Workqueue::new(queue))
     }

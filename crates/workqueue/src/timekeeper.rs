@@ -8,11 +8,13 @@ use crate::error::QueueError;
 use crate::item::WorkRef;
 use crate::panics::contained;
 use crate::pool::{Env, Pool};
+use crate::threads::End;
 use crate::worker;
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 
 /// Something that is done at its time, once.
 pub(crate) enum Alarm {
@@ -20,6 +22,8 @@ pub(crate) enum Alarm {
     Queue(Delayed),
     /// A pool that could get no worker is looked after.
     Distress(Arc<Pool>),
+    /// A pool in which items wait is looked at.
+    Look(Arc<Pool>),
 }
 
 impl fmt::Debug for Alarm {
@@ -27,6 +31,7 @@ impl fmt::Debug for Alarm {
         match self {
             Self::Queue(delayed) => delayed.fmt(f),
             Self::Distress(_) => f.write_str("Distress"),
+            Self::Look(_) => f.write_str("Look"),
         }
     }
 }
@@ -114,6 +119,17 @@ impl Poke {
     }
 }
 
+impl State {
+    fn start(&mut self, env: &Arc<Env>) -> io::Result<()> {
+        if !self.started {
+            let keeper = env.clone();
+            env.start_thread("inflight/timer".to_owned(), move || run(&keeper))?;
+            self.started = true;
+        }
+        Ok(())
+    }
+}
+
 impl Ready<'_> {
     fn set(&mut self, at: Instant, alarm: Alarm) -> (Key, Poke) {
         let state = &mut *self.0;
@@ -144,13 +160,20 @@ impl Timekeeper {
         if state.closed {
             return Err(QueueError::ShutDown);
         }
-        if !state.started {
-            let keeper = env.clone();
-            let started = env.start_thread("inflight/timer".to_owned(), move || run(&keeper));
-            started.map_err(|e| QueueError::NoTimer(e.kind()))?;
-            state.started = true;
-        }
+        let started = state.start(env);
+        started.map_err(|e| QueueError::NoTimer(e.kind()))?;
         Ok(Ready(state))
+    }
+
+    /// Sets an alarm that is no item's. `false` if the thread cannot be started.
+    pub(crate) fn set_alarm(&self, env: &Arc<Env>, at: Instant, alarm: Alarm) -> bool {
+        let mut state = self.state.lock();
+        if state.start(env).is_err() {
+            return false;
+        }
+        let poke = Ready(state).set(at, alarm).1;
+        poke.perform();
+        true
     }
 
     /// Whether its thread has been started.
@@ -225,7 +248,7 @@ enum Due {
 }
 
 /// The thread function of the timekeeper.
-fn run(env: &Arc<Env>) {
+fn run(env: &Arc<Env>) -> End {
     worker::join_system(env);
     let parker = Parker::current();
     env.timekeeper.state.lock().thread = Some(parker.unparker());
@@ -239,6 +262,7 @@ fn run(env: &Arc<Env>) {
         }
     }
     worker::leave_system();
+    End::WithSystem
 }
 
 fn ring(alarm: Alarm) {
@@ -248,5 +272,6 @@ fn ring(alarm: Alarm) {
             queue.expire(delayed);
         }
         Alarm::Distress(pool) => pool.distress(),
+        Alarm::Look(pool) => pool.look(),
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::door::Shared;
 use crate::item::Ended;
-use crate::machine::Next;
+use crate::machine::{Next, Rest};
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Env, Pool};
+use crate::threads::End;
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
 use std::cell::{Cell, RefCell};
@@ -40,12 +41,12 @@ impl Context {
     fn enter(&self) -> Deed {
         // Between items the worker sleeps on the pool's own account.
         if self.item.get().is_none() {
-            return Deed::None;
+            return Deed::default();
         }
         let depth = self.blocked.get();
         self.blocked.set(depth + 1);
         if depth > 0 {
-            return Deed::None;
+            return Deed::default();
         }
         self.pool.block(self.me)
     }
@@ -81,7 +82,7 @@ impl BlockObserver for Context {
 }
 
 /// The thread function of a worker.
-pub(crate) fn run(pool: &Arc<Pool>) {
+pub(crate) fn run(pool: &Arc<Pool>) -> End {
     join_system(pool.env());
     pool.settle_thread();
     let parker = Parker::current();
@@ -93,24 +94,35 @@ pub(crate) fn run(pool: &Arc<Pool>) {
     });
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
-    loop {
+    let end = loop {
         let (next, deed) = pool.next(context.me);
         deed.perform();
         match next {
             Next::Run(entry) => execute(&context, entry),
-            // The token of a wake that came before the sleep is kept, so park first, then look.
-            Next::Sleep => loop {
-                parker.park();
-                if !pool.is_idle(context.me) {
-                    break;
-                }
-            },
-            Next::Exit => break,
+            Next::Sleep if sleep(pool, context.me, &parker) => {}
+            Next::Sleep => break End::Early,
+            Next::Exit => break End::WithSystem,
         }
-    }
+    };
     drop(observed);
     CURRENT.with(|c| c.replace(None));
     leave_system();
+    end
+}
+
+/// An idle worker sleeps until there is work. `false` if it is to leave instead.
+fn sleep(pool: &Pool, me: usize, parker: &Parker) -> bool {
+    // The token of a wake that came before the sleep is kept, so park first, then look.
+    parker.park();
+    loop {
+        match pool.rest(me) {
+            Rest::Work => return true,
+            Rest::Leave => return false,
+            Rest::Sleep(None) => parker.park(),
+            // Woken or in time, it looks again.
+            Rest::Sleep(Some(at)) => drop(parker.park_until(&pool.env().clock, at)),
+        }
+    }
 }
 
 /// R2-R4: the calling thread, a rescuer, helps a pool with the items of those queues, until there

@@ -27,7 +27,11 @@ fn system() -> (WorkqueueSystem, Workqueue, Clock) {
     let clock = Clock::manual();
     let topo = Topology::synthetic("core:1").unwrap();
     let builder = WorkqueueSystem::builder().topology(topo);
-    let sys = builder.clock(clock.clone()).build().unwrap();
+    let sys = builder
+        .clock(clock.clone())
+        .idle_timeout(Duration::MAX)
+        .build()
+        .unwrap();
     let wq = sys.workqueue("model").bound().build().unwrap();
     (sys, wq, clock)
 }

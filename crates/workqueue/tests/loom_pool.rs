@@ -9,6 +9,7 @@
 //! | the inner end of nested sections counts | `i33_nested_sections_count_once` |
 //! | a worker too many parks in a stopped pool | `a_worker_too_many_parks_and_loses_nothing` |
 //! | a raised limit promotes nothing | `i13_raising_the_limit_lets_items_go` |
+//! | the culler sends home a worker that has just been woken | `i7_cull_against_wake` |
 //! | Q2 does not look at `shut` | `shutdown_against_queue` |
 //! | the pools may stop before the last queue is shut (no Z3) | `shutdown_of_one_queue_before_the_other` |
 //! | the last item does not stop the pools (Z4) | `shutdown_from_a_worker` and most others |
@@ -19,8 +20,11 @@ mod model_support;
 
 use inflight_sync::model::check;
 use inflight_sync::thread;
-use inflight_workqueue::{QueueError, Work, blocking};
-use model_support::{Count, FOUR, Flag, TWO, system};
+use inflight_sync::time::Clock;
+use inflight_topology::Topology;
+use inflight_workqueue::{QueueError, Work, WorkqueueSystem, blocking};
+use model_support::{Count, FOUR, Flag, ONE, TWO, system};
+use std::time::Duration;
 
 /// I.1: the worker finds nothing (N2) and goes idle (N3) while the next item is queued (Q4). Every
 /// item must run: the drop waits for it, and would wait for ever.
@@ -95,6 +99,35 @@ fn a_worker_too_many_parks_and_loses_nothing() {
         }
         drop(sys);
         assert_eq!(runs.get(), 3);
+    });
+}
+
+/// I.7, I.8: a worker that has been idle for long is sent home while items are queued. None of them
+/// may be left to the one that leaves. (In models one idle worker is enough for a pool.)
+#[test]
+fn i7_cull_against_wake() {
+    check("i7_cull_against_wake", ONE, || {
+        let clock = Clock::manual();
+        let topo = Topology::synthetic("core:1").unwrap();
+        let builder = WorkqueueSystem::builder()
+            .topology(topo)
+            .clock(clock.clone());
+        let sys = builder
+            .idle_timeout(Duration::from_millis(1))
+            .build()
+            .unwrap();
+        let wq = sys.workqueue("model").bound().build().unwrap();
+        let second_ran = Flag::new();
+        let first = wq.spawn({
+            let second_ran = second_ran.clone();
+            move || second_ran.wait()
+        });
+        drop(wq.spawn(move || second_ran.raise()));
+        first.wait().unwrap();
+        // Two workers, idle or about to be.
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(wq.spawn(|| 3).wait().unwrap(), 3);
+        drop(sys);
     });
 }
 

@@ -330,6 +330,42 @@ fn the_limit_changes_while_items_wait() {
     );
 }
 
+/// High priority has pools of its own, with a name and, where the system permits it, nice -20.
+#[test]
+fn high_priority_has_workers_of_its_own() {
+    let sys = system();
+    let (normal, open) = (bound(&sys), Level::new());
+    let held = normal.spawn_on(0, {
+        let open = open.clone();
+        move || open.wait_silently(1)
+    });
+    let urgent = sys.workqueue("urgent").bound().highpri().build().unwrap();
+    let nice = urgent.spawn_on(0, own_nice).wait().unwrap();
+    open.raise();
+    held.wait().unwrap();
+    assert!(sys.dump().contains("pool cpu 0 highpri:"));
+    assert!(sys.dump().contains("queue urgent bound highpri:"));
+    if let Some((name, nice)) = nice {
+        assert_eq!(name, "inflight/0:0H");
+        assert_eq!(
+            nice == -20,
+            sys.nice_refused().is_none(),
+            "granted or reported"
+        );
+    }
+}
+
+/// The calling thread's name and nice value, where they can be read.
+fn own_nice() -> Option<(String, i32)> {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+    // The 19th field, and the rest begins with the third.
+    Some((
+        name.to_owned(),
+        rest.split_whitespace().nth(16)?.parse().ok()?,
+    ))
+}
+
 /// Items from all CPUs, one after the other, in the order of their queueing, and no way to change
 /// that.
 #[test]

@@ -29,9 +29,19 @@ pub(crate) struct Shared {
     event: Event,
     /// Items that were to be queued later and were refused then. Relaxed: a statistic.
     refused: AtomicU64,
+    /// Its items hold nobody back once they have started.
+    cpu_intensive: bool,
     /// Runs the items when no worker can be had.
     rescuer: Option<Arc<Rescuer>>,
     system: Arc<system::Shared>,
+}
+
+/// What a queue's builder may switch on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) highpri: bool,
+    pub(crate) mem_reclaim: bool,
+    pub(crate) cpu_intensive: bool,
 }
 
 struct Door {
@@ -123,7 +133,7 @@ impl Spot {
         let left = match &entry {
             Some(entry) => state.leave(entry.colour, Ended::Cancelled, was_active),
             None => Left {
-                deed: Deed::None,
+                deed: Deed::default(),
                 news: false,
                 shut: false,
             },
@@ -160,7 +170,7 @@ impl DoorState {
                 let pool = entry.pool.clone();
                 pool.push(entry)
             }
-            None => Deed::None,
+            None => Deed::default(),
         }
     }
 
@@ -184,11 +194,12 @@ impl Shared {
     pub(crate) fn new(
         name: String,
         kind: Kind,
+        flags: Flags,
         max_active: usize,
         rescuer: Option<Arc<Rescuer>>,
         system: &Arc<system::Shared>,
     ) -> Arc<Self> {
-        let layout = Layout::new(&system.env().topology, kind);
+        let layout = Layout::new(&system.env().topology, kind, flags.highpri);
         let (gates, pools) = match kind {
             Kind::Bound => (layout.places.len(), 1),
             Kind::Unbound(_) | Kind::Ordered(_) => (1, layout.places.len()),
@@ -215,6 +226,8 @@ impl Shared {
             gates: (0..gates).map(|_| door()).collect(),
             event: Event::new(),
             refused: AtomicU64::new(0),
+            // Every active item of an unbound queue runs, up to its CPUs: the flag means nothing.
+            cpu_intensive: flags.cpu_intensive && kind == Kind::Bound,
             rescuer,
             system: system.clone(),
         })
@@ -227,6 +240,14 @@ impl Shared {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn is_cpu_intensive(&self) -> bool {
+        self.cpu_intensive
+    }
+
+    pub(crate) fn is_highpri(&self) -> bool {
+        self.layout.places[0].high
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -1,7 +1,7 @@
 //! The way of an item into a queue: at once, at its time, or from one time to another.
 
 use super::{Door, DoorState, Shared, Spot};
-use crate::attrs::{Kind, Place};
+use crate::attrs::{Cpus, Kind};
 use crate::error::QueueError;
 use crate::gate::Admitted;
 use crate::item::{self, Uprooted, WorkRef};
@@ -40,9 +40,9 @@ impl Entered {
 impl Shared {
     /// Which gate and place an item queued on `cpu` goes to, given the pool that runs it already.
     pub(super) fn route(&self, cpu: usize, runner: Option<&Arc<Pool>>) -> (usize, usize) {
-        let place = match runner.map(|pool| pool.place()) {
+        let place = match runner.map(|pool| &pool.place().cpus) {
             // Bound to bound: it counts where it runs.
-            Some(Place::Cpu(at)) if self.kind == Kind::Bound => self.layout.place_of(*at),
+            Some(Cpus::One(at)) if self.kind == Kind::Bound => self.layout.place_of(*at),
             _ => self.layout.place_of(cpu),
         };
         match self.kind {
@@ -107,7 +107,7 @@ impl Shared {
         });
         let (ticket, deed) = match admitted {
             Admitted::Active(entry) => (None, pool.push(entry)),
-            Admitted::Inactive(ticket) => (Some(ticket), Deed::None),
+            Admitted::Inactive(ticket) => (Some(ticket), Deed::default()),
         };
         let spot = item::Spot::Queued(Spot {
             queue: self.clone(),

@@ -11,6 +11,11 @@
 //!   exceed it until one of them finishes its item or a woken one arrives. Nobody is preempted.
 //! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker
 //!   that takes an item while more wait brings the next: the chain fills the pool to its target.
+//! * Workers that nobody needs leave, those that have been idle longest first, once they have been
+//!   idle for long; two stay, and more beside many busy ones. The worker that has been idle longest
+//!   keeps the time for all, and only while there are too many.
+//! * A worker that is found asleep without having said so, and one that computes for long, do not
+//!   count until their item has ended. What was seen of a worker in an earlier turn is nothing.
 //! * An item that is being run by another worker of the pool is put behind that worker, so that it
 //!   never runs twice at once.
 //!
@@ -19,8 +24,10 @@
 //! and no worker is idle. In the last case the pool is in distress: a blocked worker, the keeper,
 //! asks again from time to time, and rescuers come for the items they stand by.
 
+use inflight_sync::time::Instant;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::time::Duration;
 
 /// What the core needs to know of an item.
 pub(crate) trait Item {
@@ -33,6 +40,9 @@ pub(crate) trait Item {
     /// Whether the same thing ran on this pool when the item was queued. Only then is it looked
     /// for.
     fn may_be_running(&self) -> bool;
+
+    /// Whether it computes for long, by its own account: it holds nobody back once it has started.
+    fn is_intensive(&self) -> bool;
 }
 
 /// What the driver does after an event, outside the lock.
@@ -47,12 +57,30 @@ pub(crate) enum Action {
     Create,
 }
 
+/// How a worker rests.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It was woken for work: ask `next`.
+    Work,
+    /// The pool has no use for it any more.
+    Leave,
+    /// Until it is woken, or until this time.
+    Sleep(Option<Instant>),
+}
+
+/// So many idle workers a pool keeps at least.
+const KEPT: usize = if cfg!(loom) { 1 } else { 2 };
+
+/// One idle worker more may stay for so many busy ones.
+const BUSY_FOR_ONE_IDLE: usize = 4;
+
 /// What a worker does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
     /// Run this, then ask again.
     Run(T),
-    /// It is on the idle list. Sleep until an [`Action::Wake`] names it.
+    /// It is on the idle list. It tells when ([`went_idle`](Core::went_idle)) and asks how to
+    /// [`rest`](Core::rest) until an [`Action::Wake`] has named it.
     Sleep,
     /// The pool has stopped and nothing is left to run.
     Exit,
@@ -64,6 +92,11 @@ pub(crate) enum State {
     /// Woken or just created, and has not asked `next` since.
     Woken,
     Blocked,
+    /// Found asleep although it had not said so. Only the transition from `Running` to one of
+    /// these three lowers the count of running workers, so it is lowered once.
+    Asleep,
+    /// Computes for long: by its own account, or found to do so.
+    Intensive,
     /// A rescuer that has come to help; it counts nowhere.
     Rescuing,
     Idle,
@@ -74,6 +107,11 @@ pub(crate) enum State {
 struct Worker<T: Item> {
     state: State,
     current: Option<T::Key>,
+    /// Changes with each item and after each block, so that what was seen of the worker before is
+    /// known to be old.
+    turn: u64,
+    /// When it went idle last.
+    since: Instant,
     /// Further runs of what it is running; nobody else may take them.
     scheduled: VecDeque<T>,
 }
@@ -92,8 +130,13 @@ pub(crate) struct Core<T: Item> {
     creating: bool,
     /// The last attempt to create a worker failed.
     refused: bool,
+    /// Workers that are not gone, rescuers aside.
+    alive: usize,
     /// Numbers of workers that are gone, to be used again.
     vacant: Vec<usize>,
+    /// The idle worker that sleeps with a deadline, because there are too many: the one that has
+    /// been idle longest. It is the last to be woken for work.
+    culler: Option<usize>,
     /// The blocked worker that will ask for a thread again after a failure.
     keeper: Option<usize>,
     stopped: bool,
@@ -112,7 +155,9 @@ impl<T: Item> Core<T> {
             arriving: 0,
             creating: true,
             refused: false,
+            alive: 0,
             vacant: Vec::new(),
+            culler: None,
             keeper: None,
             stopped: false,
         }
@@ -140,6 +185,7 @@ impl<T: Item> Core<T> {
         self.creating = false;
         self.refused = false;
         let me = self.add(State::Gone);
+        self.alive += 1;
         self.set_off(me);
         me
     }
@@ -148,6 +194,8 @@ impl<T: Item> Core<T> {
         let worker = Worker {
             state,
             current: None,
+            turn: 0,
+            since: Instant::default(),
             scheduled: VecDeque::new(),
         };
         match self.vacant.pop() {
@@ -259,6 +307,10 @@ impl<T: Item> Core<T> {
             self.workers[me].state = State::Running;
             self.arriving -= 1;
         }
+        if matches!(self.workers[me].state, State::Asleep | State::Intensive) {
+            self.workers[me].state = State::Running;
+            self.running += 1;
+        }
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
         // One that is still on its way does not make this one too many: it will see for itself
@@ -272,13 +324,20 @@ impl<T: Item> Core<T> {
             match self.runner_of(&item) {
                 Some(other) => self.workers[other].scheduled.push_back(item),
                 None => {
-                    self.workers[me].current = Some(item.key());
+                    let worker = &mut self.workers[me];
+                    worker.current = Some(item.key());
+                    worker.turn += 1;
+                    if item.is_intensive() {
+                        worker.state = State::Intensive;
+                        self.running -= 1;
+                    }
                     return (Next::Run(item), self.kick());
                 }
             }
         }
         if self.stopped {
             self.running -= 1;
+            self.alive -= 1;
             self.workers[me].state = State::Gone;
             return (Next::Exit, Action::None);
         }
@@ -287,21 +346,59 @@ impl<T: Item> Core<T> {
 
     /// The worker's item is about to sleep: another worker may run.
     pub(crate) fn block(&mut self, me: usize) -> Action {
-        if self.workers[me].state != State::Rescuing {
-            debug_assert_eq!(self.workers[me].state, State::Running);
-            self.workers[me].state = State::Blocked;
-            self.running -= 1;
+        match self.workers[me].state {
+            State::Running => {
+                self.workers[me].state = State::Blocked;
+                self.running -= 1;
+            }
+            // It has been found asleep before and does not count.
+            State::Asleep => self.workers[me].state = State::Blocked,
+            state => debug_assert!(matches!(state, State::Intensive | State::Rescuing)),
         }
         self.kick()
     }
 
     /// The worker is back on its CPU. It goes on even if that makes one too many.
     pub(crate) fn unblock(&mut self, me: usize) {
-        if self.workers[me].state != State::Rescuing {
-            debug_assert_eq!(self.workers[me].state, State::Blocked);
+        self.workers[me].turn += 1;
+        if self.workers[me].state == State::Blocked {
             self.workers[me].state = State::Running;
             self.running += 1;
         }
+    }
+
+    /// Whether items wait only because others run. A worker on its way holds nothing back.
+    pub(crate) fn waits(&self) -> bool {
+        let here = self.running - self.arriving;
+        !self.ready.is_empty() && here >= self.target && !self.stopped
+    }
+
+    /// The workers that hold back what waits, each with the turn in which it does.
+    pub(crate) fn suspects(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let workers = self.workers.iter().enumerate();
+        workers
+            .filter(|(_, w)| w.state == State::Running && w.current.is_some())
+            .map(|(number, w)| (number, w.turn))
+    }
+
+    /// In that turn the worker was seen asleep. `None` if that is old news.
+    pub(crate) fn found_asleep(&mut self, worker: usize, turn: u64) -> Option<Action> {
+        self.uncount(worker, turn, State::Asleep)
+    }
+
+    /// In that turn the worker has computed for long. `None` if that is old news.
+    pub(crate) fn found_intensive(&mut self, worker: usize, turn: u64) -> Option<Action> {
+        self.uncount(worker, turn, State::Intensive)
+    }
+
+    fn uncount(&mut self, number: usize, turn: u64, state: State) -> Option<Action> {
+        let worker = &mut self.workers[number];
+        if worker.state != State::Running || worker.turn != turn {
+            return None;
+        }
+        worker.state = state;
+        self.running -= 1;
+        Some(self.kick())
     }
 
     /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be
@@ -309,15 +406,67 @@ impl<T: Item> Core<T> {
     pub(crate) fn stop(&mut self) -> Vec<usize> {
         self.stopped = true;
         let woken = std::mem::take(&mut self.idle);
+        self.culler = None;
         for &worker in &woken {
             self.set_off(worker);
         }
         woken
     }
 
-    /// Whether the worker still sleeps as far as the pool knows.
-    pub(crate) fn is_idle(&self, me: usize) -> bool {
-        self.workers[me].state == State::Idle
+    /// The worker that `next` has sent to sleep does so now. Returns the worker that is to be told
+    /// to sleep with a deadline from now on, if there have become too many.
+    pub(crate) fn went_idle(&mut self, me: usize, now: Instant) -> Option<usize> {
+        self.workers[me].since = now;
+        if self.culler.is_some() || !self.has_too_many() {
+            return None;
+        }
+        self.culler = self.idle.first().copied();
+        self.culler
+    }
+
+    /// An idle worker looks what to do: before it sleeps, and when it has been woken or its time is
+    /// up. The worker with the deadline sends home those that have been idle for `timeout`, as long
+    /// as there are too many. Returns also those that are to be woken for that.
+    pub(crate) fn rest(
+        &mut self,
+        me: usize,
+        now: Instant,
+        timeout: Duration,
+    ) -> (Rest, Vec<usize>) {
+        let mut woken = Vec::new();
+        if self.culler == Some(me) {
+            self.culler = None;
+            while self.has_too_many() && self.workers[self.idle[0]].since + timeout <= now {
+                let coldest = self.idle.remove(0);
+                self.workers[coldest].state = State::Gone;
+                self.alive -= 1;
+                woken.push(coldest);
+            }
+            if self.has_too_many() {
+                self.culler = Some(self.idle[0]);
+                woken.push(self.idle[0]);
+            }
+            woken.retain(|w| *w != me);
+        }
+        let rest = match self.workers[me].state {
+            State::Idle => {
+                let worker = &self.workers[me];
+                Rest::Sleep((self.culler == Some(me)).then(|| worker.since + timeout))
+            }
+            State::Gone => {
+                // Only now its number may be given away: it has been asking under it.
+                self.vacant.push(me);
+                Rest::Leave
+            }
+            _ => Rest::Work,
+        };
+        (rest, woken)
+    }
+
+    /// The idle rule of cmwq: two, and one more for each four busy ones.
+    fn has_too_many(&self) -> bool {
+        let (idle, busy) = (self.idle.len(), self.alive - self.idle.len());
+        idle > KEPT && (idle - KEPT) * BUSY_FOR_ONE_IDLE >= busy
     }
 
     pub(crate) fn ready(&self) -> usize {
@@ -350,6 +499,9 @@ impl<T: Item> Core<T> {
             return Action::None;
         }
         if let Some(worker) = self.idle.pop() {
+            if self.culler == Some(worker) {
+                self.culler = None; // Nobody is idle any more.
+            }
             self.set_off(worker);
             return Action::Wake(worker);
         }

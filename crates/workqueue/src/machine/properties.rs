@@ -16,6 +16,9 @@ impl Item for Job {
     fn may_be_running(&self) -> bool {
         true
     }
+    fn is_intensive(&self) -> bool {
+        self.0 == 5
+    }
 }
 
 /// An event, and which of the workers it may happen to it happens to.
@@ -27,6 +30,11 @@ enum Event {
     Unblock(usize),
     Created,
     Refused,
+    /// A worker is looked at, and what was seen becomes known: it was asleep, or it computes.
+    Look(usize),
+    Found(usize, bool),
+    /// An idle worker looks; so many seconds have passed.
+    Rest(usize, u64),
     /// A rescuer of the items with this remainder comes, runs one and the next, and leaves.
     Attach,
     Rescue(usize),
@@ -41,11 +49,22 @@ fn event() -> impl Strategy<Value = Event> {
         3 => any::<usize>().prop_map(Event::Unblock),
         2 => Just(Event::Created),
         1 => Just(Event::Refused),
+        3 => any::<usize>().prop_map(Event::Look),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(n, asleep)| Event::Found(n, asleep)),
+        3 => (any::<usize>(), 0..200u64).prop_map(|(n, secs)| Event::Rest(n, secs)),
         1 => Just(Event::Attach),
         2 => any::<usize>().prop_map(Event::Rescue),
         1 => any::<usize>().prop_map(Event::Detach),
     ]
 }
+
+/// A worker in one of these states may ask for its next item.
+const GOING: [State; 4] = [
+    State::Running,
+    State::Woken,
+    State::Asleep,
+    State::Intensive,
+];
 
 struct Driver {
     core: Core<Job>,
@@ -54,6 +73,9 @@ struct Driver {
     /// The last one failed.
     refused: bool,
     pushed: usize,
+    now: Instant,
+    /// What has been seen and is not known yet.
+    seen: Vec<(usize, u64)>,
     /// What each worker runs.
     runs: Vec<Option<Job>>,
     started: usize,
@@ -66,6 +88,8 @@ impl Driver {
             asked: true,
             refused: false,
             pushed: 0,
+            now: Instant::default(),
+            seen: Vec::new(),
             runs: Vec::new(),
             started: 0,
         }
@@ -88,8 +112,10 @@ impl Driver {
         self.runs[worker] = None;
         let (next, action) = self.core.next(worker);
         self.perform(action);
-        if let Next::Run(job) = next {
-            self.begin(worker, job);
+        match next {
+            Next::Run(job) => self.begin(worker, job),
+            Next::Sleep => drop(self.core.went_idle(worker, self.now)),
+            Next::Exit => unreachable!("it has not been stopped"),
         }
     }
 
@@ -104,6 +130,22 @@ impl Driver {
         self.runs[worker] = None;
     }
 
+    fn rest(&mut self, n: usize, secs: u64) {
+        self.now = self.now + Duration::from_secs(secs);
+        if let Some(worker) = self.pick(n, &[State::Idle]) {
+            let _ = self.core.rest(worker, self.now, Duration::from_secs(300));
+        }
+        // Those that were told to go do so at once.
+        let gone = |w: &usize| self.core.workers[*w].state == State::Gone;
+        let workers = 0..self.core.workers.len();
+        let leaving: Vec<_> = workers.filter(gone).collect();
+        for worker in leaving {
+            if !self.core.vacant.contains(&worker) {
+                let _ = self.core.rest(worker, self.now, Duration::from_secs(300));
+            }
+        }
+    }
+
     fn step(&mut self, event: Event) {
         match event {
             Event::Push(key) => {
@@ -112,12 +154,18 @@ impl Driver {
                 self.perform(action);
             }
             Event::Next(n) => {
-                if let Some(worker) = self.pick(n, &[State::Running, State::Woken]) {
+                if let Some(worker) = self.pick(n, &GOING) {
                     self.next(worker);
                 }
             }
             Event::Block(n) => {
-                let worker = self.pick(n, &[State::Running]);
+                let states = [
+                    State::Running,
+                    State::Asleep,
+                    State::Intensive,
+                    State::Rescuing,
+                ];
+                let worker = self.pick(n, &states);
                 if let Some(worker) = worker.filter(|w| self.runs[*w].is_some()) {
                     let action = self.core.block(worker);
                     self.perform(action);
@@ -138,6 +186,21 @@ impl Driver {
                 let _ = self.core.create_failed();
             }
             Event::Created | Event::Refused => {}
+            Event::Look(n) => {
+                let suspects: Vec<_> = self.core.suspects().collect();
+                self.seen.extend(suspects.get(n % suspects.len().max(1)));
+            }
+            Event::Found(n, asleep) if !self.seen.is_empty() => {
+                let (worker, turn) = self.seen.swap_remove(n % self.seen.len());
+                let action = if asleep {
+                    self.core.found_asleep(worker, turn)
+                } else {
+                    self.core.found_intensive(worker, turn)
+                };
+                self.perform(action.unwrap_or(Action::None));
+            }
+            Event::Found(..) => {}
+            Event::Rest(n, secs) => self.rest(n, secs),
             Event::Attach => {
                 let worker = self.core.attach();
                 self.seat(worker);
@@ -169,6 +232,12 @@ impl Driver {
         assert_eq!(core.running, count(State::Running) + core.arriving);
         assert_eq!(core.idle.len(), count(State::Idle));
         assert_eq!(core.creating, self.asked);
+        let gone = count(State::Gone) + count(State::Rescuing);
+        assert_eq!(core.alive, core.workers.len() - gone);
+        assert_eq!(core.vacant.len(), count(State::Gone));
+        // While there are too many, one of them keeps the time, and it is the longest idle.
+        assert!(!core.has_too_many() || core.culler.is_some());
+        assert!(core.culler.is_none_or(|w| core.idle.first() == Some(&w)));
         let served = core.running >= core.target || core.creating || core.arriving > 0;
         let in_want = self.refused && core.idle.is_empty();
         assert!(core.ready.is_empty() || served || in_want, "stranded");

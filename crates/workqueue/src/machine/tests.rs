@@ -3,9 +3,11 @@
 use super::*;
 use crate::gate::{Admitted, Gate};
 
-/// A number, and whether it ran when it was queued.
+/// A number, and whether it ran when it was queued. From `INTENSIVE` on they compute for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Job(usize, bool);
+
+const INTENSIVE: usize = 1000;
 
 impl Item for Job {
     type Key = usize;
@@ -14,6 +16,9 @@ impl Item for Job {
     }
     fn may_be_running(&self) -> bool {
         self.1
+    }
+    fn is_intensive(&self) -> bool {
+        self.0 >= INTENSIVE
     }
 }
 
@@ -194,6 +199,171 @@ fn a_stopped_pool_sends_all_workers_home() {
     assert_eq!(core.running(), 0);
 }
 
+/// A rescuer takes the items of its kind while the pool is in distress, and no others; leaving, it
+/// asks for a worker for what it leaves behind.
+#[test]
+fn i20_a_rescuer_that_leaves_looks_for_more_work() {
+    let mut core = Core::<Job>::new(1);
+    assert_eq!(
+        core.create_failed(),
+        [0; 0],
+        "there has never been a worker"
+    );
+    assert!(core.wants_first());
+    assert_eq!(core.create_failed(), [0; 0]);
+    assert_eq!(core.push(job(1)), Action::Create);
+    let _ = core.create_failed();
+    assert_eq!(core.push(job(2)), Action::Create);
+    let _ = core.create_failed();
+    let rescuer = core.attach();
+    assert_eq!(core.rescue(rescuer, |job| job.0 == 2), Some(job(2)));
+    assert_eq!(
+        core.block(rescuer),
+        Action::Create,
+        "it does not count as running"
+    );
+    core.unblock(rescuer);
+    assert_eq!(
+        (core.running(), core.rescue(rescuer, |job| job.0 == 2)),
+        (0, None)
+    );
+    let worker = core.created();
+    assert_eq!(
+        core.rescue(rescuer, |_| true),
+        None,
+        "the pool can help itself"
+    );
+    assert_eq!(core.next(worker), (Next::Run(job(1)), Action::None));
+    assert_eq!(core.block(worker), Action::None);
+    assert_eq!(core.push(job(3)), Action::Create);
+    let _ = core.create_failed();
+    assert_eq!(core.detach(rescuer), Action::Create, "as it leaves");
+}
+
+/// I.4, I.34: the worker says that it blocks, and it is found asleep, in either order: it stops to
+/// count once, and counts again once.
+#[test]
+fn i34_the_first_to_notice_a_sleep_counts() {
+    for said_first in [true, false] {
+        let mut core = idle_pool(1);
+        let _ = core.push(job(1));
+        let _ = core.next(0);
+        let _ = core.push(job(2));
+        assert!(core.waits());
+        let seen: Vec<_> = core.suspects().collect();
+        let (worker, turn) = seen[0];
+        if said_first {
+            assert_eq!(core.block(0), Action::Create);
+            assert_eq!(core.found_asleep(worker, turn), None, "old news");
+            assert_eq!(core.running(), 0);
+            core.unblock(0);
+            assert_eq!(core.found_asleep(worker, turn), None, "of another turn");
+        } else {
+            assert_eq!(core.found_asleep(worker, turn), Some(Action::Create));
+            assert_eq!(core.found_intensive(worker, turn), None, "once");
+            assert_eq!((core.block(0), core.running()), (Action::None, 0));
+            core.unblock(0);
+        }
+        assert_eq!(core.running(), 1);
+        assert_eq!(core.next(0), (Next::Run(job(2)), Action::None));
+        assert_eq!(core.found_asleep(worker, turn), None, "of another item");
+    }
+}
+
+/// A sleeper that nobody was told of counts again when its item ends, and may be one too many.
+#[test]
+fn a_found_sleeper_counts_again_at_its_end() {
+    let mut core = idle_pool(1);
+    let _ = core.push(job(1));
+    let _ = core.next(0);
+    let _ = core.push(job(2));
+    let (worker, turn) = core.suspects().next().unwrap();
+    assert_eq!(core.found_asleep(worker, turn), Some(Action::Create));
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Run(job(2)), Action::None));
+    assert_eq!(
+        core.next(0),
+        (Next::Sleep, Action::None),
+        "the second one runs"
+    );
+    assert_eq!(core.running(), 1);
+}
+
+/// The idle rule: how many idle workers are too many beside so many busy ones.
+#[test]
+fn the_idle_rule() {
+    let smallest = |busy: usize| {
+        (0..100)
+            .find(|idle| {
+                let mut core = Core::<Job>::new(1);
+                core.alive = busy + idle;
+                core.idle = (0..*idle).collect();
+                core.has_too_many()
+            })
+            .unwrap()
+    };
+    let table = [0, 1, 4, 5, 8, 9, 12, 16, 32, 64].map(|busy| (busy, smallest(busy)));
+    assert_eq!(
+        table,
+        [
+            (0, 3),
+            (1, 3),
+            (4, 3),
+            (5, 4),
+            (8, 4),
+            (9, 5),
+            (12, 5),
+            (16, 6),
+            (32, 10),
+            (64, 18)
+        ]
+    );
+}
+
+/// Five idle workers, one second apart: three leave, each when its own time is up, the longest idle
+/// first, and two stay and sleep without limit.
+#[test]
+fn the_longest_idle_leave_first() {
+    let at = |secs: u64| Instant::default() + Duration::from_secs(secs);
+    let timeout = Duration::from_secs(300);
+    let mut core = Core::<Job>::new(5);
+    let mut told = Vec::new();
+    for n in 0..5 {
+        core.creating = true;
+        let me = core.created();
+        assert_eq!(core.next(me), (Next::Sleep, Action::None));
+        told.extend(core.went_idle(me, at(n)));
+    }
+    assert_eq!(
+        told,
+        [0],
+        "the third makes them too many; the first keeps the time"
+    );
+    assert_eq!(core.rest(4, at(5), timeout).0, Rest::Sleep(None));
+    assert_eq!(
+        core.rest(0, at(5), timeout),
+        (Rest::Sleep(Some(at(300))), vec![])
+    );
+    assert_eq!(
+        core.rest(0, at(300), timeout),
+        (Rest::Leave, vec![1]),
+        "the next keeps the time"
+    );
+    assert_eq!(
+        core.rest(1, at(300), timeout),
+        (Rest::Sleep(Some(at(301))), vec![])
+    );
+    assert_eq!(
+        core.rest(1, at(302), timeout),
+        (Rest::Leave, vec![2]),
+        "and takes another along"
+    );
+    assert_eq!(core.rest(2, at(302), timeout), (Rest::Leave, vec![]));
+    assert_eq!(core.rest(3, at(999), timeout), (Rest::Sleep(None), vec![]));
+    assert_eq!(core.push(job(1)), Action::Wake(4), "the last to go idle");
+    assert_eq!(core.rest(4, at(999), timeout), (Rest::Work, vec![]));
+}
+
 /// One CPU in virtual time: who burns on it, who waits for it, who sleeps.
 struct Machine {
     core: Core<Job>,
@@ -206,11 +376,20 @@ struct Machine {
     running: Vec<Option<Job>>,
     asleep: Vec<(u32, usize)>,
     scripts: Vec<Vec<u32>>,
+    /// Only the intensive ones pass the gate.
+    mixed: bool,
     log: Vec<(u32, usize, &'static str)>,
 }
 
 impl Machine {
     fn new(max_active: usize, scripts: &[&[u32]]) -> Self {
+        let jobs: Vec<usize> = (0..scripts.len()).collect();
+        Self::with_intensive(&jobs, max_active, scripts)
+    }
+
+    /// Jobs with a number of at least `INTENSIVE` go through a gate of their own with that limit,
+    /// the others through one without.
+    fn with_intensive(jobs: &[usize], max_active: usize, scripts: &[&[u32]]) -> Self {
         let mut machine = Self {
             core: idle_pool(1),
             gate: Gate::new(max_active),
@@ -220,14 +399,22 @@ impl Machine {
             running: vec![None],
             asleep: Vec::new(),
             scripts: scripts.iter().map(|s| s.to_vec()).collect(),
+            mixed: false,
             log: Vec::new(),
         };
-        for n in 0..scripts.len() {
-            if let Admitted::Active(job) = machine.gate.admit(|_| job(n)) {
+        for &n in jobs {
+            let all_alike = jobs.iter().all(|n| *n < INTENSIVE);
+            let admitted = if all_alike || n >= INTENSIVE {
+                machine.gate.admit(|_| job(n))
+            } else {
+                Admitted::Active(job(n))
+            };
+            if let Admitted::Active(job) = admitted {
                 let action = machine.core.push(job);
                 machine.perform(action);
             }
         }
+        machine.mixed = jobs.iter().any(|n| *n >= INTENSIVE);
         machine
     }
 
@@ -261,7 +448,8 @@ impl Machine {
                 self.perform(action);
                 let Next::Run(job) = next else { return };
                 self.note(job, "starts");
-                self.phases[worker] = self.scripts[job.0].iter().copied().collect();
+                let script = &self.scripts[job.0 % INTENSIVE];
+                self.phases[worker] = script.iter().copied().collect();
                 self.running[worker] = Some(job);
                 continue;
             };
@@ -277,6 +465,9 @@ impl Machine {
             }
             self.note(job, "ends");
             self.running[worker] = None;
+            if self.mixed && job.0 < INTENSIVE {
+                continue;
+            }
             self.gate.leave(0, true);
             if let Some(job) = self.gate.promote() {
                 let action = self.core.push(job);
@@ -454,4 +645,34 @@ fn a_short_block_does_not_leave_the_cpu_idle() {
     );
     assert_eq!(core.next(0), (Next::Sleep, Action::None), "one too many");
     assert_eq!(core.next(second), (Next::Run(job(3)), Action::None));
+}
+
+/// w1 and w2 of the three are of a queue for items that compute: once started, they hold nobody
+/// back.
+#[test]
+fn timeline_with_intensive_items() {
+    let (w1, w2) = (INTENSIVE + 1, INTENSIVE + 2);
+    let log = Machine::with_intensive(&[0, w1, w2], 1024, &THREE).run();
+    assert_eq!([at(&log, 0, "sleeps"), at(&log, 0, "ends")], [[5], [20]]);
+    assert_eq!([at(&log, w1, "sleeps"), at(&log, w1, "ends")], [[10], [20]]);
+    assert_eq!([at(&log, w2, "sleeps"), at(&log, w2, "ends")], [[15], [25]]);
+
+    let log = Machine::with_intensive(&[0, w1, w2], 1, &THREE).run();
+    assert_eq!([at(&log, w1, "starts"), at(&log, w1, "ends")], [[5], [20]]);
+    assert_eq!([at(&log, w2, "starts"), at(&log, w2, "ends")], [[20], [35]]);
+
+    let log = Machine::with_intensive(&[w1, w2, 0], 1024, &THREE).run();
+    assert_eq!([at(&log, w1, "starts"), at(&log, w1, "ends")], [[0], [15]]);
+    assert_eq!([at(&log, w2, "starts"), at(&log, w2, "ends")], [[5], [20]]);
+    assert_eq!([at(&log, 0, "starts"), at(&log, 0, "ends")], [[10], [30]]);
+}
+
+/// A worker counts when it is back on the CPU, not when it is woken: w3 starts before w0 goes on.
+#[test]
+fn a_worker_counts_when_it_arrives() {
+    let (w1, w2) = (INTENSIVE + 1, INTENSIVE + 2);
+    let scripts: [&[u32]; 4] = [&[5, 10, 5], &[5, 10], &[5, 10], &[5]];
+    let log = Machine::with_intensive(&[0, w1, w2, 3], 1024, &scripts).run();
+    assert_eq!([at(&log, 3, "starts"), at(&log, 3, "ends")], [[15], [20]]);
+    assert_eq!([at(&log, 0, "wakes"), at(&log, 0, "ends")], [[20], [25]]);
 }

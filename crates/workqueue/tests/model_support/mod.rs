@@ -7,11 +7,18 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+use std::time::Duration;
 
 /// For small models: some mistakes need a third preemption.
 pub(crate) const FOUR: Bound = Bound {
     quick: Some(4),
     deep: None,
+};
+
+/// For those with four threads.
+pub(crate) const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
 };
 
 /// Between the two.
@@ -29,7 +36,9 @@ pub(crate) const TWO: Bound = Bound {
 /// A system with so many CPUs, and a bound queue on it.
 pub(crate) fn system(cpus: usize, max_active: usize) -> (WorkqueueSystem, Workqueue) {
     let topo = Topology::synthetic(&format!("core:{cpus}")).unwrap();
-    let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    // Nobody leaves: that has a model of its own.
+    let sys = builder.idle_timeout(Duration::MAX).build().unwrap();
     let wq = sys.workqueue("model").bound().max_active(max_active);
     let wq = wq.build().unwrap();
     (sys, wq)

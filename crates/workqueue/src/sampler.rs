@@ -1,0 +1,244 @@
+//! Looks for workers that sleep without having said so, or compute for long, while items wait
+//! behind them.
+//!
+//! Only then: a pool is looked at from the moment an item has to wait because others run, and until
+//! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
+//! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
+
+use crate::pool::Pool;
+use inflight_sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between two looks when something has just been found, and at first.
+pub(crate) const SOON: Duration = Duration::from_micros(50);
+
+/// Between two looks when nothing has been found for long.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// So many slow looks in a row without an item that waits end it.
+const QUIET_LOOKS: u32 = 20;
+
+/// How systems look at their workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampling {
+    pub(crate) on: bool,
+    /// An item that has used so much CPU time computes for long; zero: none does.
+    pub(crate) intensive: Duration,
+}
+
+/// What the timekeeper remembers of a pool from one look to the next.
+#[derive(Default)]
+pub(crate) struct Sampler(Mutex<Memory>);
+
+#[derive(Default)]
+struct Memory {
+    watched: BTreeMap<usize, Watched>,
+    period: Duration,
+    quiet: u32,
+}
+
+struct Watched {
+    turn: u64,
+    thread: u32,
+    files: proc::Files,
+    /// CPU time when the turn was seen first.
+    used: Option<Duration>,
+}
+
+/// A worker that may hold others back.
+pub(crate) struct Suspect {
+    pub(crate) worker: usize,
+    pub(crate) turn: u64,
+    pub(crate) thread: u32,
+}
+
+/// What was seen of a worker.
+pub(crate) enum Finding {
+    Asleep,
+    Intensive,
+}
+
+impl Sampler {
+    /// One look at the pool. Returns when to look again, `None` if that is not needed.
+    pub(crate) fn look(&self, pool: &Arc<Pool>, sampling: Sampling) -> Option<Duration> {
+        let mut memory = self.0.lock();
+        let Some(suspects) = pool.suspects() else {
+            memory.watched.clear(); // Their files with them.
+            memory.quiet += 1;
+            if memory.quiet > QUIET_LOOKS && pool.end_watch() {
+                *memory = Memory::default();
+                return None;
+            }
+            return Some(SLOW);
+        };
+        memory.quiet = 0;
+        let mut findings = Vec::new();
+        let mut watched = BTreeMap::new();
+        for suspect in suspects {
+            let before = memory.watched.remove(&suspect.worker);
+            let Some(now) = Watched::of(before, &suspect) else {
+                continue;
+            };
+            if let Some(finding) = now.finding(sampling.intensive) {
+                findings.push((suspect.worker, suspect.turn, finding));
+            }
+            watched.insert(suspect.worker, now);
+        }
+        memory.watched = watched;
+        memory.period = if pool.found(findings) {
+            SOON
+        } else {
+            (memory.period * 2).clamp(SOON, SLOW)
+        };
+        Some(memory.period)
+    }
+}
+
+impl Watched {
+    /// With the files of the look before, if it is the same thread.
+    fn of(before: Option<Self>, suspect: &Suspect) -> Option<Self> {
+        let before = before.filter(|b| b.thread == suspect.thread);
+        let same_turn = before.as_ref().filter(|b| b.turn == suspect.turn);
+        let used = same_turn.and_then(|b| b.used);
+        let files = match before {
+            Some(before) => before.files,
+            None => proc::Files::open(suspect.thread)?,
+        };
+        Some(Self {
+            turn: suspect.turn,
+            thread: suspect.thread,
+            used: used.or_else(|| files.cpu_time()),
+            files,
+        })
+    }
+
+    fn finding(&self, intensive: Duration) -> Option<Finding> {
+        if self.files.is_asleep() {
+            return Some(Finding::Asleep);
+        }
+        if intensive.is_zero() {
+            return None;
+        }
+        let used = self.files.cpu_time()?.saturating_sub(self.used?);
+        (used >= intensive).then_some(Finding::Intensive)
+    }
+}
+
+/// What the system tells of a thread.
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+pub(crate) mod proc {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::time::Duration;
+
+    /// The calling thread's number.
+    pub(crate) fn this_thread() -> Option<u32> {
+        u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
+    }
+
+    /// Kept open while the thread is watched.
+    pub(crate) struct Files {
+        stat: File,
+        /// Not on every kernel.
+        schedstat: Option<File>,
+    }
+
+    impl Files {
+        pub(crate) fn open(thread: u32) -> Option<Self> {
+            let open = |name| File::open(format!("/proc/self/task/{thread}/{name}")).ok();
+            Some(Self {
+                stat: open("stat")?,
+                schedstat: open("schedstat"),
+            })
+        }
+
+        /// Whether the thread sleeps. In doubt it does not.
+        pub(crate) fn is_asleep(&self) -> bool {
+            let mut text = [0; 96];
+            let read = self.stat.read_at(&mut text, 0).unwrap_or(0);
+            matches!(state(&text[..read]), Some(b'S' | b'D'))
+        }
+
+        /// The CPU time the thread has used since it began.
+        pub(crate) fn cpu_time(&self) -> Option<Duration> {
+            let mut text = [0; 64];
+            let read = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
+            let text = std::str::from_utf8(&text[..read]).ok()?;
+            let nanos = text.split_whitespace().next()?.parse().ok()?;
+            Some(Duration::from_nanos(nanos))
+        }
+    }
+
+    /// The state's letter. It comes after the name, which may have blanks and parentheses.
+    pub(super) fn state(stat: &[u8]) -> Option<u8> {
+        let name_ends = stat.iter().rposition(|b| *b == b')')?;
+        stat.get(name_ends + 2).copied()
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+pub(crate) mod proc {
+    use std::time::Duration;
+
+    /// The calling thread's number: threads have none here.
+    pub(crate) fn this_thread() -> Option<u32> {
+        None
+    }
+
+    pub(crate) struct Files;
+
+    impl Files {
+        pub(crate) fn open(_thread: u32) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn is_asleep(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn cpu_time(&self) -> Option<Duration> {
+            None
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
+mod tests {
+    use super::proc::{Files, state, this_thread};
+    use inflight_sync::{Parker, thread};
+
+    #[test]
+    fn the_state_comes_after_any_name() {
+        assert_eq!(state(b"17 (a) S) (b) R 1 1"), Some(b'R'));
+        assert_eq!(state(b"17 (inflight/0:1) D 1"), Some(b'D'));
+        assert_eq!(state(b"17 (cut off"), None);
+    }
+
+    #[test]
+    fn a_sleeper_is_seen_asleep_and_a_runner_is_not() {
+        let me = Files::open(this_thread().unwrap()).unwrap();
+        assert!(!me.is_asleep(), "it looks at itself");
+        let (send, told) = (Parker::current().unparker(), Parker::current());
+        let slot = inflight_sync::Arc::new(inflight_sync::Mutex::new(None));
+        let sleeper = thread::spawn({
+            let slot = slot.clone();
+            move || {
+                let parker = Parker::current();
+                *slot.lock() = Some((this_thread().unwrap(), parker.unparker()));
+                send.unpark();
+                parker.park();
+            }
+        });
+        told.park();
+        let (number, wake) = slot.lock().clone().unwrap();
+        let files = Files::open(number).unwrap();
+        while !files.is_asleep() {
+            thread::yield_now();
+        }
+        let used = files.cpu_time();
+        wake.unpark();
+        sleeper.join().unwrap();
+        assert!(used.is_none_or(|used| used.as_secs() < 3600));
+    }
+}
