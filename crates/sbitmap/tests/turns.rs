@@ -2,11 +2,13 @@
 
 use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::observer::{BlockObserver, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -248,7 +250,7 @@ fn threads_and_tasks_stand_in_one_list() {
 /// More waiters than bits, everybody stops: all must finish.
 #[test]
 fn stop_cycles() {
-    let cycles = if cfg!(miri) { 3 } else { 2_000 };
+    let cycles = if cfg!(miri) { 3 } else { 1_000 };
     for fairness in ALL {
         let queue = Arc::new(builder(2, fairness).build().unwrap());
         for _ in 0..cycles {
@@ -280,5 +282,189 @@ fn stop_cycles() {
             threads.into_iter().for_each(|t| t.join().unwrap());
             assert_eq!(queue.weight(), 0);
         }
+    }
+}
+
+/// Counts the bits that others get between the moment a waiter stands in the list and its grant.
+/// A task waits, threads that take turns pass it; the bound of `Fair` is `(p + w) * k`, that of
+/// `Fifo` is `p`, and one for each thread past its check.
+#[test]
+fn overtaking_is_bounded() {
+    const THREADS: usize = 6;
+    const DEPTH: usize = 4;
+    let rounds = if cfg!(miri) { 3 } else { 300 };
+    for mode in MODES {
+        let queue = Arc::new(builder(DEPTH, mode).build().unwrap());
+        let got = Arc::new(AtomicUsize::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (queue, got, stop) = (queue.clone(), got.clone(), stop.clone());
+                thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let bit = queue.get_blocking();
+                        // Relaxed: the other counter may be late by one for each thread.
+                        got.fetch_add(1, Ordering::Relaxed);
+                        queue.put(bit).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let bound = match mode.0 {
+            Fairness::Fair => (THREADS + 8) * 16 + THREADS,
+            _ => THREADS,
+        };
+        for _ in 0..rounds {
+            // Granted when the list comes to it; told by then, and polled again below.
+            let told = Arc::new(Counted::default());
+            let waker = Waker::from(told.clone());
+            let mut get = Box::pin(queue.get());
+            let mut cx = Context::from_waker(&waker);
+            let bit = match get.as_mut().poll(&mut cx) {
+                Poll::Ready(bit) => bit,
+                Poll::Pending => {
+                    told.count_from(&got);
+                    while !told.woken.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                    let passed = told.at.load(Ordering::Relaxed) - told.from();
+                    assert!(passed <= bound + THREADS, "{mode:?}: {passed} of {bound}");
+                    let Poll::Ready(bit) = get.as_mut().poll(&mut cx) else {
+                        panic!("told without a grant")
+                    };
+                    bit
+                }
+            };
+            queue.put(bit).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(queue.weight(), 0);
+    }
+}
+
+/// Notes the others' count when it is woken.
+#[derive(Default)]
+struct Counted {
+    woken: AtomicBool,
+    at: AtomicUsize,
+    from: AtomicUsize,
+    got: inflight_sync::Mutex<Option<Arc<AtomicUsize>>>,
+}
+
+impl Counted {
+    fn count_from(&self, got: &Arc<AtomicUsize>) {
+        self.from
+            .store(got.load(Ordering::Relaxed), Ordering::Relaxed);
+        *self.got.lock() = Some(got.clone());
+    }
+
+    fn from(&self) -> usize {
+        self.from.load(Ordering::Relaxed)
+    }
+}
+
+impl std::task::Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        // Woken before the count began: nobody has passed since.
+        let at = match &*self.got.lock() {
+            Some(got) => got.load(Ordering::Relaxed),
+            None => 0,
+        };
+        self.at.store(at.max(self.from()), Ordering::Relaxed);
+        // Ordering: Release pairs with the Acquire of the test.
+        self.woken.store(true, Ordering::Release);
+    }
+}
+
+/// Holds its thread up when it is to run again.
+#[derive(Default)]
+struct Stop {
+    reached: AtomicBool,
+    go: AtomicBool,
+}
+
+struct Observer(Arc<Stop>);
+
+impl BlockObserver for Observer {
+    fn blocking(&self) {}
+
+    fn unblocked(&self) {
+        // Ordering: Release pairs with the Acquire of the test, Acquire with its Release.
+        self.0.reached.store(true, Ordering::Release);
+        while !self.0.go.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A thread is granted, holds the token and does not run: another is served after 64 puts, and
+/// after a while without any.
+#[test]
+fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
+    const DEPTH: usize = 80;
+    for engine in [Engine::Shared, Engine::Local] {
+        for by_puts in [true, false] {
+            let clock = Clock::manual();
+            let queue = builder(DEPTH, (Fairness::Fair, engine)).clock(clock.clone());
+            let queue = Arc::new(queue.build().unwrap());
+            let bits: Vec<_> = (0..DEPTH).map(|_| queue.try_get().unwrap()).collect();
+            let stop = Arc::new(Stop::default());
+            let stopped = thread::spawn({
+                let (queue, stop) = (queue.clone(), stop.clone());
+                move || {
+                    let _installed = install(Rc::new(Observer(stop)));
+                    queue.get_blocking()
+                }
+            });
+            wait_for_waiters(&queue, 1);
+            let other = thread::spawn({
+                let queue = queue.clone();
+                move || queue.get_blocking()
+            });
+            wait_for_waiters(&queue, 2);
+            queue.put(bits[0]).unwrap();
+            while !stop.reached.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            queue.put(bits[1]).unwrap();
+            assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
+            if by_puts {
+                queue.put_batch(&bits[2..65]).unwrap();
+            }
+            while !by_puts && !other.is_finished() {
+                clock.advance(Duration::from_millis(20));
+                thread::yield_now();
+            }
+            let bit = other.join().unwrap();
+            stop.go.store(true, Ordering::Release);
+            assert_ne!(bit, stopped.join().unwrap());
+        }
+    }
+}
+
+/// The wake of a task behind panics: the thread that serves it still has its bit, or has put it.
+#[test]
+fn a_panicking_waker_loses_nothing() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker panics");
+        }
+    }
+    for mode in MODES {
+        let (queue, bits) = taken(2, mode);
+        let waker = Waker::from(Arc::new(Panics));
+        let mut first = Box::pin(queue.get());
+        let mut second = Box::pin(queue.get());
+        let mut cx = Context::from_waker(&waker);
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(poll(second.as_mut()).is_pending());
+        let put = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            queue.put_batch(&bits).unwrap();
+        }));
+        assert!(put.is_err(), "the panic comes out of the put");
+        assert!(poll(second.as_mut()).is_ready());
+        assert!(poll(first.as_mut()).is_ready());
     }
 }
