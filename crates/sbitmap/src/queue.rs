@@ -541,8 +541,8 @@ impl SbitmapQueue {
 
     /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
     ///
-    /// Waiters that still find nothing go back to sleep: with [`Fairness::Batched`] at the tail of a
-    /// queue, else where they were.
+    /// Waiters that still find nothing go back to sleep: with [`Fairness::Batched`] at the tail of
+    /// a queue, else where they were.
     ///
     /// # Panics
     ///
