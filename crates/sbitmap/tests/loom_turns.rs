@@ -1,4 +1,11 @@
 //! Models of waiting in turns over the shared bitmap. Events as in `PROTOCOL-turns.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | P2, the fence in `put` | `h4_*`, `h6_*`, `h8_*`, `d25_*` |
+//! | V2, the fence of the service | `h4_*`, `h6_*`, `h8_*`, `d25_*` |
+//! | A3, an arriving thread does not serve | `d25_turns_two_collectors`, `h6_turns_deadline` |
+//! | the id of a dropped future not put | `h6_turns_dropped_future` |
 #![cfg(loom)]
 
 #[path = "common/turn_models.rs"]
