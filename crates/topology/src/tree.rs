@@ -1,14 +1,15 @@
 //! Where the reader reads from: the file system, or in tests a tree that changes under it.
 
-use std::fs::{self, File};
+use std::error::Error;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
 /// No file of `/sys` comes near it; a recorded tree may hold anything.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Room for nearly every file. The kernel fills it if the file has as much.
-const FIRST_READ: usize = 4096;
+/// Room for nearly every file at the first read.
+const USUAL_BYTES: usize = 4096;
 
 /// A tree of small text files.
 pub(crate) trait Tree {
@@ -25,16 +26,16 @@ pub(crate) struct Disk;
 
 impl Tree for Disk {
     fn read(&self, file: &Path) -> io::Result<String> {
-        let mut file = File::open(file)?;
-        let mut first = [0; FIRST_READ];
-        let length = file.read(&mut first)?;
-        let mut bytes = first[..length].to_vec();
-        // A short read is the end of such a file. Asking once more would be one call in four, for
-        // each of the thousands of files of a large machine.
-        if length == FIRST_READ {
-            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+        let file = open(file)?;
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        // To the very end: files of `/proc` answer a read with whole lines, so that less than was
+        // asked for does not mean that nothing follows.
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        // The beginning of a list may well be another list.
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(invalid(format!("larger than {MAX_BYTES} bytes")));
         }
-        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        String::from_utf8(bytes).map_err(invalid)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -43,5 +44,60 @@ impl Tree for Disk {
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
+    }
+}
+
+/// Opens a regular file. A recorded tree may hold pipes and devices, which must not hold the reader
+/// up.
+fn open(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    #[cfg(not(target_os = "linux"))]
+    regular(&fs::metadata(file)?)?;
+    let file = options.open(file)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    let yes = found.is_file();
+    yes.then_some(())
+        .ok_or_else(|| invalid("not a regular file"))
+}
+
+fn invalid(reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Disk, MAX_BYTES, Tree};
+
+    #[test]
+    fn what_is_too_large_is_refused_and_never_cut() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = dir.path().join("list");
+        let most = usize::try_from(MAX_BYTES).expect("a megabyte");
+        fs::write(&file, "1".repeat(most)).expect("a file");
+        assert_eq!(Disk.read(&file).map(|text| text.len()).ok(), Some(most));
+        fs::write(&file, "1".repeat(most + 1)).expect("a file");
+        let error = Disk.read(&file).expect_err("too large");
+        assert_eq!(error.to_string(), "larger than 1048576 bytes");
+    }
+
+    /// Such a file gives whole lines at each read, and so less than was asked for.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_of_proc_is_read_to_its_end() {
+        let maps = Disk.read("/proc/self/smaps".as_ref()).expect("a text");
+        assert!(maps.len() > 4096, "too short to tell");
+        assert!(
+            maps.contains("[stack]"),
+            "the last part is missing:\n{maps}"
+        );
     }
 }

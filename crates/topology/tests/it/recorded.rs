@@ -406,6 +406,31 @@ fn what_is_no_tree_is_an_error() {
     assert_eq!(error, SysfsError::NoCpus { root });
 }
 
+/// A pipe with nobody at its other end, and one whose writer says nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_in_a_tree_is_a_damaged_file() {
+    let tree = complete();
+    let mut writers = Vec::new();
+    for (file, has_writer) in [("cpu/isolated", false), ("cpu/possible", true)] {
+        tree.remove(file);
+        let path = tree.path(file);
+        let name = path.to_str().expect("plain letters").to_owned() + "\0";
+        // SAFETY: the call reads the text up to its zero, which was put there.
+        let made = unsafe { libc::mkfifo(name.as_ptr().cast(), 0o600) };
+        assert_eq!(made, 0);
+        if has_writer {
+            let mut both_ways = fs::OpenOptions::new();
+            let both_ways = both_ways.read(true).write(true);
+            writers.push(both_ways.open(path).expect("a pipe"));
+        }
+    }
+    let topo = tree.topology();
+    assert_eq!(damaged(&topo), Some((tree.path("cpu/possible"), 2)));
+    assert!(topo.to_string().contains("(not a regular file)"), "{topo}");
+    assert_eq!(topo.cpus(), &set("0-7"));
+}
+
 #[test]
 fn a_recorded_machine_is_not_this_machine() {
     assert!(!complete().topology().is_this_machine());
