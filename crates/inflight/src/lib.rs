@@ -5,11 +5,12 @@
 //! | [`sbitmap`] | numbers `0..depth`, handed out fast from every CPU, with waiting | `inflight-sbitmap` |
 //! | [`tags`] | tag sets: the permission to have a request in flight, its slot, and its token | `inflight-tags` |
 //! | [`workqueue`] | queues with limits of their own over shared workers that are replaced when they block | `inflight-workqueue` |
-//! | [`topology`] | which CPUs share what, and pinning | `inflight-topology` |
+//! | [`topology`] | which CPUs share what, pinning, and where completions and woken threads belong | `inflight-topology` |
 //! | [`sync`] | the door to atomics, locks, threads and time that makes all of it model-checkable | `inflight-sync` |
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
-//! All state lives in values. With `--cfg loom` every type works inside `loom::model`.
+//! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
+//! `serde` is that of [`topology`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
 //! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow

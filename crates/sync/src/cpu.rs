@@ -55,8 +55,9 @@ pub fn set_current_for_thread(cpu: Option<usize>) {
 
 /// How many CPUs the system may have: a size for tables indexed by CPU. At least 1.
 ///
-/// CPU numbers may be sparse and therefore larger; take them modulo the table's size. Two under
-/// loom.
+/// On Linux one more than the highest number a CPU may ever get, whatever the calling thread may
+/// use. It reads a file: ask once, when the table is made. Elsewhere numbers may be larger than
+/// that, so take them modulo the table's size. Two under loom.
 ///
 /// ```
 /// assert!(inflight_sync::cpu::possible() >= 1);
@@ -69,14 +70,41 @@ pub fn possible() -> usize {
     }
     #[cfg(all(target_os = "linux", not(loom)))]
     {
-        // SAFETY: sysconf takes a number and touches no memory of ours.
-        let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-        usize::try_from(n).unwrap_or(1).max(1)
+        listed().unwrap_or_else(configured)
     }
     #[cfg(all(not(target_os = "linux"), not(loom)))]
     {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
+}
+
+/// One more than the last number of the kernel's own list.
+#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+fn listed() -> Option<usize> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    end_of_list(&list)
+}
+
+/// An interpreter has no files of ours to show.
+#[cfg(all(target_os = "linux", not(loom), miri))]
+fn listed() -> Option<usize> {
+    None
+}
+
+/// Lists (`0-3,8`) ascend, so that the last number is the highest.
+#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg_attr(miri, allow(dead_code))]
+fn end_of_list(list: &str) -> Option<usize> {
+    let last: usize = list.trim().rsplit([',', '-']).next()?.parse().ok()?;
+    last.checked_add(1)
+}
+
+/// What the C library says. Some count no more than the CPUs of the calling thread's mask.
+#[cfg(all(target_os = "linux", not(loom)))]
+fn configured() -> usize {
+    // SAFETY: sysconf takes a number and touches no memory of ours.
+    let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(n).unwrap_or(1).max(1)
 }
 
 #[cfg(any(loom, shuttle))]
@@ -147,6 +175,19 @@ mod tests {
         let (first, second) = other.join().expect("no panic");
         assert_eq!(first, second);
         assert_ne!(first, own);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_list_of_cpus_ends_with_the_highest() {
+        use super::end_of_list;
+        assert_eq!(end_of_list("0\n"), Some(1));
+        assert_eq!(end_of_list("0-7\n"), Some(8));
+        assert_eq!(end_of_list("0-3,8-11,64\n"), Some(65));
+        for no_list in ["", "\n", "x", "0-", "99999999999999999999999"] {
+            assert_eq!(end_of_list(no_list), None, "{no_list:?}");
+        }
+        assert_eq!(end_of_list(&usize::MAX.to_string()), None);
     }
 
     /// The mask of a pinned thread holds one CPU: whichever source answered, it must be that one.
