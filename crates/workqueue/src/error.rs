@@ -1,5 +1,6 @@
 //! What can go wrong, one small enum for each kind of operation.
 
+use crate::panics::message;
 use inflight_sync::Mutex;
 use inflight_topology::DiscoverError;
 use std::any::Any;
@@ -367,8 +368,8 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Panicked(p) => match p.message() {
-                Some(message) => write!(f, "the function panicked: {message}"),
-                None => f.write_str("the function panicked"),
+                Some(message) => write!(f, "the function {} panicked: {message}", p.item()),
+                None => write!(f, "the function {} panicked", p.item()),
             },
             Self::Cancelled => f.write_str("the function was cancelled before it began"),
             Self::Rejected(e) => write!(f, "the function was not queued: {e}"),
@@ -400,21 +401,37 @@ impl Error for JoinError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PanicPayload {
+    item: &'static str,
     message: Option<String>,
     /// The lock is never contended. It makes the error `Sync`, as error types are expected to be.
     payload: Mutex<Box<dyn Any + Send>>,
 }
 
 impl PanicPayload {
-    pub(crate) fn new(payload: Box<dyn Any + Send>) -> Self {
-        let message = payload
-            .downcast_ref::<&'static str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned());
+    pub(crate) fn new(item: &'static str, payload: Box<dyn Any + Send>) -> Self {
         Self {
-            message,
+            item,
+            message: message(&payload),
             payload: Mutex::new(payload),
         }
+    }
+
+    /// The name of the item that panicked: the type of its function.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// fn rescan() {
+    ///     panic!("no disk");
+    /// }
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(rescan).wait() else { panic!() };
+    /// assert!(p.item().ends_with("rescan"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn item(&self) -> &str {
+        self.item
     }
 
     /// The text, if a text was thrown, as `panic!` does.
@@ -451,6 +468,7 @@ impl PanicPayload {
 impl fmt::Debug for PanicPayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PanicPayload")
+            .field("item", &self.item)
             .field("message", &self.message)
             .finish_non_exhaustive()
     }

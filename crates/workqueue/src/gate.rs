@@ -108,6 +108,12 @@ impl<T> Gate<T> {
         self.ended
     }
 
+    /// What has waited longest, with its ticket.
+    pub(crate) fn first_inactive(&self) -> Option<(u64, &T)> {
+        let (ticket, item) = self.inactive.first_key_value()?;
+        Some((*ticket, item))
+    }
+
     pub(crate) fn active(&self) -> usize {
         self.active
     }

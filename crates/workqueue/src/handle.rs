@@ -8,6 +8,7 @@ use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Parker};
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -118,8 +119,9 @@ where
         let (result, ended) = match caught(f) {
             Ok(value) => (Ok(value), Ended::Returned),
             Err(payload) => {
-                let payload = PanicPayload::new(payload);
-                (Err(JoinError::Panicked(payload)), Ended::Panicked)
+                let payload = PanicPayload::new(std::any::type_name::<F>(), payload);
+                let message = payload.message().map(str::to_owned);
+                (Err(JoinError::Panicked(payload)), Ended::Panicked(message))
             }
         };
         // A waker's panic is not the function's.
@@ -148,10 +150,11 @@ where
     T: Send + 'static,
 {
     let outcome = Arc::new(Outcome(Mutex::new(State::Open { waiter: None })));
-    let item = Item::new(Task {
+    let task = Task {
         f: Mutex::new(Some(f)),
         outcome: outcome.clone(),
-    });
+    };
+    let item = Item::new(Cow::Borrowed(std::any::type_name::<F>()), task);
     if let Err(refusal) = cpu.and_then(|cpu| queue.submit(&item, cpu)) {
         item.discard(JoinError::Rejected(refusal));
     }

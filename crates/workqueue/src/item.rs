@@ -6,7 +6,7 @@
 
 use crate::door;
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
-use crate::panics::contained;
+use crate::panics::{caught, dispose, message};
 use crate::pool::Pool;
 use crate::timekeeper;
 use crate::work::Queued;
@@ -14,6 +14,7 @@ use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, MutexGuard};
+use std::borrow::Cow;
 use std::fmt;
 
 /// It has been queued and its run has not begun.
@@ -37,20 +38,28 @@ pub(crate) trait Run: Send + Sync {
     fn discard(&self, _why: JoinError) {}
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Returned,
-    Panicked,
+    /// With what it said, if it was a text.
+    Panicked(Option<String>),
     Cancelled,
 }
+
+/// An item's name, for people.
+pub(crate) type Name = Cow<'static, str>;
 
 pub(crate) struct Reusable<F>(pub(crate) F);
 
 impl<F: Fn() + Send + Sync> Run for Reusable<F> {
     fn run(&self) -> Ended {
-        match contained(&self.0) {
-            Some(()) => Ended::Returned,
-            None => Ended::Panicked,
+        match caught(&self.0) {
+            Ok(()) => Ended::Returned,
+            Err(payload) => {
+                let message = message(&payload);
+                dispose(payload);
+                Ended::Panicked(message)
+            }
         }
     }
 }
@@ -61,6 +70,7 @@ pub(crate) struct Item<R: ?Sized> {
     place: Mutex<Place>,
     /// A run has ended, or a pending one was taken back.
     ended: Event,
+    name: Name,
     run: R,
 }
 
@@ -190,11 +200,12 @@ impl Place {
 }
 
 impl<R: Run + 'static> Item<R> {
-    pub(crate) fn new(run: R) -> WorkRef {
+    pub(crate) fn new(name: Name, run: R) -> WorkRef {
         Arc::new(Self {
             state: AtomicU64::new(0),
             place: Mutex::new(Place::default()),
             ended: Event::new(),
+            name,
             run,
         })
     }
@@ -204,6 +215,10 @@ impl Item<dyn Run> {
     /// Names the item among all that exist.
     pub(crate) fn key(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).cast::<()>().addr()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
@@ -433,6 +448,7 @@ impl fmt::Debug for Item<dyn Run> {
         // Relaxed: read under the lock.
         let state = self.state.load(Ordering::Relaxed);
         f.debug_struct("Item")
+            .field("name", &self.name)
             .field("pending", &place.pending.is_some())
             .field("waits_for_time", &place.armed().is_some())
             .field("running", &place.running.is_some())

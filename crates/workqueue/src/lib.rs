@@ -63,6 +63,8 @@ mod stats;
 mod system;
 mod threads;
 mod timekeeper;
+mod trace;
+mod watchdog;
 mod work;
 mod worker;
 
@@ -76,6 +78,8 @@ pub use handle::JoinHandle;
 pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use stats::WorkqueueStats;
 pub use system::{Leftover, SystemBuilder, WorkqueueBuilder, WorkqueueDraft, WorkqueueSystem};
+pub use trace::{TraceEvent, TraceStep};
+pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};
 pub use worker::blocking;
 

@@ -27,6 +27,12 @@ pub(crate) fn dispose(payload: Payload) {
     }
 }
 
+/// The text that was thrown, if it was one, as `panic!` does.
+pub(crate) fn message(payload: &Payload) -> Option<String> {
+    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

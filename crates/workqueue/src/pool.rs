@@ -8,7 +8,10 @@ use crate::machine::{Action, Core, Item, Next, Rest, State};
 use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
 use crate::threads::{Threads, nice};
 use crate::timekeeper::{Alarm, Timekeeper};
+use crate::trace::Tracer;
+use crate::watchdog::{Waiting, Watchdog};
 use crate::worker;
+use inflight_sync::atomic::{AtomicU8, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
@@ -26,6 +29,8 @@ pub(crate) struct Env {
     /// After how long an idle worker too many leaves.
     pub(crate) idle_timeout: Duration,
     pub(crate) sampling: Sampling,
+    pub(crate) tracer: Option<Tracer>,
+    pub(crate) watchdog: Option<Watchdog>,
     /// Why a thread did not get the priority it should have.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
     pub(crate) threads: Mutex<Threads>,
@@ -89,6 +94,11 @@ enum Bring {
 }
 
 impl Deed {
+    /// Whether a worker is brought.
+    pub(crate) fn brings(&self) -> bool {
+        !matches!(self.worker, Bring::None)
+    }
+
     /// Does it. No lock of gates, pools or items may be held.
     pub(crate) fn perform(self) {
         // A worker that waits with this library's means looks at its pool before it sleeps again.
@@ -147,6 +157,8 @@ struct Inner {
     unparkers: Vec<Unparker>,
     /// Numbers of the workers' threads, by worker.
     threads: Vec<Option<u32>>,
+    /// What was found out about the worker's item.
+    found: Vec<Arc<AtomicU8>>,
     /// The timekeeper looks at the pool.
     watched: bool,
     /// Threads asked for, to number them.
@@ -165,12 +177,14 @@ struct Distress {
 
 impl Inner {
     /// The calling thread is that worker.
-    fn seat(&mut self, worker: usize, unparker: Unparker) {
+    fn seat(&mut self, worker: usize, unparker: Unparker, found: &Arc<AtomicU8>) {
         let thread = sampler::proc::this_thread();
         if worker < self.unparkers.len() {
             self.unparkers[worker] = unparker;
             self.threads[worker] = thread;
+            self.found[worker] = found.clone();
         } else {
+            self.found.push(found.clone());
             self.unparkers.push(unparker);
             self.threads.push(thread);
         }
@@ -196,6 +210,7 @@ impl Pool {
                 core: Core::new(place.target()),
                 unparkers: Vec::new(),
                 threads: Vec::new(),
+                found: Vec::new(),
                 watched: false,
                 started: 0,
                 distress: None,
@@ -391,18 +406,18 @@ impl Pool {
     }
 
     /// A worker thread arrives.
-    pub(crate) fn enter(&self, unparker: Unparker) -> usize {
+    pub(crate) fn enter(&self, unparker: Unparker, found: &Arc<AtomicU8>) -> usize {
         let mut inner = self.state.lock();
         let me = inner.core.created();
-        inner.seat(me, unparker);
+        inner.seat(me, unparker, found);
         me
     }
 
     /// R2: a rescuer arrives.
-    pub(crate) fn attach(&self, unparker: Unparker) -> usize {
+    pub(crate) fn attach(&self, unparker: Unparker, found: &Arc<AtomicU8>) -> usize {
         let mut inner = self.state.lock();
         let me = inner.core.attach();
-        inner.seat(me, unparker);
+        inner.seat(me, unparker, found);
         me
     }
 
@@ -462,6 +477,23 @@ impl Pool {
             inner.unparkers(woken)
         };
         wake_all(&woken);
+    }
+
+    /// What waits here for a worker, if anything does.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        let inner = self.state.lock();
+        let first = inner.core.waiting().next()?;
+        let high = if self.place.high { " highpri" } else { "" };
+        let place = match &self.place.cpus {
+            Cpus::One(cpu) => format!("pool cpu {cpu}{high}"),
+            Cpus::Pod { .. } => format!("pool u{}{high}", self.id),
+        };
+        Some(Waiting {
+            place,
+            progress: inner.core.taken(),
+            item: format!("{}: {}", first.queue.name(), first.work.name()),
+            waiting: inner.core.ready(),
+        })
     }
 
     pub(crate) fn report(&self) -> PoolReport {
@@ -558,15 +590,21 @@ impl Pool {
     pub(crate) fn found(self: &Arc<Self>, findings: Vec<(usize, u64, Finding)>) -> bool {
         let mut news = false;
         for (worker, turn, finding) in findings {
-            let (found, deed) = self.event(|core| {
-                let action = match finding {
-                    Finding::Asleep => core.found_asleep(worker, turn),
-                    Finding::Intensive => core.found_intensive(worker, turn),
-                };
-                (action.is_some(), action.unwrap_or(Action::None))
-            });
+            let mut inner = self.state.lock();
+            let (action, mark) = match finding {
+                Finding::Asleep => (inner.core.found_asleep(worker, turn), worker::FOUND_ASLEEP),
+                Finding::Intensive => (
+                    inner.core.found_intensive(worker, turn),
+                    worker::FOUND_INTENSIVE,
+                ),
+            };
+            let Some(action) = action else { continue };
+            news = true;
+            // Relaxed: for a statistic.
+            inner.found[worker].store(mark, Ordering::Relaxed);
+            let deed = self.deed(&mut inner, action);
+            drop(inner);
             deed.perform();
-            news |= found;
         }
         news
     }

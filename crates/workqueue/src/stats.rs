@@ -31,6 +31,12 @@ pub struct WorkqueueStats {
     /// Delayed items that were not queued when their time had come, because the queue or the system
     /// took none any more.
     pub refused: u64,
+    /// How often a worker was brought because an item said that it blocked.
+    pub cm_wakeups: u64,
+    /// How often an item was found asleep although it had not said so.
+    pub found_asleep: u64,
+    /// How often an item was found to compute for long.
+    pub cpu_intensive: u64,
     /// How often the queue's rescuer was called; 0 without one.
     pub maydays: u64,
     /// Items that the rescuer has run.
@@ -39,6 +45,18 @@ pub struct WorkqueueStats {
     pub active: usize,
     /// Items that wait now because `max_active` others are active.
     pub inactive: usize,
+}
+
+impl WorkqueueStats {
+    /// Runs that have begun and not ended.
+    ///
+    /// ```
+    /// assert_eq!(inflight_workqueue::WorkqueueStats::default().in_flight(), 0);
+    /// ```
+    #[must_use]
+    pub const fn in_flight(&self) -> u64 {
+        self.started.saturating_sub(self.completed)
+    }
 }
 
 pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
@@ -77,7 +95,24 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
     let s = queue.stats();
     writeln!(
         out,
-        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled",
-        s.active, s.inactive, s.queued, s.started, s.completed, s.panicked, s.cancelled
-    )
+        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
+         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued",
+        s.active,
+        s.inactive,
+        s.queued,
+        s.started,
+        s.completed,
+        s.panicked,
+        s.cancelled,
+        s.cm_wakeups,
+        s.found_asleep,
+        s.cpu_intensive,
+        s.maydays,
+        s.rescued
+    )?;
+    match queue.last_panic() {
+        Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),
+        Some((item, None)) => writeln!(out, "  last panic: {item}"),
+        None => Ok(()),
+    }
 }

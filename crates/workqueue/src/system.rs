@@ -10,7 +10,9 @@ use crate::rescuer::Rescuer;
 use crate::sampler::{self, Sampling};
 use crate::stats;
 use crate::threads::Threads;
-use crate::timekeeper::Timekeeper;
+use crate::timekeeper::{Alarm, Timekeeper};
+use crate::trace::{TraceEvent, Tracer};
+use crate::watchdog::{OnStall, Stall, Watchdog};
 use crate::worker;
 use inflight_sync::fault::Faults;
 use inflight_sync::thread::JoinHandle;
@@ -100,6 +102,34 @@ impl Shared {
         let pool = Pool::new(place.clone(), unbound, &self.env, rescued)?;
         pools.push(pool.clone());
         Ok(pool)
+    }
+
+    /// Something has been queued: the watchdog is to look after a while.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        if let Some(watchdog) = self.env.watchdog.as_ref().filter(|w| w.arm()) {
+            let at = self.env.clock.now() + watchdog.threshold;
+            let alarm = Alarm::Watch(self.clone());
+            if !self.env.timekeeper.set_alarm(&self.env, at, alarm) {
+                watchdog.disarm(); // The next item tries again.
+            }
+        }
+    }
+
+    /// The watchdog looks whether all moves.
+    pub(crate) fn look(self: &Arc<Self>) {
+        let Some(watchdog) = &self.env.watchdog else {
+            return;
+        };
+        let pools = self.pools.lock().clone();
+        let queues = self.queues();
+        let waiting = pools.iter().filter_map(|pool| pool.waiting());
+        let starved = queues.iter().filter_map(|queue| queue.starved());
+        watchdog.look(self.env.clock.now(), waiting.chain(starved).collect());
+        watchdog.disarm();
+        // What is queued after this look sets the alarm itself.
+        if !queues.iter().all(|queue| queue.is_idle()) {
+            self.watch();
+        }
     }
 
     fn queues(&self) -> Vec<Arc<door::Shared>> {
@@ -222,6 +252,8 @@ impl WorkqueueSystem {
             idle_timeout: IDLE_TIMEOUT,
             sampling: None,
             intensive: INTENSIVE_THRESHOLD,
+            tracer: None,
+            watchdog: None,
         }
     }
 
@@ -429,7 +461,6 @@ impl Error for Leftover {}
 /// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "nothing is made before `build`"]
 pub struct SystemBuilder {
     topology: Option<Topology>,
@@ -438,6 +469,23 @@ pub struct SystemBuilder {
     idle_timeout: Duration,
     sampling: Option<bool>,
     intensive: Duration,
+    tracer: Option<Tracer>,
+    watchdog: Option<(Duration, OnStall)>,
+}
+
+impl fmt::Debug for SystemBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemBuilder")
+            .field("topology", &self.topology)
+            .field("clock", &self.clock)
+            .field("faults", &self.faults)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("sampling", &self.sampling)
+            .field("intensive_threshold", &self.intensive)
+            .field("trace", &self.tracer.is_some())
+            .field("watchdog", &self.watchdog.as_ref().map(|w| w.0))
+            .finish()
+    }
 }
 
 /// How much CPU time makes an item one that computes for long, unless the builder says otherwise.
@@ -479,6 +527,49 @@ impl SystemBuilder {
     pub fn intensive_threshold(self, cpu_time: Duration) -> Self {
         Self {
             intensive: cpu_time,
+            ..self
+        }
+    }
+
+    /// Calls `f` with each step of each item: queued, activated, started, ended, panicked,
+    /// cancelled.
+    ///
+    /// On the thread that takes the step, without a lock, so two threads' steps of one item may be
+    /// told in either order: that it is queued after that it has started. `f` should be quick; its
+    /// panics are ignored, and it must not queue items of this system, each of which would call it
+    /// again.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let builder = WorkqueueSystem::builder();
+    /// let sys = builder.trace(|event| println!("{}: {} {}", event.queue, event.item, event.step));
+    /// let wq = sys.build()?.workqueue("jobs").bound().build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trace(self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
+        let tracer: Option<Tracer> = Some(Box::new(f));
+        Self { tracer, ..self }
+    }
+
+    /// Calls `f`, on the system's timekeeper, when items wait and nothing has moved for
+    /// `threshold`: in a pool, whose workers run and do not end or cannot be had, or in front of a
+    /// queue's limit. It is called again after each further `threshold`.
+    ///
+    /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
+    /// reported after one to two of them.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    ///
+    /// let builder = WorkqueueSystem::builder();
+    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn watchdog(self, threshold: Duration, f: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
+        let on_stall: OnStall = Box::new(f);
+        Self {
+            watchdog: Some((threshold, on_stall)),
             ..self
         }
     }
@@ -571,6 +662,10 @@ impl SystemBuilder {
             faults: self.faults,
             idle_timeout: self.idle_timeout,
             sampling,
+            tracer: self.tracer,
+            watchdog: self
+                .watchdog
+                .map(|(threshold, f)| Watchdog::new(threshold, f)),
             nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
             timekeeper: Timekeeper::default(),

@@ -8,6 +8,7 @@ use crate::error::QueueError;
 use crate::item::WorkRef;
 use crate::panics::contained;
 use crate::pool::{Env, Pool};
+use crate::system;
 use crate::threads::End;
 use crate::worker;
 use inflight_sync::time::Instant;
@@ -24,6 +25,8 @@ pub(crate) enum Alarm {
     Distress(Arc<Pool>),
     /// A pool in which items wait is looked at.
     Look(Arc<Pool>),
+    /// The watchdog looks whether all moves.
+    Watch(Arc<system::Shared>),
 }
 
 impl fmt::Debug for Alarm {
@@ -32,6 +35,7 @@ impl fmt::Debug for Alarm {
             Self::Queue(delayed) => delayed.fmt(f),
             Self::Distress(_) => f.write_str("Distress"),
             Self::Look(_) => f.write_str("Look"),
+            Self::Watch(_) => f.write_str("Watch"),
         }
     }
 }
@@ -168,7 +172,7 @@ impl Timekeeper {
     /// Sets an alarm that is no item's. `false` if the thread cannot be started.
     pub(crate) fn set_alarm(&self, env: &Arc<Env>, at: Instant, alarm: Alarm) -> bool {
         let mut state = self.state.lock();
-        if state.start(env).is_err() {
+        if state.stopped || state.start(env).is_err() {
             return false;
         }
         let poke = Ready(state).set(at, alarm).1;
@@ -184,7 +188,7 @@ impl Timekeeper {
     /// Sets an alarm, unless the thread has not been started.
     pub(crate) fn set_if_there(&self, at: Instant, alarm: Alarm) -> bool {
         let state = self.state.lock();
-        if !state.started {
+        if !state.started || state.stopped {
             return false;
         }
         let poke = Ready(state).set(at, alarm).1;
@@ -273,5 +277,6 @@ fn ring(alarm: Alarm) {
         }
         Alarm::Distress(pool) => pool.distress(),
         Alarm::Look(pool) => pool.look(),
+        Alarm::Watch(system) => system.look(),
     }
 }

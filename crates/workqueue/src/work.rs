@@ -2,6 +2,7 @@
 
 use crate::error::{DisableError, NotDisabled, WouldDeadlock};
 use crate::item::{Item, Reusable, WorkRef};
+use std::borrow::Cow;
 use std::fmt;
 
 /// What came of queueing an item.
@@ -99,10 +100,32 @@ impl Work {
     /// let work = inflight_workqueue::Work::new(|| println!("called"));
     /// # let _ = work;
     /// ```
-    pub fn new(f: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
+        Self::named(std::any::type_name::<F>(), f)
+    }
+
+    /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
+    /// name of its function's type.
+    ///
+    /// ```
+    /// let work = inflight_workqueue::Work::named("rescan", || println!("called"));
+    /// assert_eq!(work.name(), "rescan");
+    /// ```
+    pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            item: Item::new(Reusable(f)),
+            item: Item::new(name.into(), Reusable(f)),
         }
+    }
+
+    /// The name it was given, or that of its function's type.
+    ///
+    /// ```
+    /// fn rescan() {}
+    /// assert!(inflight_workqueue::Work::new(rescan).name().ends_with("rescan"));
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.item.name()
     }
 
     /// Waits until the instance that was queued last has ended; `true` if there was one to wait

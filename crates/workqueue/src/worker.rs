@@ -1,11 +1,13 @@
 //! A worker thread, and what the code it runs can ask it.
 
-use crate::door::Shared;
+use crate::door::{Count, Shared};
 use crate::item::Ended;
 use crate::machine::{Next, Rest};
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Env, Pool};
 use crate::threads::End;
+use crate::trace::{self, TraceStep};
+use inflight_sync::atomic::{AtomicU8, Ordering};
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
 use std::cell::{Cell, RefCell};
@@ -27,7 +29,15 @@ struct Context {
     item: Cell<Option<Running>>,
     /// Depth of blocking sections; only the outermost is the pool's business.
     blocked: Cell<usize>,
+    /// Workers that were brought because the item blocked.
+    wakeups: Cell<u64>,
+    /// What the timekeeper has found out about the item.
+    found: Arc<AtomicU8>,
 }
+
+/// The item was found asleep, or computing for long.
+pub(crate) const FOUND_ASLEEP: u8 = 1;
+pub(crate) const FOUND_INTENSIVE: u8 = 2;
 
 #[derive(Clone, Copy)]
 struct Running {
@@ -37,6 +47,36 @@ struct Running {
 }
 
 impl Context {
+    fn new(pool: &Arc<Pool>, me: usize, found: Arc<AtomicU8>) -> Rc<Self> {
+        Rc::new(Self {
+            pool: pool.clone(),
+            me,
+            item: Cell::new(None),
+            blocked: Cell::new(0),
+            wakeups: Cell::new(0),
+            found,
+        })
+    }
+
+    /// Counts what has happened while an item of that queue ran. What the timekeeper finds out
+    /// later is not counted.
+    fn count(&self, queue: &Shared) {
+        let wakeups = self.wakeups.take();
+        if wakeups > 0 {
+            queue.counted(Count::CmWakeup, wakeups);
+        }
+        if !self.pool.env().sampling.on {
+            return;
+        }
+        // Relaxed: a statistic.
+        match self.found.load(Ordering::Relaxed) {
+            FOUND_ASLEEP => queue.counted(Count::FoundAsleep, 1),
+            FOUND_INTENSIVE => queue.counted(Count::Intensive, 1),
+            _ => return,
+        }
+        self.found.store(0, Ordering::Relaxed);
+    }
+
     /// A blocking section begins. Returns what the pool needs.
     fn enter(&self) -> Deed {
         // Between items the worker sleeps on the pool's own account.
@@ -48,7 +88,10 @@ impl Context {
         if depth > 0 {
             return Deed::default();
         }
-        self.pool.block(self.me)
+        let deed = self.pool.block(self.me);
+        self.wakeups
+            .set(self.wakeups.get() + u64::from(deed.brings()));
+        deed
     }
 
     fn leave(&self) {
@@ -86,12 +129,9 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     join_system(pool.env());
     pool.settle_thread();
     let parker = Parker::current();
-    let context = Rc::new(Context {
-        pool: pool.clone(),
-        me: pool.enter(parker.unparker()),
-        item: Cell::new(None),
-        blocked: Cell::new(0),
-    });
+    let found = Arc::new(AtomicU8::new(0));
+    let me = pool.enter(parker.unparker(), &found);
+    let context = Context::new(pool, me, found);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     let end = loop {
@@ -134,12 +174,9 @@ pub(crate) fn rescue(
     each: impl Fn(),
     limit: usize,
 ) -> bool {
-    let context = Rc::new(Context {
-        pool: pool.clone(),
-        me: pool.attach(Parker::current().unparker()),
-        item: Cell::new(None),
-        blocked: Cell::new(0),
-    });
+    let found = Arc::new(AtomicU8::new(0));
+    let me = pool.attach(Parker::current().unparker(), &found);
+    let context = Context::new(pool, me, found);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     pool.borrow_thread();
@@ -170,13 +207,28 @@ fn execute(context: &Context, entry: Entry) {
         queue: queue.key(),
         gate,
     }));
+    let traced = trace::is_on(context.pool.env());
+    let tell = |step| trace::tell(context.pool.env(), queue.name(), work.name(), step);
     let mut ended = Ended::Cancelled;
     if work.claim(instance, &context.pool) {
         queue.started(gate);
+        if traced {
+            tell(TraceStep::Started);
+        }
         // The item catches its own panic; this is for destructors it did not think of.
-        ended = contained(|| work.run()).unwrap_or(Ended::Panicked);
+        ended = contained(|| work.run()).unwrap_or(Ended::Panicked(None));
+        if let Ended::Panicked(message) = &ended {
+            queue.panicked(work.name(), message.as_deref());
+        }
+        if traced {
+            tell(match ended {
+                Ended::Panicked(_) => TraceStep::Panicked,
+                _ => TraceStep::Ended,
+            });
+        }
         work.finish();
     }
+    context.count(&queue);
     // The last handle on a function or on its result may go here. That still is the item's doing:
     // who flushes the queue or shuts the system down waits for it.
     contained(|| drop(work));

@@ -4,11 +4,13 @@ use crate::attrs::{Kind, Layout};
 use crate::error::QueueError;
 use crate::flush::Colour;
 use crate::gate::Gate;
-use crate::item::Ended;
+use crate::item::{Ended, WorkRef};
 use crate::pool::{Deed, Entry, Env, Pool};
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
 use crate::system;
+use crate::trace::{self, TraceStep};
+use crate::watchdog::Waiting;
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
@@ -31,6 +33,9 @@ pub(crate) struct Shared {
     refused: AtomicU64,
     /// Its items hold nobody back once they have started.
     cpu_intensive: bool,
+    counts: [AtomicU64; Count::KINDS],
+    /// The name of the last item that has panicked, and what it said.
+    last_panic: Mutex<Option<(String, Option<String>)>>,
     /// Runs the items when no worker can be had.
     rescuer: Option<Arc<Rescuer>>,
     system: Arc<system::Shared>,
@@ -42,6 +47,18 @@ pub(crate) struct Flags {
     pub(crate) highpri: bool,
     pub(crate) mem_reclaim: bool,
     pub(crate) cpu_intensive: bool,
+}
+
+/// What is counted for a queue as a whole. Relaxed: statistics.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    CmWakeup,
+    FoundAsleep,
+    Intensive,
+}
+
+impl Count {
+    const KINDS: usize = 3;
 }
 
 struct Door {
@@ -84,6 +101,8 @@ pub(crate) struct Withdrawn {
 #[must_use]
 struct Left {
     deed: Deed,
+    /// The item that has become active, if somebody wants to know.
+    promoted: Option<WorkRef>,
     /// Somebody who waits for the queue should look again.
     news: bool,
     /// Somebody waits for the whole system.
@@ -93,6 +112,9 @@ struct Left {
 impl Left {
     fn settle(self, queue: &Shared) {
         self.deed.perform();
+        if let Some(work) = self.promoted {
+            queue.trace(&work, TraceStep::Activated);
+        }
         if self.news {
             queue.event.notify_all();
             if self.shut {
@@ -105,6 +127,9 @@ impl Left {
 impl Withdrawn {
     pub(crate) fn settle(self) {
         self.left.settle(&self.queue);
+        if let Some(entry) = &self.entry {
+            self.queue.trace(&entry.work, TraceStep::Cancelled);
+        }
         drop(self.entry);
     }
 }
@@ -134,6 +159,7 @@ impl Spot {
             Some(entry) => state.leave(entry.colour, Ended::Cancelled, was_active),
             None => Left {
                 deed: Deed::default(),
+                promoted: None,
                 news: false,
                 shut: false,
             },
@@ -152,26 +178,27 @@ impl DoorState {
     fn leave(&mut self, colour: Colour, ended: Ended, was_active: bool) -> Left {
         match ended {
             Ended::Returned => self.completed += 1,
-            Ended::Panicked => self.panicked += 1,
+            Ended::Panicked(_) => self.panicked += 1,
             Ended::Cancelled => self.cancelled += 1,
         }
         let news = self.gate.leave(colour, was_active);
+        let (deed, promoted) = self.promote();
         Left {
-            deed: self.promote(),
+            deed,
+            promoted,
             news,
             shut: self.shut,
         }
     }
 
     /// Lets one inactive item through, if there is room.
-    fn promote(&mut self) -> Deed {
-        match self.gate.promote() {
-            Some(entry) => {
-                let pool = entry.pool.clone();
-                pool.push(entry)
-            }
-            None => Deed::default(),
-        }
+    fn promote(&mut self) -> (Deed, Option<WorkRef>) {
+        let Some(entry) = self.gate.promote() else {
+            return (Deed::default(), None);
+        };
+        let pool = entry.pool.clone();
+        let promoted = trace::is_on(pool.env()).then(|| entry.work.clone());
+        (pool.push(entry), promoted)
     }
 
     fn refusal(&self, queue: usize) -> Option<QueueError> {
@@ -226,6 +253,8 @@ impl Shared {
             gates: (0..gates).map(|_| door()).collect(),
             event: Event::new(),
             refused: AtomicU64::new(0),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            last_panic: Mutex::new(None),
             // Every active item of an unbound queue runs, up to its CPUs: the flag means nothing.
             cpu_intensive: flags.cpu_intensive && kind == Kind::Bound,
             rescuer,
@@ -264,6 +293,45 @@ impl Shared {
 
     pub(crate) fn clock(&self) -> Clock {
         self.env().clock.clone()
+    }
+
+    pub(crate) fn counted(&self, what: Count, times: u64) {
+        self.counts[what as usize].fetch_add(times, Ordering::Relaxed);
+    }
+
+    fn count(&self, what: Count) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+
+    /// An item has panicked.
+    pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
+        let last = Some((item.to_owned(), message.map(str::to_owned)));
+        *self.last_panic.lock() = last;
+    }
+
+    pub(crate) fn last_panic(&self) -> Option<(String, Option<String>)> {
+        self.last_panic.lock().clone()
+    }
+
+    /// Tells it, if somebody wants to know. No lock may be held.
+    pub(crate) fn trace(&self, work: &WorkRef, step: TraceStep) {
+        if trace::is_on(self.env()) {
+            trace::tell(self.env(), &self.name, work.name(), step);
+        }
+    }
+
+    /// What waits here because `max_active` others are active, if anything does.
+    pub(crate) fn starved(&self) -> Option<Waiting> {
+        let mut doors = self.doors();
+        doors.find_map(|door| {
+            let (ticket, first) = door.gate.first_inactive()?;
+            Some(Waiting {
+                place: format!("queue {}", self.name),
+                progress: ticket,
+                item: format!("{}: {}", self.name, first.work.name()),
+                waiting: door.gate.inactive(),
+            })
+        })
     }
 
     /// An item was not queued although its time had come.
@@ -355,10 +423,16 @@ impl Shared {
             state.gate.set_max_active(max_active);
             while let Some(entry) = state.gate.promote() {
                 let pool = entry.pool.clone();
-                deeds.push(pool.push(entry));
+                let work = trace::is_on(self.env()).then(|| entry.work.clone());
+                deeds.push((pool.push(entry), work));
             }
             drop(state);
-            deeds.into_iter().for_each(Deed::perform);
+            for (deed, work) in deeds {
+                deed.perform();
+                if let Some(work) = work {
+                    self.trace(&work, TraceStep::Activated);
+                }
+            }
         }
     }
 
@@ -370,6 +444,9 @@ impl Shared {
     pub(crate) fn stats(&self) -> WorkqueueStats {
         let mut stats = WorkqueueStats {
             refused: self.refused.load(Ordering::Relaxed),
+            cm_wakeups: self.count(Count::CmWakeup),
+            found_asleep: self.count(Count::FoundAsleep),
+            cpu_intensive: self.count(Count::Intensive),
             maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
             rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),
             ..WorkqueueStats::default()

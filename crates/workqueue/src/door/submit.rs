@@ -7,6 +7,7 @@ use crate::gate::Admitted;
 use crate::item::{self, Uprooted, WorkRef};
 use crate::pool::{Deed, Entry, Pool};
 use crate::timekeeper::{Delayed, Poke};
+use crate::trace::TraceStep;
 use crate::work::{Modified, Queued};
 use inflight_sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -26,14 +27,20 @@ struct Admission<'a> {
 #[must_use]
 struct Entered {
     deed: Deed,
+    active: bool,
     /// Where it was before.
     old: Option<item::Spot>,
 }
 
 impl Entered {
-    fn settle(self) {
+    fn settle(self, queue: &Arc<Shared>, work: &WorkRef) {
         self.deed.perform();
         drop(self.old);
+        queue.trace(work, TraceStep::Queued);
+        if self.active {
+            queue.trace(work, TraceStep::Activated);
+        }
+        queue.system.watch();
     }
 }
 
@@ -109,6 +116,7 @@ impl Shared {
             Admitted::Active(entry) => (None, pool.push(entry)),
             Admitted::Inactive(ticket) => (Some(ticket), Deed::default()),
         };
+        let active = ticket.is_none();
         let spot = item::Spot::Queued(Spot {
             queue: self.clone(),
             gate,
@@ -116,7 +124,7 @@ impl Shared {
             pool,
         });
         let old = work.set_spot(item, instance, spot);
-        Entered { deed, old }
+        Entered { deed, active, old }
     }
 
     /// Queues the item as if from `cpu`.
@@ -137,7 +145,7 @@ impl Shared {
         };
         let entered = self.enter(work, &mut item, admission, instance);
         drop(item);
-        entered.settle();
+        entered.settle(self, work);
         Ok(Queued::Queued)
     }
 
@@ -235,7 +243,7 @@ impl Shared {
             work.abandon(&mut item);
         }
         drop(item);
-        let result = result.map(Entered::settle);
+        let result = result.map(|entered| entered.settle(self, work));
         Self::modified(result, uprooted, work)
     }
 
@@ -281,7 +289,7 @@ impl Shared {
             Ok(admission) => {
                 let entered = self.enter(&work, &mut item, admission, instance);
                 drop(item);
-                entered.settle();
+                entered.settle(self, &work);
             }
             // Accepted items are not lost because threads are scarce.
             Err(QueueError::NoWorker(_) | QueueError::OtherSystem) => {
@@ -325,7 +333,7 @@ impl Shared {
         let alarm = armed.disarm();
         let entered = self.enter(work, &mut item, admission, instance);
         drop(item);
-        entered.settle();
+        entered.settle(self, work);
         drop(alarm);
         Ok(())
     }

@@ -132,6 +132,8 @@ pub(crate) struct Core<T: Item> {
     refused: bool,
     /// Workers that are not gone, rescuers aside.
     alive: usize,
+    /// Items that workers and rescuers have taken.
+    taken: u64,
     /// Numbers of workers that are gone, to be used again.
     vacant: Vec<usize>,
     /// The idle worker that sleeps with a deadline, because there are too many: the one that has
@@ -156,6 +158,7 @@ impl<T: Item> Core<T> {
             creating: true,
             refused: false,
             alive: 0,
+            taken: 0,
             vacant: Vec::new(),
             culler: None,
             keeper: None,
@@ -277,6 +280,7 @@ impl<T: Item> Core<T> {
                 Some(other) => self.workers[other].scheduled.push_back(item),
                 None => {
                     self.workers[me].current = Some(item.key());
+                    self.taken += 1;
                     return Some(item);
                 }
             }
@@ -327,6 +331,7 @@ impl<T: Item> Core<T> {
                     let worker = &mut self.workers[me];
                     worker.current = Some(item.key());
                     worker.turn += 1;
+                    self.taken += 1;
                     if item.is_intensive() {
                         worker.state = State::Intensive;
                         self.running -= 1;
@@ -472,6 +477,10 @@ impl<T: Item> Core<T> {
     pub(crate) fn ready(&self) -> usize {
         let scheduled: usize = self.workers.iter().map(|w| w.scheduled.len()).sum();
         self.ready.len() + scheduled
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     pub(crate) fn running(&self) -> usize {

@@ -1,0 +1,273 @@
+//! What can be seen of a system: names, counters, traces, panics, stalls, the dump.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::thread;
+use inflight_sync::time::Clock;
+use inflight_topology::Topology;
+use inflight_workqueue::{
+    DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem, blocking,
+};
+use std::time::Duration;
+use support::{Level, Log, bound, plug};
+
+fn one_cpu() -> SystemBuilder {
+    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
+}
+
+fn a_function_with_a_name() {}
+
+#[test]
+fn works_have_names() {
+    assert_eq!(Work::named("rescan", || ()).name(), "rescan");
+    assert!(
+        Work::new(a_function_with_a_name)
+            .name()
+            .ends_with("a_function_with_a_name")
+    );
+    let number = 3;
+    assert_eq!(
+        DelayedWork::named(format!("flush {number}"), || ()).name(),
+        "flush 3"
+    );
+    assert!(format!("{:?}", Work::named("rescan", || ())).contains("rescan"));
+}
+
+/// A panic is told with the name of its item: by the handle, and by the dump for works.
+#[test]
+fn panics_are_told_with_the_items_name() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let work = Work::named("rescan", || panic!("no disk {}", 3));
+    assert!(wq.queue(&work).unwrap().is_queued());
+    wq.flush().unwrap();
+    assert!(sys.dump().contains("last panic: rescan: \"no disk 3\""));
+    fn fails() {
+        panic!("at once");
+    }
+    let Err(JoinError::Panicked(payload)) = wq.spawn(fails).wait() else {
+        panic!("it panics");
+    };
+    assert!(payload.item().ends_with("fails"));
+    assert_eq!(payload.message(), Some("at once"));
+    wq.flush().unwrap();
+    assert_eq!((wq.stats().panicked, wq.stats().in_flight()), (2, 0));
+}
+
+/// Each block that brings a worker counts, for the queue of the item that blocks.
+#[test]
+fn wakeups_are_counted_for_the_queue_that_blocks() {
+    let sys = one_cpu().build().unwrap();
+    let (blocks, other) = (bound(&sys), bound(&sys));
+    for _ in 0..3 {
+        let done = Level::new();
+        let first = blocks.spawn({
+            let (other, done) = (other.clone(), done.clone());
+            move || {
+                drop(other.spawn({
+                    let done = done.clone();
+                    move || done.raise()
+                }));
+                blocking(|| done.wait_silently(1));
+            }
+        });
+        first.wait().unwrap();
+    }
+    blocks.flush().unwrap();
+    other.flush().unwrap();
+    assert_eq!(
+        (blocks.stats().cm_wakeups, other.stats().cm_wakeups),
+        (3, 0)
+    );
+}
+
+/// What was found out is counted for the queue of the item that it was found out about.
+#[cfg(target_os = "linux")]
+#[test]
+fn findings_are_counted() {
+    use std::io::{Read, Write};
+    let builder = one_cpu().intensive_threshold(Duration::from_millis(2));
+    let sys = builder.build().unwrap();
+    let (sleeps, other) = (bound(&sys), bound(&sys));
+    let (mut sleeper, mut waker) = std::os::unix::net::UnixStream::pair().unwrap();
+    let waits = sleeps.spawn(move || sleeper.read(&mut [0]).unwrap());
+    other
+        .spawn(move || waker.write_all(&[1]).unwrap())
+        .wait()
+        .unwrap();
+    waits.wait().unwrap();
+    sleeps.flush().unwrap();
+    assert_eq!(sleeps.stats().found_asleep, 1);
+
+    let computes = bound(&sys);
+    let stop = Level::new();
+    let long = computes.spawn({
+        let stop = stop.clone();
+        move || {
+            while stop.get() == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    other.spawn(move || stop.raise()).wait().unwrap();
+    long.wait().unwrap();
+    computes.flush().unwrap();
+    let stats = computes.stats();
+    // A thread that waits for a lock for a moment looks asleep, too.
+    assert_eq!(stats.cpu_intensive + stats.found_asleep, 1);
+}
+
+type Steps = Log<(String, TraceStep)>;
+
+fn traced(builder: SystemBuilder) -> (WorkqueueSystem, Steps) {
+    let steps = Steps::new();
+    let log = steps.clone();
+    let builder = builder.trace(move |event| {
+        assert_eq!(event.queue, "bound");
+        log.push((event.item.to_owned(), event.step));
+    });
+    (builder.build().unwrap(), steps)
+}
+
+fn of(steps: &Steps, item: &str) -> Vec<TraceStep> {
+    let entries = steps.entries().into_iter();
+    entries
+        .filter(|(name, _)| name == item)
+        .map(|(_, step)| step)
+        .collect()
+}
+
+#[test]
+fn each_step_is_traced() {
+    let (sys, steps) = traced(one_cpu());
+    let wq = sys
+        .workqueue("bound")
+        .bound()
+        .max_active(2)
+        .build()
+        .unwrap();
+    let open = plug(&wq);
+    let works: Vec<_> = ["first", "second", "taken back"]
+        .map(|name| Work::named(name, || ()))
+        .into();
+    for work in &works {
+        assert!(wq.queue_on(0, work).unwrap().is_queued());
+    }
+    assert!(works[2].cancel());
+    open.raise();
+    wq.flush().unwrap();
+    let whole = [
+        TraceStep::Queued,
+        TraceStep::Activated,
+        TraceStep::Started,
+        TraceStep::Ended,
+    ];
+    assert_eq!(of(&steps, "first"), whole);
+    // It became active when another one ended; who tells that may be slower than who runs it.
+    let mut second = of(&steps, "second");
+    second.sort_by_key(|step| whole.iter().position(|s| s == step));
+    assert_eq!(second, whole);
+    assert_eq!(
+        of(&steps, "taken back"),
+        [TraceStep::Queued, TraceStep::Cancelled]
+    );
+    let bad = Work::named("bad", || panic!("on purpose"));
+    assert!(wq.queue_on(0, &bad).unwrap().is_queued());
+    wq.flush().unwrap();
+    assert!(of(&steps, "bad").contains(&TraceStep::Panicked));
+}
+
+/// A tracer that panics harms nobody.
+#[test]
+fn a_panicking_tracer_is_ignored() {
+    let sys = one_cpu()
+        .trace(|_| panic!("of the tracer"))
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    assert_eq!(wq.spawn(|| 5).wait().unwrap(), 5);
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().panicked, 0);
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn watched() -> (WorkqueueSystem, Workqueue, Clock, Log<String>) {
+    let (clock, stalls) = (Clock::manual(), Log::new());
+    let log = stalls.clone();
+    let builder = one_cpu().clock(clock.clone()).idle_timeout(Duration::MAX);
+    let builder = builder.watchdog(LONG, move |stall| log.push(stall.to_string()));
+    let sys = builder.build().unwrap();
+    let wq = sys.workqueue("slow").bound().max_active(2).build().unwrap();
+    (sys, wq, clock, stalls)
+}
+
+/// Moves the clock on by the watchdog's period, when it is asleep.
+fn period(clock: &Clock) {
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    clock.advance(LONG);
+}
+
+/// One item runs on and on, one waits for the worker, one for the limit: both are reported, with
+/// how long, again and again, and no longer when they move.
+#[test]
+fn stalls_are_reported_with_place_item_and_time() {
+    let (_sys, wq, clock, stalls) = watched();
+    let open = plug(&wq);
+    let (waits, starves) = (Work::named("waits", || ()), Work::named("starves", || ()));
+    assert!(wq.queue(&waits).unwrap().is_queued());
+    assert!(wq.queue(&starves).unwrap().is_queued());
+    period(&clock);
+    period(&clock);
+    while stalls.entries().len() < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(
+        stalls.entries(),
+        [
+            "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s",
+            "queue slow: 1 waiting, first slow: starves, nothing has moved for 30s",
+        ]
+    );
+    period(&clock);
+    while stalls.entries().len() < 4 {
+        thread::yield_now();
+    }
+    assert!(stalls.entries()[3].ends_with("for 60s"));
+    open.raise();
+    wq.flush().unwrap();
+    period(&clock);
+    while clock.sleepers() > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(stalls.entries().len(), 4, "and then it sleeps");
+}
+
+/// Slow, but each time another one waits: that is no stall.
+#[test]
+fn what_moves_is_no_stall() {
+    let (_sys, wq, clock, stalls) = watched();
+    let mut open = plug(&wq);
+    for _ in 0..4 {
+        let next = {
+            let (begun, next) = (Level::new(), Level::new());
+            let gate = next.clone();
+            let started = begun.clone();
+            drop(wq.spawn_on(0, move || {
+                started.raise();
+                gate.wait_silently(1);
+            }));
+            period(&clock);
+            open.raise();
+            begun.wait(1);
+            next
+        };
+        open = next;
+    }
+    open.raise();
+    wq.flush().unwrap();
+    assert_eq!(stalls.entries(), [""; 0]);
+}

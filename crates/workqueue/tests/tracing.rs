@@ -1,0 +1,57 @@
+//! The same steps as events of the `tracing` crate.
+#![cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+
+mod support;
+
+use inflight_sync::{Arc, Mutex};
+use inflight_workqueue::Work;
+use std::fmt::Debug;
+use support::{bound, system};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Keeps the events' texts.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!("{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Keeper {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "inflight_workqueue"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().push(text.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn each_step_is_an_event() {
+    let keeper = Keeper::default();
+    tracing::subscriber::set_global_default(keeper.clone()).unwrap();
+    let sys = system();
+    let wq = bound(&sys);
+    assert!(wq.queue(&Work::named("rescan", || ())).unwrap().is_queued());
+    wq.flush().unwrap();
+    let events = keeper.0.lock().clone();
+    for step in ["queued", "activated", "started", "ended"] {
+        let wanted = format!("message={step} queue=\"bound\" item=\"rescan\" ");
+        assert!(events.contains(&wanted), "{wanted} in {events:?}");
+    }
+}
