@@ -53,6 +53,7 @@ mod mask;
 mod model;
 mod os;
 mod pin;
+mod place;
 mod pod;
 mod refresh;
 mod render;

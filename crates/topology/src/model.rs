@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::place::{Place, Places};
 use crate::pod::Pods;
 use crate::speed::Speeds;
 use crate::{Assumption, CpuSet, Scope, shards};
@@ -21,7 +22,10 @@ pub(crate) struct Description {
     pub(crate) isolated: CpuSet,
     /// CPUs the process's control group allows, where that is known.
     pub(crate) allowed: Option<CpuSet>,
-    /// The usable CPUs, by id.
+    /// The CPUs that can be used; all of them are described.
+    pub(crate) usable: CpuSet,
+    /// What is known about each described CPU. Besides the usable ones, others that are online:
+    /// isolated, or closed to the thread that asks.
     pub(crate) cpus: BTreeMap<usize, CpuFacts>,
     /// Distances between memory nodes, from and to.
     pub(crate) distances: BTreeMap<(usize, usize), u32>,
@@ -29,7 +33,7 @@ pub(crate) struct Description {
     pub(crate) assumptions: Vec<Assumption>,
 }
 
-/// What is known about one CPU. Sets may name CPUs that are not usable, and may be wrong.
+/// What is known about one CPU. Sets may name CPUs that are not described, and may be wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuFacts {
     /// The hardware threads of its core, itself among them.
@@ -64,6 +68,7 @@ pub(crate) struct Model {
     pub(crate) nodes: Vec<usize>,
     pub(crate) distances: BTreeMap<(usize, usize), u32>,
     pub(crate) speeds: Speeds,
+    pub(crate) places: Places,
     pub(crate) assumptions: Vec<Assumption>,
     /// In the order of [`Scope::ALL`].
     pods: [Pods; Scope::ALL.len()],
@@ -76,11 +81,11 @@ impl Model {
             online,
             isolated,
             allowed,
+            usable: cpus,
             cpus: facts,
             distances,
             mut assumptions,
         } = description;
-        let cpus = ids(&facts);
         let cores = core_leaders(&facts, &mut assumptions);
         let caches = cache_leaders(&facts, &mut assumptions);
         let nodes = nodes(&facts, &mut assumptions);
@@ -97,7 +102,12 @@ impl Model {
             Scope::Numa => Pods::by_key(&cpus, |cpu| nodes[&cpu], node),
             Scope::System => Pods::by_key(&cpus, |_| (), |_| None),
         });
-        let nodes: BTreeSet<usize> = nodes.into_values().collect();
+        let places = facts.keys().map(|cpu| {
+            let (core, cache, node) = (cores[cpu], caches[cpu], nodes[cpu]);
+            (*cpu, Place { core, cache, node })
+        });
+        let places = places.collect();
+        let nodes: BTreeSet<usize> = cpus.iter().map(|cpu| nodes[&cpu]).collect();
         let online = online.union(&cpus);
         let allowed = allowed.map_or_else(|| online.clone(), |set| set.intersection(&online));
         Self {
@@ -109,6 +119,7 @@ impl Model {
             nodes: nodes.into_iter().collect(),
             distances,
             speeds,
+            places,
             assumptions,
             pods,
         }
@@ -139,14 +150,14 @@ fn mutual_leaders(lists: &BTreeMap<usize, &CpuSet>) -> Leaders {
     leaders
 }
 
-/// The CPUs whose list, as far as it names usable CPUs, is not the group they ended up in.
-fn dissenters(lists: &BTreeMap<usize, &CpuSet>, leaders: &Leaders, usable: &CpuSet) -> CpuSet {
+/// The CPUs whose list, as far as it names described CPUs, is not the group they ended up in.
+fn dissenters(lists: &BTreeMap<usize, &CpuSet>, leaders: &Leaders, described: &CpuSet) -> CpuSet {
     let mut groups: BTreeMap<usize, CpuSet> = BTreeMap::new();
     for (&cpu, &leader) in leaders {
         groups.entry(leader).or_default().insert(cpu);
     }
     let dissents =
-        |&(cpu, list): &(&usize, &&CpuSet)| list.intersection(usable) != groups[&leaders[cpu]];
+        |&(cpu, list): &(&usize, &&CpuSet)| list.intersection(described) != groups[&leaders[cpu]];
     lists.iter().filter(dissents).map(|(&cpu, _)| cpu).collect()
 }
 
@@ -302,19 +313,24 @@ fn speeds(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Speeds {
     Speeds::by_capacity(&facts.keys().map(|&cpu| (cpu, 0)).collect())
 }
 
-/// The shard of each CPU within its cache: cores go to shards in the order of their lowest CPU,
+/// The shard of each usable CPU within its cache: cores go to shards in the order of their lowest,
 /// and the other threads of a core follow it.
 fn shard_numbers(caches: &Pods, cores: &Leaders) -> BTreeMap<usize, usize> {
     let mut numbers = BTreeMap::new();
     for cache in caches.all() {
-        // Leaders are the lowest CPUs of their cores, so the map has the cores in order.
-        let mut threads_of: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        // Not by leaders: that of a core may be a CPU that cannot be used.
+        let mut position: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut threads: Vec<CpuSet> = Vec::new();
         for cpu in cache.cpus() {
-            threads_of.entry(cores[&cpu]).or_default().insert(cpu);
+            let at = *position.entry(cores[&cpu]).or_insert(threads.len());
+            if at == threads.len() {
+                threads.push(CpuSet::new());
+            }
+            threads[at].insert(cpu);
         }
-        let mut threads = threads_of.values();
+        let mut rest = threads.iter();
         for (number, size) in shards::sizes(threads.len()).enumerate() {
-            let shard = threads.by_ref().take(size);
+            let shard = rest.by_ref().take(size);
             numbers.extend(shard.flatten().map(|cpu| (cpu, number)));
         }
     }

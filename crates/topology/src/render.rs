@@ -1,15 +1,18 @@
 //! A topology written down as the tree it might have been read from.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::{CpuSet, Scope, Topology};
+use crate::place::Place;
+use crate::{CpuSet, Topology};
 
 impl Topology {
     /// Writes this topology as a tree that [`from_sysfs`](Topology::from_sysfs) reads as an equal
-    /// one: `sys/devices/system/cpu` and `…/node` below `root`, and `proc/self/status` with the
-    /// mask. Assumptions and nodes without usable CPUs are not in it.
+    /// one: `sys/devices/system/cpu` and `…/node` below `root`, `proc/self/status` with the mask,
+    /// and a control group if one limits the CPUs. Assumptions, and nodes without CPUs, are not in
+    /// it.
     ///
     /// That makes a test of a described machine go through the reader, and a fixture of a
     /// machine nobody has. It is no recording: only what a topology knows is written, and what it
@@ -17,7 +20,9 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// Any error of the file system, with the files written so far left behind.
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a `sys` or `proc` below `root`:
+    /// two trees in one place would be a third machine. Else any error of the file system, with the
+    /// files written so far left behind.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -26,26 +31,52 @@ impl Topology {
     /// let topo = Topology::synthetic("numa:2 core:4,2 smt:2 fast:0-3 offline:9")?;
     /// topo.write_sysfs(root.path())?;
     /// assert_eq!(Topology::from_sysfs(root.path())?, topo);
+    /// assert!(topo.write_sysfs(root.path()).is_err()); // something is there already
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn write_sysfs(&self, root: impl AsRef<Path>) -> io::Result<()> {
-        let system = root.as_ref().join("sys/devices/system");
+        let root = root.as_ref();
+        for name in ["sys", "proc"] {
+            if root.join(name).symlink_metadata().is_ok() {
+                let what = format!("{} exists already", root.join(name).display());
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+        }
         let status = format!("Cpus_allowed_list:\t{}", self.cpus());
-        write(&root.as_ref().join("proc/self"), "status", &status)?;
+        write(&root.join("proc/self"), "status", &status)?;
+        if self.allowed() != self.online() {
+            self.write_group(root)?;
+        }
+        let system = root.join("sys/devices/system");
         let cpu_dir = system.join("cpu");
         write(&cpu_dir, "possible", &self.possible().to_string())?;
         write(&cpu_dir, "online", &self.online().to_string())?;
         write(&cpu_dir, "isolated", &self.isolated().to_string())?;
-        for cpu in self.cpus() {
-            self.write_cpu(cpu, &cpu_dir.join(format!("cpu{cpu}")))?;
+        let cores = self.members(|place| place.core);
+        let caches = self.members(|place| place.cache);
+        for (cpu, place) in self.model().places.iter() {
+            let dir = cpu_dir.join(format!("cpu{cpu}"));
+            let rank = self.speed_of(cpu).map_or(0, |class| class.rank());
+            write(&dir, "cpu_capacity", &(rank + 1).to_string())?;
+            let topology = dir.join("topology");
+            write(&topology, "core_cpus_list", &cores[&place.core].to_string())?;
+            write(&topology, "physical_package_id", &place.node.to_string())?;
+            let cache = dir.join("cache/index3");
+            write(&cache, "level", "3")?;
+            write(&cache, "type", "Unified")?;
+            write(&cache, "shared_cpu_list", &caches[&place.cache].to_string())?;
         }
-        for (node, pod) in self.nodes().iter().zip(self.by_node()) {
-            let dir = system.join(format!("node/node{node}"));
-            write(&dir, "cpulist", &pod.to_string())?;
-            let row: Option<Vec<String>> = self
-                .nodes()
-                .iter()
-                .map(|&to| Some(self.node_distance(*node, to)?.to_string()))
+        self.write_nodes(&system.join("node"))
+    }
+
+    fn write_nodes(&self, dir: &Path) -> io::Result<()> {
+        let nodes = self.members(|place| place.node);
+        for (&from, cpus) in &nodes {
+            let dir = dir.join(format!("node{from}"));
+            write(&dir, "cpulist", &cpus.to_string())?;
+            let row: Option<Vec<String>> = nodes
+                .keys()
+                .map(|&to| Some(self.node_distance(from, to)?.to_string()))
                 .collect();
             if let Some(row) = row {
                 write(&dir, "distance", &row.join(" "))?;
@@ -54,34 +85,23 @@ impl Topology {
         Ok(())
     }
 
-    /// The CPUs of each node, in the order of the nodes.
-    fn by_node(&self) -> impl Iterator<Item = CpuSet> {
-        self.nodes().iter().map(|&node| {
-            let here = |&cpu: &usize| self.node_of(cpu) == Some(node);
-            self.cpus().iter().filter(here).collect()
-        })
+    /// A control group of the second version that allows what is allowed.
+    fn write_group(&self, root: &Path) -> io::Result<()> {
+        let own = root.join("proc/self");
+        write(&own, "cgroup", "0::/")?;
+        let mount = "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+        write(&own, "mountinfo", mount)?;
+        let group = root.join("sys/fs/cgroup");
+        write(&group, "cpuset.cpus.effective", &self.allowed().to_string())
     }
 
-    fn write_cpu(&self, cpu: usize, dir: &Path) -> io::Result<()> {
-        let group = |scope| self.pod_of(scope, cpu).map(|pod| pod.cpus().to_string());
-        let topology = dir.join("topology");
-        write(
-            &topology,
-            "core_cpus_list",
-            &group(Scope::Smt).unwrap_or_default(),
-        )?;
-        let package = self.node_of(cpu).unwrap_or_default();
-        write(&topology, "physical_package_id", &package.to_string())?;
-        let cache = dir.join("cache/index3");
-        write(&cache, "level", "3")?;
-        write(&cache, "type", "Unified")?;
-        write(
-            &cache,
-            "shared_cpu_list",
-            &group(Scope::Cache).unwrap_or_default(),
-        )?;
-        let rank = self.speed_of(cpu).map_or(0, |class| class.rank());
-        write(dir, "cpu_capacity", &(rank + 1).to_string())
+    /// The described CPUs of each core, cache or node.
+    fn members(&self, whole: impl Fn(Place) -> usize) -> BTreeMap<usize, CpuSet> {
+        let mut members: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        for (cpu, place) in self.model().places.iter() {
+            members.entry(whole(place)).or_default().insert(cpu);
+        }
+        members
     }
 }
 

@@ -42,7 +42,7 @@ impl SpeedClass {
 }
 
 impl Topology {
-    /// The speed class of a usable CPU; `None` for any other number.
+    /// The speed class of a CPU; known of the same CPUs as [`node_of`](Topology::node_of).
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -58,7 +58,8 @@ impl Topology {
         self.model().speeds.of(cpu)
     }
 
-    /// The usable CPUs of each speed class, from the slowest class to the fastest.
+    /// The CPUs of each speed class, from the slowest class to the fastest: all whose speed is
+    /// [known](Topology::speed_of), usable or not.
     ///
     /// ```
     /// use inflight_topology::Topology;

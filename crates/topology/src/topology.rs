@@ -250,19 +250,22 @@ impl Topology {
         &self.model().nodes
     }
 
-    /// The memory node of a usable CPU.
+    /// The memory node of a CPU. Known of every usable CPU, and of other online ones (isolated, or
+    /// closed to the thread that made the topology) if the machine describes them; `None` for any
+    /// other number.
     ///
     /// ```
     /// use inflight_topology::Topology;
     ///
-    /// let topo = Topology::synthetic("numa:2 core:4")?;
-    /// assert_eq!(topo.node_of(5), Some(1));
-    /// assert_eq!(topo.node_of(8), None);
+    /// let topo = Topology::synthetic("numa:2 core:4 isolated:5 offline:6")?;
+    /// assert_eq!(topo.node_of(4), Some(1));
+    /// assert_eq!(topo.node_of(5), Some(1)); // whoever polls there needs to know
+    /// assert_eq!(topo.node_of(6), None);
     /// # Ok::<(), inflight_topology::SyntheticError>(())
     /// ```
     #[must_use]
     pub fn node_of(&self, cpu: usize) -> Option<usize> {
-        self.pod_of(Scope::Cpu, cpu)?.node()
+        self.model().places.of(cpu).map(|place| place.node)
     }
 
     /// The pods of a scope. They split [`cpus`](Topology::cpus) among them and are numbered by
@@ -297,8 +300,9 @@ impl Topology {
         self.model().pods(scope).of(cpu)
     }
 
-    /// Whether two CPUs share their last-level cache. True if either is unknown: sharing is what
-    /// lets a completion run where it was seen, and that is always a correct place.
+    /// Whether two CPUs share their last-level cache. Known of the same CPUs as
+    /// [`node_of`](Topology::node_of). True if either is unknown: sharing is what lets a completion
+    /// run where it was seen, and that is always a correct place.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -311,8 +315,9 @@ impl Topology {
     /// ```
     #[must_use]
     pub fn shares_cache(&self, a: usize, b: usize) -> bool {
-        match (self.pod_of(Scope::Cache, a), self.pod_of(Scope::Cache, b)) {
-            (Some(a), Some(b)) => a.id() == b.id(),
+        let places = &self.model().places;
+        match (places.of(a), places.of(b)) {
+            (Some(a), Some(b)) => a.cache == b.cache,
             _ => true,
         }
     }
@@ -343,6 +348,11 @@ impl Topology {
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         matches!(self.inner.origin, Origin::ThisMachine)
+    }
+
+    /// Whether the machine describes this CPU.
+    pub(crate) fn knows(&self, cpu: usize) -> bool {
+        self.model().places.of(cpu).is_some()
     }
 
     pub(crate) fn model(&self) -> &Model {

@@ -16,7 +16,8 @@ pub(crate) fn describe() -> Option<Description> {
     let assumptions = vec![Assumption::SystemNotRead];
     (!ids.is_empty()).then_some(Description {
         possible: ids.clone(),
-        online: ids,
+        online: ids.clone(),
+        usable: ids,
         cpus,
         assumptions,
         ..Description::default()

@@ -1,7 +1,7 @@
 //! The decision for one completion, and why.
 
 use super::{SpeedRule, Steering, SteeringPolicy};
-use crate::{Scope, Topology};
+use crate::Topology;
 
 /// Decides where the completion of a request runs that was submitted on CPU `submitter` and seen
 /// on CPU `observer`.
@@ -181,6 +181,10 @@ impl Completion {
 
     /// How many completions run on this stack already, inside whose callbacks this one was seen.
     ///
+    /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, what would run inline waits in the mailbox of the
+    /// CPU that saw it instead. Whether that one is open is known here only if it is the
+    /// submitter's too; otherwise whoever pushes finds out, and runs the completion inline.
+    ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
     ///
@@ -210,7 +214,7 @@ impl Completion {
         let decision = self.steer(topology);
         // A mailbox of its own is what this needs.
         let closed = self.observer == self.submitter && self.mailbox == Mailbox::Closed;
-        let own = !closed && topology.pod_of(Scope::Cpu, self.observer).is_some();
+        let own = !closed && topology.knows(self.observer);
         if decision.is_inline() && self.depth >= Self::MAX_DEPTH && own {
             return Decision::Redirect {
                 cpu: self.observer,
@@ -227,9 +231,7 @@ impl Completion {
             () if self.one_shard && !forced => Some(InlineReason::OneShard),
             () if self.polled && !forced => Some(InlineReason::Polled),
             () if self.mailbox == Mailbox::Closed => Some(InlineReason::Closed),
-            () if topology.pod_of(Scope::Cpu, submitter).is_none() => {
-                Some(InlineReason::UnknownCpu)
-            }
+            () if !topology.knows(submitter) => Some(InlineReason::UnknownCpu),
             () => None,
         };
         if let Some(reason) = inline {
@@ -246,6 +248,9 @@ impl Completion {
             _ if observer == submitter => Decision::Inline(InlineReason::SameCpu),
             steering => match (self.distance(topology), steering) {
                 (Some(reason), _) => redirect(reason),
+                (None, Steering::SameCache) if !topology.knows(observer) => {
+                    Decision::Inline(InlineReason::UnknownCpu)
+                }
                 (None, Steering::SameCache) => Decision::Inline(InlineReason::SameCache),
                 (None, _) if asleep => Decision::Inline(InlineReason::Asleep),
                 (None, _) => redirect(RedirectReason::OtherCpu),
@@ -347,9 +352,7 @@ impl Decision {
     #[must_use]
     pub fn on(self, now: &Topology) -> Self {
         match self {
-            Self::Redirect { cpu, .. } if now.pod_of(Scope::Cpu, cpu).is_none() => {
-                Self::Inline(InlineReason::UnknownCpu)
-            }
+            Self::Redirect { cpu, .. } if !now.knows(cpu) => Self::Inline(InlineReason::UnknownCpu),
             decision => decision,
         }
     }
@@ -374,7 +377,7 @@ pub enum InlineReason {
     Polled,
     /// The mailbox of the submitter's CPU is closed.
     Closed,
-    /// The submitter's CPU is not among those of the topology: offline, gone, or never told.
+    /// The topology does not know one of the two CPUs: offline, gone, or never told.
     UnknownCpu,
     /// The policy says so.
     Policy,

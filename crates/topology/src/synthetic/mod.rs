@@ -198,7 +198,8 @@ pub(crate) fn describe(text: &str) -> Result<Description, SyntheticError> {
     let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
     let far = |(from, to)| ((from, to), if from == to { OWN } else { OTHER });
     Ok(Description {
-        cpus: usable.iter().map(|cpu| (cpu, facts(cpu))).collect(),
+        cpus: online.iter().map(|cpu| (cpu, facts(cpu))).collect(),
+        usable,
         distances: pairs.map(far).collect(),
         possible,
         online,

@@ -29,7 +29,7 @@ pub(crate) fn read_tree(
     allowed: Option<&CpuSet>,
 ) -> Result<Description, Option<Bad>> {
     let (description, bad) = steady(|| scan(tree, sys, allowed));
-    if description.cpus.is_empty() {
+    if description.usable.is_empty() {
         return Err(bad);
     }
     Ok(description)
@@ -40,7 +40,7 @@ struct Scan {
     description: Description,
     /// The CPUs online at its end.
     online_after: CpuSet,
-    /// CPUs of which something was not found that was found of others.
+    /// Usable CPUs of which something was not found that was found of others.
     partial: CpuSet,
     /// The first damaged file.
     bad: Option<Bad>,
@@ -72,6 +72,7 @@ fn steady(mut scan: impl FnMut() -> Scan) -> (Description, Option<Bad>) {
     let unsteady = before.union(&online_after).difference(&steady);
     if !unsteady.is_empty() {
         description.cpus.retain(|&cpu, _| !unsteady.contains(cpu));
+        description.usable = description.usable.difference(&unsteady);
         description.online = steady;
         description
             .assumptions
@@ -119,10 +120,13 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         assumptions.push(Assumption::ListsDisagree { scope, cpus });
     }
     let mut cpus: BTreeMap<usize, CpuFacts> = BTreeMap::new();
-    for cpu in &usable {
+    for cpu in &online.union(&usable) {
         let dir = cpu_dir.join(format!("cpu{cpu}"));
         cpus.insert(cpu, files.facts(&dir, cpu, nodes.get(&cpu).copied()));
     }
+    // Of a CPU that cannot be used, half a description would only spread doubt to its neighbours.
+    let known_of_any = known_of_any(&cpus, &usable);
+    cpus.retain(|&cpu, facts| usable.contains(cpu) || says_all_of(facts, known_of_any));
     files.hybrid(&sys.join("devices"), &mut cpus);
     let distances = files.distances(&node_dir);
 
@@ -140,12 +144,17 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         });
     }
     Scan {
-        partial: partial(&cpus),
+        partial: cpus
+            .iter()
+            .filter(|(_, facts)| !says_all_of(facts, known_of_any))
+            .map(|(&cpu, _)| cpu)
+            .collect(),
         description: Description {
             possible,
             online,
             isolated,
             allowed: root.and_then(|root| cgroup::allowed(tree, root)),
+            usable,
             cpus,
             distances,
             assumptions,
@@ -166,19 +175,25 @@ fn usable(online: &CpuSet, mask: &CpuSet, assumptions: &mut Vec<Assumption>) -> 
     mask.clone()
 }
 
-/// The CPUs of which something is not known that is known of another.
-fn partial(cpus: &BTreeMap<usize, CpuFacts>) -> CpuSet {
-    let known = |facts: &CpuFacts| {
-        [
-            facts.siblings.is_some(),
-            facts.cache.is_some(),
-            facts.package.is_some(),
-            facts.capacity.is_some(),
-        ]
-    };
-    let of_any = cpus.values().map(known).fold([false; 4], |all, one| {
+/// Which kinds of fact are known about a CPU.
+fn known(facts: &CpuFacts) -> [bool; 4] {
+    [
+        facts.siblings.is_some(),
+        facts.cache.is_some(),
+        facts.package.is_some(),
+        facts.capacity.is_some(),
+    ]
+}
+
+/// The kinds of fact that are known about at least one usable CPU.
+fn known_of_any(cpus: &BTreeMap<usize, CpuFacts>, usable: &CpuSet) -> [bool; 4] {
+    let described = usable.iter().filter_map(|cpu| cpus.get(&cpu));
+    described.map(known).fold([false; 4], |all, one| {
         std::array::from_fn(|at| all[at] || one[at])
-    });
-    let partial = cpus.iter().filter(|(_, facts)| known(facts) != of_any);
-    partial.map(|(&cpu, _)| cpu).collect()
+    })
+}
+
+fn says_all_of(facts: &CpuFacts, kinds: [bool; 4]) -> bool {
+    let pairs = known(facts).into_iter().zip(kinds);
+    pairs.into_iter().all(|(known, wanted)| known || !wanted)
 }

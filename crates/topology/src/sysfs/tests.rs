@@ -12,6 +12,7 @@ use crate::{Assumption, CpuSet, Scope};
 fn look(before: &[usize], after: &[usize]) -> Scan {
     let description = Description {
         online: before.iter().copied().collect(),
+        usable: before.iter().copied().collect(),
         cpus: before
             .iter()
             .map(|&cpu| (cpu, CpuFacts::default()))
@@ -38,7 +39,7 @@ fn a_quiet_machine_is_looked_at_once() {
 fn a_cpu_that_leaves_during_the_first_look_costs_a_second_one() {
     let mut looks = vec![look(&[0], &[0]), look(&[0, 1], &[0])];
     let (found, _) = steady(|| looks.pop().expect("two looks are enough"));
-    assert_eq!(found.cpus.into_keys().collect::<Vec<_>>(), [0]);
+    assert_eq!(found.usable.iter().collect::<Vec<_>>(), [0]);
     assert_eq!(found.assumptions, []);
 }
 
@@ -46,7 +47,7 @@ fn a_cpu_that_leaves_during_the_first_look_costs_a_second_one() {
 fn cpus_that_keep_moving_are_left_out_and_named() {
     let mut looks = vec![look(&[0, 2, 3], &[0, 1, 2]), look(&[0, 1], &[0, 2, 3])];
     let (found, _) = steady(|| looks.pop().expect("two looks are enough"));
-    assert_eq!(found.cpus.into_keys().collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(found.usable.iter().collect::<Vec<_>>(), [0, 2]);
     assert_eq!(found.online, CpuSet::from([0, 2]));
     assert_eq!(
         found.assumptions,
@@ -63,7 +64,7 @@ fn read_with_mask(online: &str, allowed: &CpuSet) -> (Vec<usize>, Vec<Assumption
     fs::create_dir_all(&cpu_dir).expect("a directory");
     fs::write(cpu_dir.join("online"), online).expect("a file");
     let found = read_tree(&Disk, sys.path(), Some(allowed)).expect("the mask has a CPU");
-    (found.cpus.into_keys().collect(), found.assumptions)
+    (found.usable.iter().collect(), found.assumptions)
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn without_a_tree_the_mask_is_the_machine() {
     let found =
         read_tree(&Disk, Path::new("/no/such/tree"), Some(&mask)).expect("the mask has CPUs");
     assert_eq!(found.online, mask);
-    assert_eq!(found.cpus.into_keys().collect::<Vec<_>>(), [4, 7]);
+    assert_eq!(found.usable.iter().collect::<Vec<_>>(), [4, 7]);
     assert_eq!(
         found.assumptions,
         [Assumption::OnlineUnknown { cpus: mask }]

@@ -1,6 +1,7 @@
 //! Machines of unequal cores, and machines of which a process may use a part.
 
-use inflight_topology::{Assumption, CpuSet, SysfsError, Topology};
+use inflight_topology::steering::{Steering, decide};
+use inflight_topology::{Assumption, CpuSet, Scope, SysfsError, Topology};
 
 use crate::tree::Tree;
 
@@ -162,5 +163,80 @@ fn a_damaged_file_is_named_with_what_is_wrong() {
         let path = tree.path(file);
         let named = format!("first {} ({reason}", path.display());
         assert!(text.contains(&named), "{named} in {text}");
+    }
+}
+
+#[test]
+fn a_limited_process_survives_being_written_down() {
+    let tree = tree(&["446", "446", "1024", "1024"]);
+    for cpu in 0..4 {
+        tree.cache(cpu, 0, 3, "Unified", if cpu < 2 { "0-1" } else { "2-3" });
+    }
+    tree.node(0, "0-1");
+    tree.node(1, "2-3");
+    tree.write("../../../proc/self/status", "Cpus_allowed_list:\t1");
+    let mount = "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+    tree.write("../../../proc/self/mountinfo", mount);
+    tree.write("../../../proc/self/cgroup", "0::/");
+    tree.write("../../fs/cgroup/cpuset.cpus.effective", "1-2");
+    let topo = tree.topology();
+    let root = tempfile::tempdir().expect("a temporary directory");
+    topo.write_sysfs(root.path()).expect("a tree");
+    assert_eq!(Topology::from_sysfs(root.path()), Ok(topo));
+}
+
+#[test]
+fn a_second_tree_is_not_written_over_the_first() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let (first, second) = ("numa:2 core:2", "core:3");
+    let [first, second] =
+        [first, second].map(|text| Topology::synthetic(text).expect("a good description"));
+    first.write_sysfs(root.path()).expect("a tree");
+    let error = second.write_sysfs(root.path()).expect_err("it is taken");
+    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(Topology::from_sysfs(root.path()), Ok(first));
+}
+
+/// Whoever polls on a CPU kept out of scheduling relies on what it shares.
+#[test]
+fn cpus_that_cannot_be_used_are_described_too() {
+    let topo = Topology::synthetic("numa:2 core:4 isolated:5 offline:6 fast:4-5").expect("good");
+    assert_eq!(topo.node_of(5), Some(1));
+    assert!(topo.shares_cache(4, 5) && !topo.shares_cache(0, 5));
+    assert_eq!(topo.speed_of(5), topo.speed_of(4));
+    assert_eq!(
+        topo.pod_of(Scope::Cache, 5),
+        None,
+        "pods are for usable CPUs"
+    );
+    assert_eq!((topo.node_of(6), topo.speed_of(6)), (None, None));
+    assert!(topo.shares_cache(0, 6));
+    let here = decide(5, 0, Steering::SameCache, &topo, true);
+    assert_eq!(here.redirect(), Some(0));
+    assert_eq!(
+        decide(0, 5, Steering::Force, &topo, true).redirect(),
+        Some(5)
+    );
+    assert!(decide(0, 6, Steering::Force, &topo, true).is_inline());
+}
+
+/// A container may see the directories of its own CPUs only, or parts of others.
+#[test]
+fn half_a_description_of_a_closed_cpu_changes_nothing() {
+    for part in ["", "topology/physical_package_id", "cpu_capacity"] {
+        let tree = Tree::new("0-3");
+        for cpu in 0..2 {
+            tree.core(cpu, &cpu.to_string(), 0);
+            tree.cache(cpu, 0, 3, "Unified", &cpu.to_string());
+        }
+        tree.node(0, "0-3");
+        tree.write("../../../proc/self/status", "Cpus_allowed_list:\t0-1");
+        if !part.is_empty() {
+            tree.write(&format!("cpu/cpu3/{part}"), "0");
+        }
+        let topo = tree.topology();
+        assert_eq!(topo.assumptions(), [], "{part:?}");
+        assert_eq!(topo.pods(Scope::Cache).len(), 2, "{part:?}");
+        assert!(topo.shares_cache(0, 3), "{part:?}: unknown");
     }
 }

@@ -250,12 +250,10 @@ fn offline_and_isolated_cpus_are_in_no_pod() {
     assert_eq!(pods(&topo, Scope::Cache), [on(0, "0-1,4"), on(0, "3,7")]);
     assert_eq!(topo.assumptions(), []);
     for cpu in [2, 5, 6] {
-        assert_eq!(
-            (topo.pod_of(Scope::Cpu, cpu), topo.speed_of(cpu)),
-            (None, None)
-        );
-        assert!(topo.shares_cache(0, cpu));
+        assert_eq!(topo.pod_of(Scope::Cpu, cpu), None);
     }
+    assert!(topo.shares_cache(0, 5), "offline: unknown");
+    assert!(!topo.shares_cache(0, 6), "isolated: in the other cache");
 }
 
 #[test]
