@@ -1,7 +1,10 @@
 //! `instructions NAME PAIRS`: get+put pairs of one contender, for callgrind to count.
-//! `instructions --list`: the names. What `ci/instructions` runs.
+//! `instructions --list`: the names.
+//! `instructions --step checked|trusted`: a few pairs of ours, for a debugger to step through.
+//! What `ci/instructions.sh` runs.
 
 use inflight_benches::{ours, rivals};
+use inflight_sbitmap::SbitmapQueue;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -14,11 +17,21 @@ fn main() -> ExitCode {
             contenders().for_each(|contender| println!("{}", contender.name));
             ExitCode::SUCCESS
         }
+        ["--step", check @ ("checked" | "trusted")] => {
+            let queue = SbitmapQueue::builder(64).trusted(check == "trusted");
+            let queue = queue.build().expect("valid");
+            println!("{:?}", queue.back_end());
+            assert!((0..8).all(|_| counted_pair(black_box(&queue))));
+            ExitCode::SUCCESS
+        }
         [name, pairs] => {
             let found = contenders().find(|contender| contender.name == name);
             let (Some(contender), Ok(pairs)) = (found, pairs.parse()) else {
                 return usage();
             };
+            // What the C library answers from a page of the kernel's, valgrind makes a call of the
+            // system: sixty instructions and more that no other process spends.
+            inflight_sync::cpu::set_current_for_thread(Some(0));
             let ids = (contender.make)(64);
             black_box(ids.pairs(pairs));
             ExitCode::SUCCESS
@@ -27,7 +40,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// A pair that a debugger finds by its name.
+#[inline(never)]
+fn counted_pair(queue: &SbitmapQueue) -> bool {
+    queue.try_get().is_some_and(|id| queue.put(id).is_ok())
+}
+
 fn usage() -> ExitCode {
-    eprintln!("usage: instructions --list | NAME PAIRS");
+    eprintln!("usage: instructions --list | --step checked|trusted | NAME PAIRS");
     ExitCode::from(2)
 }
