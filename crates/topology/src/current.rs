@@ -19,3 +19,22 @@
 pub fn current_cpu() -> usize {
     inflight_sync::cpu::current()
 }
+
+/// Makes [`current_cpu`] answer `cpu` on the calling thread; `None` asks the system again.
+///
+/// For tests and simulators that play a machine they do not run on: it moves no thread.
+///
+/// ```
+/// use inflight_topology::steering::{Steering, decide};
+/// use inflight_topology::{Topology, current_cpu, set_current_cpu_for_thread};
+///
+/// let topo = Topology::synthetic("cache:2 core:4")?;
+/// set_current_cpu_for_thread(Some(6)); // this thread plays the reaper on CPU 6
+/// let decision = decide(current_cpu(), 0, Steering::SameCache, &topo, true);
+/// assert_eq!(decision.redirect(), Some(0));
+/// set_current_cpu_for_thread(None);
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+pub fn set_current_cpu_for_thread(cpu: Option<usize>) {
+    inflight_sync::cpu::set_current_for_thread(cpu);
+}

@@ -72,7 +72,7 @@ pub mod wake;
 
 pub use assumption::Assumption;
 pub use cpuset::{CpuSet, CpuSetIter, ParseCpuSetError};
-pub use current::current_cpu;
+pub use current::{current_cpu, set_current_cpu_for_thread};
 pub use error::{DiscoverError, SysfsError};
 pub use pin::{PinCheck, PinError, PinGuard};
 pub use pod::Pod;

@@ -30,7 +30,8 @@ impl Topology {
     ///
     /// A table derived from a topology keeps the version it was made from; if the versions differ,
     /// it is old. Clones have the same version. Versions say nothing about topologies that were
-    /// made separately.
+    /// made separately, nor about two that were refreshed from one: keep the newest snapshot in one
+    /// place, and refresh that.
     ///
     /// ```
     /// use inflight_topology::Topology;

@@ -182,8 +182,9 @@ impl Completion {
     /// How many completions run on this stack already, inside whose callbacks this one was seen.
     ///
     /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, what would run inline waits in the mailbox of the
-    /// CPU that saw it instead. Whether that one is open is known here only if it is the
-    /// submitter's too; otherwise whoever pushes finds out, and runs the completion inline.
+    /// CPU that saw it instead, or of the submitter's if that CPU is unknown. Whether the former is
+    /// open is known here only if both are the same; otherwise whoever pushes finds out, and runs
+    /// the completion inline.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -212,14 +213,16 @@ impl Completion {
     #[must_use]
     pub fn decide(&self, topology: &Topology) -> Decision {
         let decision = self.steer(topology);
-        // A mailbox of its own is what this needs.
-        let closed = self.observer == self.submitter && self.mailbox == Mailbox::Closed;
-        let own = !closed && topology.knows(self.observer);
-        if decision.is_inline() && self.depth >= Self::MAX_DEPTH && own {
-            return Decision::Redirect {
-                cpu: self.observer,
-                reason: RedirectReason::Depth,
+        if decision.is_inline() && self.depth >= Self::MAX_DEPTH {
+            // Whose mailbox is next best, if the observer is nobody's CPU.
+            let open = |&cpu: &usize| {
+                let closed = cpu == self.submitter && self.mailbox == Mailbox::Closed;
+                topology.knows(cpu) && !closed
             };
+            if let Some(cpu) = [self.observer, self.submitter].into_iter().find(open) {
+                let reason = RedirectReason::Depth;
+                return Decision::Redirect { cpu, reason };
+            }
         }
         decision
     }
@@ -246,13 +249,15 @@ impl Completion {
             Steering::Force => redirect(RedirectReason::Forced),
             Steering::Inline => Decision::Inline(InlineReason::Policy),
             _ if observer == submitter => Decision::Inline(InlineReason::SameCpu),
+            Steering::SameCpu if asleep && topology.shares_cache(observer, submitter) => {
+                Decision::Inline(InlineReason::Asleep)
+            }
             steering => match (self.distance(topology), steering) {
                 (Some(reason), _) => redirect(reason),
                 (None, Steering::SameCache) if !topology.knows(observer) => {
                     Decision::Inline(InlineReason::UnknownCpu)
                 }
                 (None, Steering::SameCache) => Decision::Inline(InlineReason::SameCache),
-                (None, _) if asleep => Decision::Inline(InlineReason::Asleep),
                 (None, _) => redirect(RedirectReason::OtherCpu),
             },
         }
@@ -385,7 +390,8 @@ pub enum InlineReason {
     SameCpu,
     /// It was seen on a CPU of the same cache.
     SameCache,
-    /// It was seen on a CPU of the same cache, and the worker of the submitter's CPU sleeps.
+    /// The worker of the submitter's CPU sleeps, and it was seen on a CPU of the same cache, or on
+    /// one of which nothing is known.
     Asleep,
 }
 
@@ -411,6 +417,6 @@ pub enum RedirectReason {
     /// The policy forces it.
     Forced,
     /// Too many completions run inside each other; this one waits in the mailbox of the CPU that
-    /// saw it.
+    /// saw it, or of the submitter's if that CPU is unknown.
     Depth,
 }

@@ -237,9 +237,12 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
             let Some(anchor) = anchor else { break };
             // The anchor itself comes first, the others go round from it.
             let near = || std::iter::once(anchor).chain(self.round(scope, anchor));
-            let usable = near().find(|&cpu| self.usable(cpu));
-            let idle = near().find(|&cpu| self.idle(cpu) && self.fits(cpu));
-            if let Some(cpu) = idle.or(usable) {
+            let find = |good: &dyn Fn(usize) -> bool| near().find(|&cpu| good(cpu));
+            let found = find(&|cpu| self.idle(cpu) && self.fits(cpu))
+                .or_else(|| find(&|cpu| self.idle(cpu)))
+                .or_else(|| find(&|cpu| self.usable(cpu) && self.fits(cpu)))
+                .or_else(|| find(&|cpu| self.usable(cpu)));
+            if let Some(cpu) = found {
                 return Placement {
                     cpu,
                     reason: PlaceReason::PreviousGone,

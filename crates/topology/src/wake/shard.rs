@@ -70,7 +70,7 @@ impl ShardLoad {
         self.active
     }
 
-    /// Whether the worker sleeps after the item it runs: no other runs, none waits.
+    /// Whether the worker sleeps after the item it runs: one runs, no other, and none waits.
     ///
     /// ```
     /// use inflight_topology::wake::ShardLoad;
@@ -78,10 +78,11 @@ impl ShardLoad {
     /// assert!(ShardLoad::new(0, 1).sleeps_next());
     /// assert!(!ShardLoad::new(1, 1).sleeps_next());
     /// assert!(!ShardLoad::new(0, 2).sleeps_next());
+    /// assert!(!ShardLoad::new(0, 0).sleeps_next()); // nothing runs, so this is no worker's word
     /// ```
     #[must_use]
     pub const fn sleeps_next(self) -> bool {
-        self.queued == 0 && self.active <= 1
+        self.queued == 0 && self.active == 1
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub enum Peer {
     /// It runs.
     Running {
-        /// The CPU it said it runs on.
+        /// The CPU it said it runs on; [`u32::MAX`] is none.
         cpu: u32,
     },
     /// It sleeps.
@@ -142,7 +142,7 @@ impl SpinGate {
         let park = match peer {
             _ if self.allowed_cpus <= 1 => Some(ParkReason::OneCpu),
             Peer::Parked { .. } => Some(ParkReason::PeerParked),
-            Peer::Running { cpu } if cpu as usize == own_cpu => Some(ParkReason::SameCpu),
+            Peer::Running { cpu } if !apart(own_cpu, cpu) => Some(ParkReason::SameCpu),
             // One CPU is left for those who work.
             _ if spinners >= self.allowed_cpus - 1 => Some(ParkReason::TooManySpinners),
             _ if spent >= self.budget => Some(ParkReason::BudgetSpent),
@@ -153,6 +153,12 @@ impl SpinGate {
             None => Spin::For(self.budget - spent),
         }
     }
+}
+
+/// Whether the two are known to be different CPUs.
+fn apart(own: usize, peer: u32) -> bool {
+    let known = own < u32::MAX as usize && peer < u32::MAX;
+    known && own != peer as usize
 }
 
 /// What a waiter does next.
@@ -191,7 +197,7 @@ pub enum ParkReason {
     OneCpu,
     /// The peer sleeps.
     PeerParked,
-    /// The peer was last on the waiter's CPU.
+    /// The peer was last on the waiter's CPU, or one of them gave a number that names no CPU.
     SameCpu,
     /// All CPUs but one are taken by spinners.
     TooManySpinners,

@@ -64,9 +64,12 @@ fn fast_and_slow_cores_around_one_cache() {
         table(&topo, same_cache(SpeedRule::AtLeast), true),
         ".... .... RR.. RR.."
     );
-    // A sleeping worker is woken if the CPU that saw the completion is no substitute.
+    // A sleeping worker of the same cache is not worth waking, whatever its speed.
     let same_cpu = Steering::SameCpu.with_speed(SpeedRule::AtLeast);
-    assert_eq!(table(&topo, same_cpu, false), ".... .... RR.. RR..");
+    assert_eq!(table(&topo, same_cpu, false), ".... .... .... ....");
+    assert_eq!(table(&topo, same_cpu, true), ".RRR R.RR RR.R RRR.");
+    let woken = same_cpu.even_if_asleep();
+    assert_eq!(table(&topo, woken, false), ".RRR R.RR RR.R RRR.");
 }
 
 #[test]
@@ -88,11 +91,12 @@ fn wanted(machine: &Machine, o: usize, s: usize, policy: SteeringPolicy, asleep:
         SpeedRule::Equal => machine.speed(o) == machine.speed(s),
         SpeedRule::AtLeast => machine.speed(o) >= machine.speed(s),
     };
-    let near = unknown || (machine.same_cache(o, s) && fast_enough);
+    let shared = unknown || machine.same_cache(o, s);
+    let near = unknown || (shared && fast_enough);
     match policy.steering() {
         Steering::Inline => false,
         Steering::SameCache => !near,
-        Steering::SameCpu if near && asleep && policy.only_if_awake() => false,
+        Steering::SameCpu if shared && asleep && policy.only_if_awake() => false,
         Steering::SameCpu => o != s,
         Steering::Force => true,
     }
@@ -117,8 +121,8 @@ fn oracle(machine: &Machine, o: usize, s: usize, case: &Case) -> Option<usize> {
     if machine.knows(s) && !closed && !short_cut && wanted(machine, o, s, case.policy, asleep) {
         return Some(s);
     }
-    let own_mailbox = machine.knows(o) && !(closed && o == s);
-    (case.depth >= 8 && own_mailbox).then_some(o)
+    let open = |&cpu: &usize| machine.knows(cpu) && !(closed && cpu == s);
+    [o, s].into_iter().find(open).filter(|_| case.depth >= 8)
 }
 
 struct Case {
@@ -162,7 +166,9 @@ fn check_reason(machine: &Machine, o: usize, s: usize, case: &Case, decision: De
             InlineReason::Policy => case.policy.steering() == Steering::Inline,
             InlineReason::SameCpu => o == s,
             InlineReason::SameCache => o != s && machine.same_cache(o, s),
-            InlineReason::Asleep => case.mailbox == Mailbox::Asleep,
+            InlineReason::Asleep => {
+                case.mailbox == Mailbox::Asleep && (!known || machine.same_cache(o, s))
+            }
             other => panic!("a reason without a check: {other:?}"),
         },
         Decision::Redirect { cpu, reason } => match reason {
@@ -170,7 +176,9 @@ fn check_reason(machine: &Machine, o: usize, s: usize, case: &Case, decision: De
             RedirectReason::OtherSpeed => machine.speed(o) != machine.speed(s) && cpu == s,
             RedirectReason::OtherCpu => o != s && cpu == s,
             RedirectReason::Forced => case.policy.steering() == Steering::Force && cpu == s,
-            RedirectReason::Depth => case.depth >= 8 && cpu == o,
+            RedirectReason::Depth => {
+                case.depth >= 8 && (cpu == o || (cpu == s && !machine.knows(o)))
+            }
             other => panic!("a reason without a check: {other:?}"),
         },
     };

@@ -201,10 +201,10 @@ impl Case<'_> {
         };
         let nearest = usable().map(distance).min()?;
         // Within that distance or nearer; nothing usable is nearer.
-        let busy = |cpu: usize| !(self.idle(cpu) && self.fits(cpu));
+        let badness = |cpu: usize| 2 * u32::from(!self.idle(cpu)) + u32::from(!self.fits(cpu));
         usable()
             .filter(|&cpu| distance(cpu) == nearest)
-            .map(|cpu| (busy(cpu), cpu != anchor, round(anchor, cpu), cpu))
+            .map(|cpu| (badness(cpu), cpu != anchor, round(anchor, cpu), cpu))
             .min()
             .map(|(.., cpu)| cpu)
     }
