@@ -133,7 +133,7 @@ fn insert_item(set: &mut CpuSet, text: &str, item: usize) -> Result<(), ParseCpu
         Some(group) => used_and_group(group).ok_or(ParseCpuSetError::BadGroup { item })?,
         None => (1, 1),
     };
-    set.extend((start..=end).filter(|cpu| (cpu - start) % group < used));
+    set.insert_groups(start, end, used, group);
     Ok(())
 }
 

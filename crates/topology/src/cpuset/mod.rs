@@ -289,6 +289,45 @@ impl CpuSet {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
     }
 
+    /// Puts the first `used` of every `group` CPUs from `start` to `end` into the set. Word by word,
+    /// because a text of a megabyte may name the largest range a hundred thousand times.
+    ///
+    /// The caller sees to `start <= end < ID_LIMIT` and `1 <= used <= group`.
+    fn insert_groups(&mut self, start: usize, end: usize, used: usize, group: usize) {
+        if group >= WORD_BITS {
+            for first in (start..=end).step_by(group) {
+                let last = end.min(first.saturating_add(used - 1));
+                self.insert_words(first, last, |_| u64::MAX);
+            }
+            return;
+        }
+        let bits = |all: u128, bit: usize| all | u128::from(bit % group < used) << bit;
+        let pattern = (0..u128::BITS as usize).fold(0, bits);
+        self.insert_words(start, end, |base| {
+            // How far into a group the word begins.
+            let offset = (base + group - start % group) % group;
+            (pattern >> offset) as u64
+        });
+        // The range may end with CPUs of a group that are not used.
+        self.trim();
+    }
+
+    /// Puts those CPUs from `start` to `end` into the set that `bits` has: it is asked for the 64
+    /// CPUs from the given one on.
+    fn insert_words(&mut self, start: usize, end: usize, bits: impl Fn(usize) -> u64) {
+        let (first, last) = (start / WORD_BITS, end / WORD_BITS);
+        if last >= self.words.len() {
+            self.words.resize(last + 1, 0);
+        }
+        for (word, index) in self.words[first..=last].iter_mut().zip(first..) {
+            let base = index * WORD_BITS;
+            let from = start.saturating_sub(base);
+            let to = (end - base).min(WORD_BITS - 1);
+            let within = u64::MAX >> (WORD_BITS - 1 - to) & u64::MAX << from;
+            *word |= bits(base) & within;
+        }
+    }
+
     fn trimmed(words: Vec<u64>) -> Self {
         let mut set = Self { words };
         set.trim();
