@@ -1,16 +1,36 @@
 //! Keeping the calling thread on some CPUs.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
-use std::marker::PhantomData;
+use std::rc::Rc;
 
 use crate::{CpuSet, os};
+
+inflight_sync::thread_local! {
+    /// The guards of this thread that are alive, the latest last. The latest is in force.
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static LAYERS: Layers = Layers::default();
+}
+
+type Layers = Rc<RefCell<Vec<Rc<Layer>>>>;
+
+/// What a guard leaves among those of its thread.
+#[derive(Debug)]
+struct Layer {
+    /// Where the thread might run before.
+    previous: RefCell<CpuSet>,
+}
 
 /// The calling thread is pinned until this is dropped; then it may run where it might before.
 ///
 /// Made by [`Topology::pin_current_thread`](crate::Topology::pin_current_thread). The guard
-/// belongs to its thread and cannot be sent to another one. Nested guards are dropped innermost
-/// first, as the language does with locals; otherwise an older mask comes back too early.
+/// belongs to its thread and cannot be sent to another one.
+///
+/// Of several guards of a thread the latest is in force. They may be dropped in any order: an
+/// earlier one then changes nothing, but leaves its old mask to the guard made after it, so that
+/// the thread is free again once all are gone.
 ///
 /// ```
 /// use inflight_topology::{CpuSet, Topology};
@@ -37,19 +57,55 @@ use crate::{CpuSet, os};
 pub struct PinGuard {
     /// Where the thread was told to run.
     cpus: CpuSet,
-    /// Where the thread might run before; `None` once there is nothing left to restore.
-    previous: Option<CpuSet>,
-    /// The mask belongs to one thread, so the guard must not leave it.
-    thread: PhantomData<*mut ()>,
+    /// Its own among those of the thread; `None` once there is nothing left to restore. Being no
+    /// thing to send, it also keeps the guard in its thread, whose mask is the one to restore.
+    layer: Option<Rc<Layer>>,
+    /// Held, because a guard may be dropped when the thread's locals are gone already.
+    layers: Layers,
 }
 
 impl PinGuard {
     pub(crate) fn new(cpus: &CpuSet) -> Result<Self, PinError> {
-        Ok(Self {
+        let previous = os::pin(cpus)?;
+        Ok(Self::over(cpus, previous))
+    }
+
+    /// A guard for a thread that is on `cpus` already.
+    fn over(cpus: &CpuSet, previous: CpuSet) -> Self {
+        let previous = RefCell::new(previous);
+        let (layer, layers) = (Rc::new(Layer { previous }), LAYERS.with(Rc::clone));
+        layers.borrow_mut().push(Rc::clone(&layer));
+        Self {
             cpus: cpus.clone(),
-            previous: Some(os::pin(cpus)?),
-            thread: PhantomData,
-        })
+            layer: Some(layer),
+            layers,
+        }
+    }
+
+    /// Takes this guard out of those of its thread. The old mask is to be set if this was the guard
+    /// in force; otherwise it is left to the next one.
+    fn leave(&mut self) -> Option<CpuSet> {
+        let layer = self.layer.take()?;
+        let mut layers = self.layers.borrow_mut();
+        let at = layers.iter().position(|other| Rc::ptr_eq(other, &layer))?;
+        layers.remove(at);
+        let previous = layer.previous.take();
+        match layers.get(at) {
+            Some(next) => {
+                next.previous.replace(previous);
+                None
+            }
+            None => Some(previous),
+        }
+    }
+
+    /// Whether a later guard of this thread is alive.
+    fn is_covered(&self) -> bool {
+        let layers = self.layers.borrow();
+        let (latest, own) = (layers.last(), self.layer.as_ref());
+        latest
+            .zip(own)
+            .is_some_and(|(latest, own)| !Rc::ptr_eq(latest, own))
     }
 
     /// The set that was asked for.
@@ -74,6 +130,8 @@ impl PinGuard {
     /// from time to time; a [refresh](crate::Topology::refresh) that finds a change is a good
     /// moment. Costs a microsecond or two.
     ///
+    /// It never moves a thread that a later guard keeps elsewhere.
+    ///
     /// # Errors
     ///
     /// [`PinError::Os`] if the system does not tell the mask, or refuses for another reason than
@@ -87,7 +145,8 @@ impl PinGuard {
     /// # {
     /// let guard = topo.pin_current_thread(topo.cpus())?;
     /// match guard.revalidate()? {
-    ///     PinCheck::Held => {}
+    ///     PinCheck::Held | PinCheck::Covered => {}
+    ///     PinCheck::Reapplied { found } => println!("somebody had moved it to {found}"),
     ///     PinCheck::Narrowed { vanished } => println!("CPUs {vanished} are gone"),
     ///     PinCheck::Lost { now } => println!("all are gone; running on {now}"),
     /// }
@@ -95,7 +154,11 @@ impl PinGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn revalidate(&self) -> Result<PinCheck, PinError> {
-        if os::current(&self.cpus)? == self.cpus {
+        if self.is_covered() {
+            return Ok(PinCheck::Covered);
+        }
+        let found = os::current(&self.cpus)?;
+        if found == self.cpus {
             return Ok(PinCheck::Held);
         }
         let set = os::set(&self.cpus);
@@ -104,7 +167,7 @@ impl PinGuard {
             Ok(()) => {
                 let vanished = self.cpus.difference(&now);
                 Ok(if vanished.is_empty() {
-                    PinCheck::Held
+                    PinCheck::Reapplied { found }
                 } else {
                     PinCheck::Narrowed { vanished }
                 })
@@ -121,7 +184,8 @@ impl PinGuard {
     ///
     /// [`PinError::NoUsableCpu`] if none of the old CPUs is left (they went offline, or the
     /// process was moved to other CPUs meanwhile), [`PinError::Os`] for any other refusal. The
-    /// thread then stays where it is.
+    /// thread then stays where it is. While a later guard is alive, its set stays in force and
+    /// nothing can fail.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -132,12 +196,11 @@ impl PinGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn restore(mut self) -> Result<(), PinError> {
-        self.previous
-            .take()
-            .map_or(Ok(()), |previous| os::set(&previous))
+        self.leave().map_or(Ok(()), |previous| os::set(&previous))
     }
 
-    /// Leaves the thread pinned for good.
+    /// Leaves the thread pinned for good, as far as this guard goes: an earlier guard still
+    /// restores what was before it.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -148,13 +211,16 @@ impl PinGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keep(mut self) {
-        self.previous = None;
+        if let Some(layer) = self.layer.take() {
+            let mut layers = self.layers.borrow_mut();
+            layers.retain(|other| !Rc::ptr_eq(other, &layer));
+        }
     }
 }
 
 impl Drop for PinGuard {
     fn drop(&mut self) {
-        if let Some(previous) = self.previous.take() {
+        if let Some(previous) = self.leave() {
             // Nobody is left to tell; `restore` is for those who want to know.
             let _ = os::set(&previous);
         }
@@ -174,8 +240,16 @@ impl Drop for PinGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a pinning that was lost stays lost until the CPUs come back"]
 pub enum PinCheck {
-    /// The thread runs on the set asked for, and all of it; it was told again if need be.
+    /// The thread runs on the set asked for, and all of it.
     Held,
+    /// Somebody had rewritten the mask; now the thread runs on the set asked for again, and all of
+    /// it.
+    Reapplied {
+        /// The mask that was found.
+        found: CpuSet,
+    },
+    /// A later guard of this thread is alive and in force. Nothing was looked at or changed.
+    Covered,
     /// The thread runs on a part of the set.
     Narrowed {
         /// CPUs of the set that are offline or closed to this process.
@@ -265,18 +339,16 @@ impl Error for PinError {}
 
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
 mod tests {
-    use super::{CpuSet, PhantomData, PinCheck, PinGuard, os};
+    use super::{CpuSet, PinCheck, PinGuard, os};
 
     /// Such CPUs cannot be pinned to; to a guard it looks as if they had left.
     #[test]
     fn a_set_that_is_gone_is_lost_and_the_thread_runs_on() {
-        let guard = PinGuard {
-            cpus: CpuSet::from([65_534, 65_535]),
-            previous: None,
-            thread: PhantomData,
-        };
-        let now = os::current(&guard.cpus).expect("the own mask");
+        let gone = CpuSet::from([65_534, 65_535]);
+        let now = os::current(&gone).expect("the own mask");
+        let guard = PinGuard::over(&gone, now.clone());
         assert_eq!(guard.revalidate(), Ok(PinCheck::Lost { now: now.clone() }));
-        assert_eq!(os::current(&guard.cpus), Ok(now));
+        drop(guard);
+        assert_eq!(os::current(&gone), Ok(now));
     }
 }

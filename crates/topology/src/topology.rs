@@ -398,6 +398,11 @@ impl Topology {
     }
 
     /// Lets the calling thread run only on `cpus` for the rest of its life; for worker threads.
+    /// Nobody is left who could notice that an administrator moved the thread, or that a CPU went
+    /// away. A worker that is to notice keeps the guard of
+    /// [`pin_current_thread`](Topology::pin_current_thread) for its life, and
+    /// [asks it](PinGuard::revalidate) now and then.
+    ///
     ///
     /// As [`pin_current_thread`](Topology::pin_current_thread), but without the old mask. That is
     /// why it also works on Windows and FreeBSD, for a set of one CPU.

@@ -39,7 +39,7 @@ fn machines_that_are_not_this_one_are_refused() {
 #[cfg(target_os = "linux")]
 mod linux {
     use inflight_sync::thread;
-    use inflight_topology::{PinCheck, current_cpu};
+    use inflight_topology::{PinCheck, PinGuard, current_cpu};
 
     use super::*;
 
@@ -227,10 +227,107 @@ mod linux {
             CpuSet::from([last]),
             "the pinning is not what it was"
         );
-        assert_eq!(guard.revalidate(), Ok(PinCheck::Held));
+        let found = CpuSet::from([last]);
+        assert_eq!(guard.revalidate(), Ok(PinCheck::Reapplied { found }));
         assert_eq!(allowed(), CpuSet::from([first]));
+        assert_eq!(guard.revalidate(), Ok(PinCheck::Held));
         drop(guard);
         assert_eq!(allowed(), before);
+    }
+
+    /// Pins to `first`, then to `last`, then to `first` again.
+    fn three_guards(topo: &Topology, first: usize, last: usize) -> Vec<Option<PinGuard>> {
+        let pin = |cpu| topo.pin_current_thread(&CpuSet::from([cpu]));
+        let guards = [first, last, first].map(|cpu| Some(pin(cpu).expect("a usable CPU")));
+        guards.into()
+    }
+
+    #[test]
+    fn guards_may_be_dropped_in_any_order() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let cpus = [first, last, first];
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
+            let mut guards = three_guards(&topo, first, last);
+            for at in order {
+                drop(guards[at].take());
+                let latest = guards.iter().rposition(Option::is_some);
+                let wanted = latest.map_or(before.clone(), |at| CpuSet::from([cpus[at]]));
+                assert_eq!(allowed(), wanted, "{order:?} after {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_latest_guard_moves_the_thread() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let pin = |cpu| topo.pin_current_thread(&CpuSet::from([cpu]));
+        let outer = pin(first).expect("a usable CPU");
+        let inner = pin(last).expect("a usable CPU");
+        assert_eq!(outer.revalidate(), Ok(PinCheck::Covered));
+        assert_eq!(inner.revalidate(), Ok(PinCheck::Held));
+        assert_eq!(allowed(), CpuSet::from([last]));
+        drop(inner);
+        assert_eq!(outer.revalidate(), Ok(PinCheck::Held));
+    }
+
+    #[test]
+    fn restoring_an_earlier_guard_leaves_the_later_one_in_force() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let pin = |cpu| topo.pin_current_thread(&CpuSet::from([cpu]));
+        let (outer, inner) = (pin(first).expect("usable"), pin(last).expect("usable"));
+        assert_eq!(outer.restore(), Ok(()));
+        assert_eq!(allowed(), CpuSet::from([last]));
+        assert_eq!(inner.restore(), Ok(()));
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_kept_guard_is_what_a_later_one_restores_and_an_earlier_one_undoes() {
+        let Some((topo, first, last)) = two_cpus() else {
+            return;
+        };
+        let before = allowed();
+        let mut guards = three_guards(&topo, first, last);
+        guards[1].take().expect("the second").keep();
+        drop(guards.pop());
+        assert_eq!(allowed(), CpuSet::from([last]));
+        drop(guards);
+        assert_eq!(allowed(), before);
+    }
+
+    /// The guard's own thread-local may be gone before one that the user keeps a guard in.
+    #[test]
+    fn a_guard_may_be_dropped_when_its_thread_ends() {
+        let Some((topo, first, _)) = two_cpus() else {
+            return;
+        };
+        inflight_sync::thread_local! {
+            static KEPT: std::cell::RefCell<Option<PinGuard>> = Default::default();
+        }
+        let worker = thread::spawn(move || {
+            // Made first, and so dropped last.
+            KEPT.with(|kept| {
+                let guard = topo.pin_current_thread(&CpuSet::from([first]));
+                *kept.borrow_mut() = Some(guard.expect("a usable CPU"));
+            });
+            allowed()
+        });
+        assert_eq!(worker.join().expect("no panic"), CpuSet::from([first]));
     }
 
     #[test]
