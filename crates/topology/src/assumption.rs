@@ -55,7 +55,7 @@ pub enum Assumption {
     /// The last-level caches of these CPUs, or of some CPUs of their package, are not described;
     /// the CPUs of a package count as sharing one cache.
     CacheUnknown {
-        /// The CPUs concerned: always all usable CPUs of their packages.
+        /// The CPUs concerned: always all described CPUs of their packages.
         cpus: CpuSet,
     },
     /// Neither the caches nor the packages of these CPUs are described; all of them count as
@@ -77,8 +77,8 @@ pub enum Assumption {
         /// The CPUs concerned.
         cpus: CpuSet,
     },
-    /// CPUs contradict each other about who is in their group. Two CPUs share what both say they
-    /// share; a CPU listed by two nodes belongs to the first.
+    /// CPUs contradict each other about who is in their group. Two CPUs are in one if both say so,
+    /// and then so is whoever shares with either; a CPU listed by two nodes belongs to the first.
     ListsDisagree {
         /// [`Scope::Smt`], [`Scope::Cache`] or [`Scope::Numa`].
         scope: Scope,
@@ -141,8 +141,8 @@ impl fmt::Display for Assumption {
             ),
             Self::ListsDisagree { scope, cpus } => write!(
                 f,
-                "CPUs {cpus} and others disagree about their {scope} group: what both sides say \
-                 taken"
+                "CPUs {cpus} and others disagree about their {scope} group: what both \
+                 sides of a pair say taken"
             ),
             Self::Unreadable {
                 first,

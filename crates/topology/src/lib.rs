@@ -48,6 +48,7 @@ mod assumption;
 mod cgroup;
 mod cpuset;
 mod current;
+mod display;
 mod error;
 mod mask;
 mod model;

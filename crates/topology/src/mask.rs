@@ -23,7 +23,8 @@ impl Topology {
         &self.model().allowed
     }
 
-    /// The part of `requested` that can be used; if nothing of it can, all usable CPUs.
+    /// The part of `requested` that can be used; if nothing of it can, or nothing is requested, all
+    /// usable CPUs.
     ///
     /// A request is so a wish, never a reason to stop working: work must run somewhere even after
     /// the last CPU of its mask went away.

@@ -1,6 +1,5 @@
 //! The topology value: made from this machine, a recorded tree or a description; asked by everyone.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use inflight_sync::Arc;
@@ -23,7 +22,8 @@ use crate::{
 /// CPUs it does not know (of a machine that grew, from a stale hint) are not an error anywhere:
 /// they have no pod and count as sharing a cache with everyone.
 ///
-/// `Display` shows the caches and every [assumption](Topology::assumptions), for a log.
+/// `Display` shows the caches, the CPUs that are not in use and every
+/// [assumption](Topology::assumptions), for a log.
 ///
 /// ```
 /// use inflight_topology::{Scope, Topology};
@@ -34,12 +34,11 @@ use crate::{
 /// assert_eq!(format!("{} on node {:?}", first.cpus(), first.node()), "0-5,24-29 on node Some(0)");
 /// # Ok::<(), inflight_topology::SyntheticError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Topology {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) origin: Origin,
     pub(crate) version: u64,
@@ -398,14 +397,16 @@ impl Topology {
     }
 
     /// Lets the calling thread run only on `cpus` for the rest of its life; for worker threads.
+    ///
     /// Nobody is left who could notice that an administrator moved the thread, or that a CPU went
     /// away. A worker that is to notice keeps the guard of
     /// [`pin_current_thread`](Topology::pin_current_thread) for its life, and
     /// [asks it](PinGuard::revalidate) now and then.
     ///
-    ///
     /// As [`pin_current_thread`](Topology::pin_current_thread), but without the old mask. That is
-    /// why it also works on Windows and FreeBSD, for a set of one CPU.
+    /// why it also works on Windows and FreeBSD, for a set of one CPU. A worker that lives long and
+    /// wants to [know](PinGuard::revalidate) when the system overrides its pinning should hold a
+    /// guard instead, for as long as it lives.
     ///
     /// # Errors
     ///
@@ -455,49 +456,3 @@ impl PartialEq for Topology {
 }
 
 impl Eq for Topology {}
-
-/// A few lines: the size of the machine, its caches, and what was assumed.
-///
-/// ```
-/// use inflight_topology::Topology;
-///
-/// let topo = Topology::synthetic("numa:2 core:6 smt:2")?;
-/// assert_eq!(topo.to_string(), "\
-/// synthetic machine: 24 CPUs (0-23), 12 cores, 2 caches, 2 nodes
-/// cache 0 on node 0: CPUs 0-5,12-17
-/// cache 1 on node 1: CPUs 6-11,18-23");
-/// # Ok::<(), inflight_topology::SyntheticError>(())
-/// ```
-impl fmt::Display for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let origin = match self.inner.origin {
-            Origin::ThisMachine => "this machine",
-            Origin::Recorded(_) => "recorded machine",
-            Origin::Synthetic => "synthetic machine",
-        };
-        let count = |scope, name| {
-            let pods = self.pods(scope).len();
-            format!("{pods} {name}{}", if pods == 1 { "" } else { "s" })
-        };
-        write!(
-            f,
-            "{origin}: {} ({}), {}, {}, {}",
-            count(Scope::Cpu, "CPU"),
-            self.cpus(),
-            count(Scope::Smt, "core"),
-            count(Scope::Cache, "cache"),
-            count(Scope::Numa, "node")
-        )?;
-        for pod in self.pods(Scope::Cache) {
-            write!(f, "\ncache {}", pod.id())?;
-            if let Some(node) = pod.node() {
-                write!(f, " on node {node}")?;
-            }
-            write!(f, ": CPUs {}", pod.cpus())?;
-        }
-        for assumption in self.assumptions() {
-            write!(f, "\nassumed: {assumption}")?;
-        }
-        Ok(())
-    }
-}

@@ -12,6 +12,7 @@ struct Machine<'a> {
     online: Vec<usize>,
     possible: Vec<usize>,
     isolated: Vec<usize>,
+    allowed: Vec<usize>,
     nodes: &'a [usize],
     /// From the slowest; one on most machines.
     speed_classes: Vec<Vec<usize>>,
@@ -63,6 +64,7 @@ pub(crate) fn text(topo: &Topology) -> Result<String, serde_json::Error> {
         online: list(topo.online()),
         possible: list(topo.possible()),
         isolated: list(topo.isolated()),
+        allowed: list(topo.allowed()),
         nodes: topo.nodes(),
         speed_classes: topo.speed_classes().iter().map(list).collect(),
         this_machine: topo.is_this_machine(),

@@ -33,7 +33,8 @@ struct Args {
     /// A machine recorded by ci/record-topology: a directory, or its one-file form (.txt).
     #[arg(long, value_name = "PATH", conflicts_with = "synthetic")]
     sysfs: Option<PathBuf>,
-    /// A machine described in one line, such as "numa:2 cache:2 core:6 smt:2".
+    /// A machine described in one line, such as "numa:2 cache:2 core:6 smt:2". There are numa, cache,
+    /// core and smt with counts, offline, isolated, fast and slow with lists of CPUs.
     #[arg(long, value_name = "LINE")]
     synthetic: Option<String>,
     /// Prints JSON.
@@ -121,8 +122,10 @@ fn recorded(path: &Path) -> Result<Topology, Box<dyn Error>> {
     if !path.is_file() {
         return Ok(Topology::from_sysfs(path)?);
     }
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => format!("{} is no text: unpack it first", path.display()),
+        _ => format!("{} cannot be read: {error}", path.display()),
+    })?;
     let dir = tempfile::tempdir()?;
     recording::unpack(&text, dir.path())
         .map_err(|problem| format!("{}: {problem}", path.display()))?;

@@ -192,6 +192,14 @@ fn a_recording_in_one_file_is_a_machine() {
 }
 
 #[test]
+fn an_archive_is_to_be_unpacked_first() {
+    let file = recording("");
+    fs::write(file.path(), [0x1f, 0x8b, 0x08, 0x00]).expect("a file");
+    let error = topo(&["--sysfs", &file.path().display().to_string()]).expect_err("no text");
+    assert!(error.ends_with("is no text: unpack it first"), "{error}");
+}
+
+#[test]
 fn a_recording_writes_nowhere_else() {
     for (text, part) in [
         ("../../outside\t1\n", "line 1 names no file of the tree"),

@@ -22,6 +22,7 @@ pub(crate) fn scopes(topo: &Topology) -> String {
     line(&mut out, "online", topo.online());
     line(&mut out, "possible", topo.possible());
     line(&mut out, "isolated", topo.isolated());
+    line(&mut out, "allowed", topo.allowed());
     let classes = topo.speed_classes();
     for (rank, class) in classes.iter().enumerate().filter(|_| classes.len() > 1) {
         line(&mut out, &format!("speed[{rank}]"), class);

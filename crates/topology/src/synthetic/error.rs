@@ -81,7 +81,11 @@ impl fmt::Display for SyntheticError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("the description is empty; try `core:4`"),
-            Self::Malformed { item } => write!(f, "`{item}` is not of the form key:count"),
+            Self::Malformed { item } => write!(
+                f,
+                "`{item}` is neither `key:count`, with a decimal number or one for each part between \
+                 commas, nor `key:cpus`"
+            ),
             Self::UnknownKey { key } => {
                 let keys = [COUNTS, SETS].concat().join(", ");
                 write!(f, "`{key}` is none of {keys}")

@@ -82,6 +82,26 @@ fn every_form_holds_the_same_files() {
 }
 
 #[test]
+fn what_cannot_be_written_is_refused_in_one_line() {
+    let Some(script) = script() else { return };
+    let dir = TempDir::new().expect("a temporary directory");
+    fs::write(dir.path().join("file"), "").expect("a file");
+    for name in [
+        "machine.tgz",
+        "machine.json",
+        "machine.txt.gz",
+        "file/machine.txt",
+    ] {
+        let output = record(&script, &dir.path().join(name));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert_eq!(said.lines().count(), 1, "{name}: {said}");
+    }
+    let output = record(&script, &dir.path().join("new/machine.txt"));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn what_is_there_is_not_overwritten() {
     let Some(script) = script() else { return };
     let dir = TempDir::new().expect("a temporary directory");
