@@ -2,12 +2,13 @@
 
 use crate::door::Shared;
 use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::future::Abort;
 use crate::item::{Ended, Item, Run, WorkRef};
 use crate::panics::{caught, contained};
 use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Mutex, Parker};
+use inflight_sync::{Arc, Mutex, Parker, Weak};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -39,10 +40,12 @@ pub struct JoinHandle<T> {
     item: WorkRef,
     outcome: Arc<Outcome<T>>,
     clock: Clock,
+    /// Of a future.
+    abort: Option<Weak<dyn Abort>>,
 }
 
 /// Shared by the function and its handle.
-struct Outcome<T>(Mutex<State<T>>);
+pub(crate) struct Outcome<T>(Mutex<State<T>>);
 
 enum State<T> {
     Open {
@@ -54,8 +57,12 @@ enum State<T> {
 }
 
 impl<T> Outcome<T> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::Open { waiter: None })))
+    }
+
     /// J1: sets the result. Only the first call counts.
-    fn complete(&self, result: Result<T, JoinError>) {
+    pub(crate) fn complete(&self, result: Result<T, JoinError>) {
         let mut state = self.0.lock();
         let State::Open { waiter } = &mut *state else {
             return;
@@ -149,7 +156,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let outcome = Arc::new(Outcome(Mutex::new(State::Open { waiter: None })));
+    let outcome = Outcome::new();
     let task = Task {
         f: Mutex::new(Some(f)),
         outcome: outcome.clone(),
@@ -158,15 +165,24 @@ where
     if let Err(refusal) = cpu.and_then(|cpu| queue.submit(&item, cpu)) {
         item.discard(JoinError::Rejected(refusal));
     }
-    let clock = queue.clock();
-    JoinHandle {
-        item,
-        outcome,
-        clock,
-    }
+    JoinHandle::new(item, outcome, queue.clock(), None)
 }
 
 impl<T> JoinHandle<T> {
+    pub(crate) fn new(
+        item: WorkRef,
+        outcome: Arc<Outcome<T>>,
+        clock: Clock,
+        abort: Option<Weak<dyn Abort>>,
+    ) -> Self {
+        Self {
+            item,
+            outcome,
+            clock,
+            abort,
+        }
+    }
+
     /// Waits for the result. On a worker the wait counts as blocking.
     ///
     /// # Errors
@@ -237,6 +253,10 @@ impl<T> JoinHandle<T> {
     /// Cancels the function if it has not begun; `true` if so. The handle then gives
     /// [`JoinError::Cancelled`].
     ///
+    /// A future is not polled any more, and is dropped; `true` if it had not ended. If it is being
+    /// polled, that is when the poll has ended, and the handle gives the result if that poll was
+    /// the last.
+    ///
     /// The function is dropped in this call. If that panics, so does the call, after the handle has
     /// resolved.
     ///
@@ -257,7 +277,8 @@ impl<T> JoinHandle<T> {
         if cancelled {
             self.item.discard(JoinError::Cancelled);
         }
-        cancelled
+        let future = self.abort.as_ref().and_then(Weak::upgrade);
+        future.is_some_and(|future| future.abort()) || cancelled
     }
 
     /// Whether the result is there.

@@ -50,6 +50,7 @@ mod delayed;
 mod door;
 mod error;
 mod flush;
+mod future;
 mod gate;
 mod handle;
 mod item;

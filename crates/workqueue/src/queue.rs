@@ -4,6 +4,7 @@ use crate::attrs::Kind;
 use crate::delayed::DelayedWork;
 use crate::door::Shared;
 use crate::error::{BuildError, EnableError, MaxActiveError, QueueError, WouldDeadlock};
+use crate::future;
 use crate::handle::{self, JoinHandle};
 use crate::stats::WorkqueueStats;
 use crate::work::{Modified, Queued, Work};
@@ -11,6 +12,7 @@ use crate::worker;
 use inflight_sync::{Arc, cpu};
 use inflight_topology::Scope;
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 /// The largest `max_active`.
@@ -341,6 +343,35 @@ impl Workqueue {
         handle::spawn(&self.shared, Ok(cpu::current()), f)
     }
 
+    /// Polls `future` on this queue's workers, under its limits, until it has ended.
+    ///
+    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
+    /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
+    /// two polls the future is nobody's. A wake allocates nothing. A future that is woken while the
+    /// queue takes no items, being drained by others for instance, ends with
+    /// [`JoinError::Rejected`](crate::JoinError::Rejected); one that nobody can wake any more, with
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Dropping the handle detaches the
+    /// future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    ///
+    /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let read = wq.spawn(|| vec![1, 2, 3]);
+    /// let sum = wq.spawn_future(async move { read.await.map(|v| v.iter().sum::<i32>()) });
+    /// assert_eq!(sum.wait()??, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_future<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        future::spawn(&self.shared, future).0
+    }
+
     /// Waits until everything that was queued before this call has ended.
     ///
     /// What is queued later, by the queue's own items too, is not waited for. On a worker the wait
@@ -485,5 +516,21 @@ pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
         _ if name.chars().any(char::is_control) => Err(BuildError::ControlCharacter),
         1..=NAME_LIMIT => Ok(name),
         bytes => Err(BuildError::NameTooLong { bytes }),
+    }
+}
+
+#[cfg(feature = "futures")]
+impl futures_task::Spawn for Workqueue {
+    fn spawn_obj(
+        &self,
+        future: futures_task::FutureObj<'static, ()>,
+    ) -> Result<(), futures_task::SpawnError> {
+        match future::spawn(&self.shared, future) {
+            (_, Some(_)) => Err(futures_task::SpawnError::shutdown()),
+            (detached, None) => {
+                drop(detached);
+                Ok(())
+            }
+        }
     }
 }
