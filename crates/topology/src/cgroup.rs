@@ -4,58 +4,73 @@
 //! the mask could be widened again: a thread pinned to one CPU by its parent is in a group that
 //! may well allow all of them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::CpuSet;
-use crate::tree::Tree;
+use crate::cpuset::is_decimal;
+use crate::sysfs::{Files, Form};
 
 /// The CPUs the control group of this process allows. `root` is the root of the file tree; `None`
 /// if no group is described or it says nothing about CPUs.
-pub(crate) fn allowed(tree: &dyn Tree, root: &Path) -> Option<CpuSet> {
-    let groups = tree.read(&root.join("proc/self/cgroup")).ok()?;
-    let mounts = tree.read(&root.join("proc/self/mountinfo")).ok()?;
+pub(crate) fn allowed(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
+    let groups = files.text(root.join("proc/self/cgroup"))?;
+    let mounts = files.text(root.join("proc/self/mountinfo"))?;
     // The first version's hierarchy for CPU sets, where mounted, has the controller.
-    first_version(tree, root, &groups, &mounts)
-        .or_else(|| second_version(tree, root, &groups, &mounts))
+    first_version(files, root, &groups, &mounts)
+        .or_else(|| second_version(files, root, &groups, &mounts))
 }
 
 /// The mask a recorded process had.
-pub(crate) fn recorded_mask(tree: &dyn Tree, root: &Path) -> Option<CpuSet> {
-    let status = tree.read(&root.join("proc/self/status")).ok()?;
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    list.parse().ok()
+pub(crate) fn recorded_mask(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
+    let status = root.join("proc/self/status");
+    files.value(status, |text| {
+        let mut lines = text.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let mask = list.map(str::parse).transpose();
+        mask.map_err(|error: crate::ParseCpuSetError| format!("Cpus_allowed_list: {error}"))
+    })?
 }
 
-fn first_version(tree: &dyn Tree, root: &Path, groups: &str, mounts: &str) -> Option<CpuSet> {
+fn first_version(
+    files: &mut Files<'_>,
+    root: &Path,
+    groups: &str,
+    mounts: &str,
+) -> Option<CpuSet> {
     let group = group_of(groups, |names| {
         names.split(',').any(|name| name == "cpuset")
     })?;
-    let mount = Mount::find(mounts, "cgroup", |options| {
-        options.split(',').any(|option| option == "cpuset")
+    let mount = Mount::find(mounts, group, |kind, mount| {
+        kind == "cgroup" && mount.has("cpuset")
     })?;
+    let prefix = if mount.has("noprefix") { "" } else { "cpuset." };
     let dir = mount.dir(root, group);
-    read_set(tree, &dir.join("cpuset.effective_cpus"))
-        .or_else(|| read_set(tree, &dir.join("cpuset.cpus")))
+    ["effective_cpus", "cpus"]
+        .iter()
+        .find_map(|name| read_set(files, &dir, &format!("{prefix}{name}")))
 }
 
 /// A group without the file has the CPUs of its parent.
-fn second_version(tree: &dyn Tree, root: &Path, groups: &str, mounts: &str) -> Option<CpuSet> {
+fn second_version(
+    files: &mut Files<'_>,
+    root: &Path,
+    groups: &str,
+    mounts: &str,
+) -> Option<CpuSet> {
     let group = group_of(groups, str::is_empty)?;
-    let mount = Mount::find(mounts, "cgroup2", |_| true)?;
+    let mount = Mount::find(mounts, group, |kind, _| kind == "cgroup2")?;
     let top = mount.dir(root, &mount.root);
     mount
         .dir(root, group)
         .ancestors()
         .take_while(|dir| dir.starts_with(&top))
-        .find_map(|dir| read_set(tree, &dir.join("cpuset.cpus.effective")))
+        .find_map(|dir| read_set(files, dir, "cpuset.cpus.effective"))
 }
 
 /// An empty file is a group that has not been given CPUs.
-fn read_set(tree: &dyn Tree, file: &Path) -> Option<CpuSet> {
-    let set: CpuSet = tree.read(file).ok()?.parse().ok()?;
-    (!set.is_empty()).then_some(set)
+fn read_set(files: &mut Files<'_>, dir: &Path, name: &str) -> Option<CpuSet> {
+    let set = files.set(dir, &[(name, Form::List)]);
+    set.filter(|set| !set.is_empty())
 }
 
 /// The path of the group whose controllers are wanted: lines are `number:controllers:path`.
@@ -68,42 +83,84 @@ fn group_of(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
 }
 
 /// A mounted hierarchy.
-struct Mount {
-    /// The group that is shown at the mount point; groups above it are out of sight.
+struct Mount<'a> {
+    /// The group that is shown at the mount point; groups beside and above it are out of sight.
     root: String,
     point: String,
+    /// Those of the file system, not of the mount.
+    options: &'a str,
 }
 
-impl Mount {
-    /// The first mount of type `kind` with fitting options of its file system.
+impl<'a> Mount<'a> {
+    /// Of the mounts of a fitting type, the first that shows `group`, else the first: a container
+    /// may see, besides its own group, mounts of others.
     ///
     /// Lines are `… … … root point options … - type source options`.
-    fn find(mounts: &str, kind: &str, fits: impl Fn(&str) -> bool) -> Option<Self> {
-        mounts.lines().find_map(|line| {
+    fn find(mounts: &'a str, group: &str, fits: impl Fn(&str, &Self) -> bool) -> Option<Self> {
+        let mut fitting = mounts.lines().filter_map(|line| {
             let (mount, system) = line.split_once(" - ")?;
             let mut system = system.split(' ');
-            let found = system.next()? == kind && fits(system.nth(1)?);
-            let mut mount = mount.split(' ').skip(3);
-            let (root, point) = (mount.next()?.to_owned(), mount.next()?.to_owned());
-            found.then_some(Self { root, point })
-        })
+            let (kind, options) = (system.next()?, system.nth(1)?);
+            let mut mount = mount.split(' ').skip(3).map(unescaped);
+            let (root, point) = (mount.next()?, mount.next()?);
+            let mount = Self {
+                root,
+                point,
+                options,
+            };
+            fits(kind, &mount).then_some(mount)
+        });
+        let first = fitting.next()?;
+        if first.shown(group).is_some() {
+            return Some(first);
+        }
+        let better = fitting.find(|mount| mount.shown(group).is_some());
+        better.or(Some(first))
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|one| one == option)
+    }
+
+    /// Where below the mount point a group is. A path that goes up is that of a group outside the
+    /// part of the hierarchy that the process may see.
+    fn shown<'g>(&self, group: &'g str) -> Option<&'g Path> {
+        let below = Path::new(group).strip_prefix(&self.root).ok()?;
+        let down = |part| matches!(part, Component::Normal(_));
+        below.components().all(down).then_some(below)
     }
 
     /// The directory of a group, below the root of the file tree. A group that the mount does not
     /// show is taken to be the group it shows.
     fn dir(&self, root: &Path, group: &str) -> PathBuf {
-        let below = Path::new(group)
-            .strip_prefix(&self.root)
-            .unwrap_or(Path::new(""));
         // Never out of the tree, whatever a damaged file says.
-        let normal = |path: &Path| -> PathBuf {
-            path.components()
-                .filter(|part| matches!(part, std::path::Component::Normal(_)))
-                .collect()
-        };
-        root.join(normal(Path::new(&self.point)))
-            .join(normal(below))
+        let point = Path::new(&self.point).components();
+        let point = point.filter(|part| matches!(part, Component::Normal(_)));
+        let below = self.shown(group).unwrap_or(Path::new(""));
+        root.join(point.collect::<PathBuf>()).join(below)
     }
+}
+
+/// A field of the list of mounts, in which white space and the backslash are written as a backslash
+/// and three octal digits.
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let octal = part.get(..3).filter(|digits| is_decimal(digits));
+        let byte = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match byte.filter(u8::is_ascii) {
+            Some(byte) => {
+                text.push(char::from(byte));
+                text.push_str(&part[3..]);
+            }
+            None => {
+                text.push('\\');
+                text.push_str(part);
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -112,6 +169,7 @@ mod tests {
     use std::path::Path;
 
     use super::{allowed, recorded_mask};
+    use crate::sysfs::Files;
     use crate::tree::Disk;
 
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -125,7 +183,7 @@ mod tests {
     }
 
     fn allowed_by(files: &[(&str, &str)]) -> Option<String> {
-        allowed(&Disk, tree(files).path()).map(|set| set.to_string())
+        allowed(&mut Files::new(&Disk), tree(files).path()).map(|set| set.to_string())
     }
 
     const V2_MOUNT: (&str, &str) = (
@@ -207,8 +265,91 @@ mod tests {
             "proc/self/status",
             "Name:\tx\nCpus_allowed:\t6\nCpus_allowed_list:\t1-2\n",
         )]);
-        let mask = recorded_mask(&Disk, dir.path()).map(|set| set.to_string());
+        let files = &mut Files::new(&Disk);
+        let mask = recorded_mask(files, dir.path()).map(|set| set.to_string());
         assert_eq!(mask, Some("1-2".to_owned()));
-        assert_eq!(recorded_mask(&Disk, Path::new("/no/such/tree")), None);
+        assert_eq!(recorded_mask(files, Path::new("/no/such/tree")), None);
+        assert_eq!(files.bad(), 0);
+    }
+
+    #[test]
+    fn of_several_mounts_the_one_that_shows_the_group_is_asked() {
+        for (mounts, group) in [
+            (
+                "30 22 0:26 /other /mnt/other rw - cgroup cgroup rw,cpuset\n\
+                 31 22 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpuset\n",
+                "3:cpuset:/docker/abc\n",
+            ),
+            (
+                "30 22 0:26 /docker/ab /mnt/other rw - cgroup2 cgroup rw\n\
+                 31 22 0:26 /.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
+                "0::/../docker/abc\n",
+            ),
+        ] {
+            let files = [
+                ("proc/self/mountinfo", mounts),
+                ("proc/self/cgroup", group),
+                ("mnt/other/cpuset.cpus", "6-7\n"),
+                ("mnt/other/cpuset.cpus.effective", "6-7\n"),
+                ("sys/fs/cgroup/docker/abc/cpuset.cpus", "2-3\n"),
+                ("sys/fs/cgroup/docker/abc/cpuset.cpus.effective", "2-3\n"),
+            ];
+            assert_eq!(allowed_by(&files), Some("2-3".to_owned()), "{group:?}");
+        }
+    }
+
+    /// It is beside what the process sees as the root, not below it.
+    #[test]
+    fn a_group_out_of_sight_is_not_one_of_the_same_name_below() {
+        let files = [
+            V2_MOUNT,
+            ("proc/self/cgroup", "0::/../b\n"),
+            ("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n"),
+            ("sys/fs/cgroup/b/cpuset.cpus.effective", "7\n"),
+        ];
+        assert_eq!(allowed_by(&files), Some("0-3".to_owned()));
+    }
+
+    #[test]
+    fn white_space_in_a_mount_point_is_understood() {
+        let files = [
+            (
+                "proc/self/mountinfo",
+                "30 22 0:26 /a\\134b /sys/fs/x\\040y\\z rw - cgroup2 cgroup rw\n",
+            ),
+            ("proc/self/cgroup", "0::/a\\b/c d\n"),
+            ("sys/fs/x y\\z/c d/cpuset.cpus.effective", "2-3\n"),
+        ];
+        assert_eq!(allowed_by(&files), Some("2-3".to_owned()));
+    }
+
+    #[test]
+    fn the_oldest_form_has_no_prefix_in_its_names() {
+        let mount = "31 22 0:26 / /dev/cpuset rw - cgroup cgroup rw,cpuset,noprefix\n";
+        let files = [
+            ("proc/self/mountinfo", mount),
+            ("proc/self/cgroup", "2:cpuset:/x\n0::/\n"),
+            ("dev/cpuset/x/cpus", "0-7\n"),
+            ("dev/cpuset/x/effective_cpus", "2-3\n"),
+        ];
+        assert_eq!(allowed_by(&files), Some("2-3".to_owned()));
+        assert_eq!(allowed_by(&files[..3]), Some("0-7".to_owned()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_noted() {
+        let dir = tree(&[
+            V2_MOUNT,
+            ("proc/self/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/a/cpuset.cpus.effective", "0-zz\n"),
+            ("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n"),
+            ("proc/self/status", "Cpus_allowed_list:\tgarbage\n"),
+        ]);
+        let files = &mut Files::new(&Disk);
+        let set = allowed(files, dir.path()).map(|set| set.to_string());
+        assert_eq!((set, files.bad()), (Some("0-3".to_owned()), 1));
+        let bad = files.first_bad().expect("a damaged file");
+        assert!(bad.file.ends_with("a/cpuset.cpus.effective"), "{bad:?}");
+        assert_eq!((recorded_mask(files, dir.path()), files.bad()), (None, 2));
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Online {
 
 /// The text form of a set file.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(crate) enum Form {
     List,
     Mask,
 }
@@ -31,14 +31,14 @@ pub(crate) struct Bad {
 }
 
 /// Reads files, and remembers those that exist but say nothing.
-pub(super) struct Files<'a> {
+pub(crate) struct Files<'a> {
     tree: &'a dyn Tree,
     first_bad: Option<Bad>,
     bad: usize,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(tree: &'a dyn Tree) -> Self {
+    pub(crate) fn new(tree: &'a dyn Tree) -> Self {
         Self {
             tree,
             first_bad: None,
@@ -47,12 +47,12 @@ impl<'a> Files<'a> {
     }
 
     /// The first file that says nothing, and why.
-    pub(super) fn first_bad(&self) -> Option<Bad> {
+    pub(crate) fn first_bad(&self) -> Option<Bad> {
         self.first_bad.clone()
     }
 
     /// How many files say nothing.
-    pub(super) fn bad(&self) -> usize {
+    pub(crate) fn bad(&self) -> usize {
         self.bad
     }
 
@@ -65,7 +65,7 @@ impl<'a> Files<'a> {
     }
 
     /// A file that `parse` understands; `None` and a note if it does not.
-    fn value<T>(
+    pub(crate) fn value<T>(
         &mut self,
         path: PathBuf,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -78,8 +78,13 @@ impl<'a> Files<'a> {
         value.map_err(|reason| self.note_bad(path, &reason)).ok()
     }
 
+    /// The text of a file of which others make sense.
+    pub(crate) fn text(&mut self, path: PathBuf) -> Option<String> {
+        self.value(path, |text| Ok(text.to_owned()))
+    }
+
     /// The first of several files in `dir` that holds a set.
-    pub(super) fn set(&mut self, dir: &Path, names: &[(&str, Form)]) -> Option<CpuSet> {
+    pub(crate) fn set(&mut self, dir: &Path, names: &[(&str, Form)]) -> Option<CpuSet> {
         self.set_where(dir, names, |_| Ok(()))
     }
 

@@ -10,7 +10,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use self::files::{Bad, Files, Form, Online};
+use self::files::{Bad, Online};
+pub(crate) use self::files::{Files, Form};
 use crate::model::{CpuFacts, Description};
 use crate::tree::Tree;
 use crate::{Assumption, CpuSet, Scope, cgroup};
@@ -105,9 +106,12 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
     });
     // The process is described beside `sys`, not in it.
     let root = sys.parent().filter(|_| sys.ends_with("sys"));
-    let recorded = root.and_then(|root| cgroup::recorded_mask(tree, root));
-    let usable = match allowed.or(recorded.as_ref()) {
-        Some(mask) => usable(&online, mask, &mut assumptions),
+    let mask = match (allowed, root) {
+        (None, Some(root)) => cgroup::recorded_mask(&mut files, root),
+        _ => allowed.cloned(),
+    };
+    let usable = match mask {
+        Some(mask) => usable(&online, &mask, &mut assumptions),
         // The mask a process has by default, unless it would be empty.
         None if online.is_subset(&isolated) => online.clone(),
         None => online.difference(&isolated),
@@ -129,6 +133,7 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
     cpus.retain(|&cpu, facts| usable.contains(cpu) || says_all_of(facts, known_of_any));
     files.hybrid(&sys.join("devices"), &mut cpus);
     let distances = files.distances(&node_dir);
+    let in_group = root.and_then(|root| cgroup::allowed(&mut files, root));
 
     let online_after = match Files::new(tree).online(&cpu_dir) {
         Online::Listed(cpus) => cpus,
@@ -153,7 +158,7 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
             possible,
             online,
             isolated,
-            allowed: root.and_then(|root| cgroup::allowed(tree, root)),
+            allowed: in_group,
             usable,
             cpus,
             distances,
