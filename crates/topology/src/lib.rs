@@ -37,8 +37,8 @@
 //! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
 //! an error in a question, because a CPU number is a hint by the time it is used.
 //!
-//! The feature `serde` reads and writes [`CpuSet`] and [`Scope`] as their texts, and writes a
-//! [`Topology`].
+//! The feature `serde` reads and writes [`CpuSet`], [`Scope`] and
+//! [`Steering`](steering::Steering) as their texts, and writes a [`Topology`].
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]

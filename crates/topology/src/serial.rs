@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
+use crate::steering::Steering;
 use crate::{CpuSet, Pod, Scope, Topology};
 
 /// The list form (`"0-5,24-29"`).
@@ -67,6 +68,35 @@ impl<'de> Deserialize<'de> for Scope {
     }
 }
 
+/// The name (`"same_cache"`).
+///
+/// ```
+/// use inflight_topology::steering::Steering;
+///
+/// assert_eq!(serde_json::to_string(&Steering::SameCpu)?, r#""same_cpu""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+impl Serialize for Steering {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// The exact name.
+///
+/// ```
+/// use inflight_topology::steering::Steering;
+///
+/// assert_eq!(serde_json::from_str::<Steering>(r#""force""#)?, Steering::Force);
+/// assert!(serde_json::from_str::<Steering>(r#""Force""#).is_err());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+impl<'de> Deserialize<'de> for Steering {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
 fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -98,6 +128,11 @@ impl Serialize for Pod {
 
 /// A record for logs and reports; it is not read back. To keep a machine, use
 /// [`write_sysfs`](Topology::write_sysfs).
+///
+/// Fields: `version`, `this_machine`, the sets `cpus`, `online`, `possible`, `isolated` and
+/// `allowed` as lists, `speed_classes` as lists from the slowest, `scopes` with the pods of each by
+/// its name, and `assumptions` as sentences. (The example `topo` prints another form, with numbers
+/// instead of lists, for tools that know nothing of lists.)
 ///
 /// ```
 /// use inflight_topology::Topology;
