@@ -25,13 +25,12 @@ pub enum Refresh {
 }
 
 impl Topology {
-    /// Which snapshot this is in a line of [refreshes](Topology::refresh): 1 for the first, one
-    /// more for each that changed.
+    /// Which snapshot this is of those that [refreshes](Topology::refresh) made from one first: 1
+    /// for that, and one more for each that changed, whichever of them was refreshed.
     ///
     /// A table derived from a topology keeps the version it was made from; if the versions differ,
     /// it is old. Clones have the same version. Versions say nothing about topologies that were
-    /// made separately, nor about two that were refreshed from one: keep the newest snapshot in one
-    /// place, and refresh that.
+    /// made separately.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -86,7 +85,7 @@ impl Topology {
         if now == *self {
             return Ok(Refresh::Unchanged);
         }
-        Ok(Refresh::Changed(now.with_version(self.version() + 1)))
+        Ok(Refresh::Changed(now.in_line(&self.inner().versions)))
     }
 }
 

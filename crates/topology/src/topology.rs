@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use inflight_sync::Arc;
+use inflight_sync::{Arc, Sequence};
 
 use crate::model::{Description, Model};
 use crate::tree::Disk;
@@ -42,6 +42,8 @@ pub struct Topology {
 pub(crate) struct Inner {
     pub(crate) origin: Origin,
     pub(crate) version: u64,
+    /// Of all snapshots that come from the same first one.
+    pub(crate) versions: Arc<Sequence>,
     model: Model,
 }
 
@@ -159,19 +161,22 @@ impl Topology {
     }
 
     fn new(origin: Origin, description: Description) -> Self {
+        let versions = Arc::new(Sequence::new());
         Self {
             inner: Arc::new(Inner {
                 origin,
-                version: 1,
+                version: versions.next(),
+                versions,
                 model: Model::new(description),
             }),
         }
     }
 
     /// This topology as the next of a line. Only for one that was just made and has no clone.
-    pub(crate) fn with_version(mut self, version: u64) -> Self {
+    pub(crate) fn in_line(mut self, versions: &Arc<Sequence>) -> Self {
         let inner = Arc::get_mut(&mut self.inner).expect("a topology just made has one handle");
-        inner.version = version;
+        inner.version = versions.next();
+        inner.versions = Arc::clone(versions);
         self
     }
 }
