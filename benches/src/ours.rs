@@ -4,7 +4,7 @@ use crate::ids::Ids;
 use crate::loads::Loads;
 use crate::waiting::WaitIds;
 use crate::{Contender, Part};
-use inflight_sbitmap::{BackEnd, Engine, Fairness, Sbitmap, SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sbitmap::{BackEnd, Engine, Fairness, Sbitmap, SbitmapQueue};
 
 /// Ours without waiting.
 #[must_use]
@@ -12,13 +12,15 @@ pub fn ours() -> Vec<Contender<dyn Loads>> {
     use Part::{Ours, Variant};
     vec![
         Contender::new("SbitmapQueue", Ours, |d| {
-            Box::new(fair(d).build().expect("valid"))
+            Box::new(SbitmapQueue::builder(d).build().expect("valid"))
         }),
         Contender::new("SbitmapQueue, trusted", Variant, |d| {
-            Box::new(fair(d).trusted(true).build().expect("valid"))
+            let queue = SbitmapQueue::builder(d).trusted(true);
+            Box::new(queue.build().expect("valid"))
         }),
         Contender::new("SbitmapQueue, Shared", Variant, |d| {
-            Box::new(fair(d).engine(Engine::Shared).build().expect("valid"))
+            let queue = SbitmapQueue::builder(d).engine(Engine::Shared);
+            Box::new(queue.build().expect("valid"))
         }),
         Contender::new("Sbitmap", Variant, |d| {
             Box::new(Sbitmap::builder(d).build().expect("valid"))
@@ -29,11 +31,8 @@ pub fn ours() -> Vec<Contender<dyn Loads>> {
 /// The back end that queues get in this process.
 #[must_use]
 pub fn back_end() -> BackEnd {
-    fair(64).build().expect("valid").back_end()
-}
-
-fn fair(depth: usize) -> SbitmapQueueBuilder {
-    SbitmapQueue::builder(depth).fairness(Fairness::Fair)
+    let queue = SbitmapQueue::builder(64).build().expect("valid");
+    queue.back_end()
 }
 
 /// Ours with waiting.

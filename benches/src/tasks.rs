@@ -8,7 +8,7 @@ use crossbeam::queue::ArrayQueue;
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct Load {
     pub depth: usize,
     /// How many threads run the tasks.
     pub workers: usize,
-    /// How long ids go round before anything counts.
+    /// How long ids go round after the last task has begun, before anything counts.
     pub warm: Duration,
     /// How long it counts.
     pub window: Duration,
@@ -104,9 +104,15 @@ impl<I: TaskIds> TaskLoad for I {
 
 fn run_on<I: TaskIds>(runtime: &Runtime, ids: &Arc<I>, load: Load) -> Option<Outcome> {
     let phase = Arc::new(AtomicU8::new(WARM));
+    let begun = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..load.tasks)
-        .map(|_| runtime.spawn(task(ids.clone(), phase.clone())))
+        .map(|_| runtime.spawn(task(ids.clone(), phase.clone(), begun.clone())))
         .collect();
+    // A lucky task may keep an unfair contender busy: not for ever.
+    let patience = Instant::now() + Duration::from_secs(1);
+    while begun.load(Ordering::Relaxed) < load.tasks && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(1));
+    }
     thread::sleep(load.warm);
     // Relaxed, here and in the tasks: a phase hands nothing over.
     phase.store(COUNT, Ordering::Relaxed);
@@ -137,8 +143,10 @@ fn run_on<I: TaskIds>(runtime: &Runtime, ids: &Arc<I>, load: Load) -> Option<Out
 }
 
 /// Takes and gives until told to stop; the waits that count, in microseconds.
-async fn task<I: TaskIds>(ids: Arc<I>, phase: Arc<AtomicU8>) -> Vec<u32> {
-    let mut waits = Vec::new();
+async fn task<I: TaskIds>(ids: Arc<I>, phase: Arc<AtomicU8>, begun: Arc<AtomicUsize>) -> Vec<u32> {
+    begun.fetch_add(1, Ordering::Relaxed);
+    // Room for a fair share, so that nothing grows while it counts.
+    let mut waits = Vec::with_capacity(256);
     while phase.load(Ordering::Relaxed) != STOP {
         let before = Instant::now();
         let id = ids.get().await;

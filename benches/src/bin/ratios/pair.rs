@@ -48,7 +48,8 @@ pub(crate) fn ring(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         return nothing;
     }
     let whole = "get on one core, put_batch on the other, against the ring alone";
-    let n = 60_000 / plan.divisor;
+    // Ours changes between two modes now and then: a sample must be long beside that.
+    let n = 200_000 / plan.divisor;
     let mut cells = Vec::new();
     for depth in [64, 256, 1024] {
         let load = (what, format!("{depth} ids"));
