@@ -31,6 +31,11 @@ pub enum Assumption {
         /// The CPUs taken to be online.
         cpus: CpuSet,
     },
+    /// No list of possible CPUs has these, though they are online; they are taken to be possible.
+    PossibleUnknown {
+        /// The CPUs concerned.
+        cpus: CpuSet,
+    },
     /// The list of online CPUs has none of the CPUs this process may run on (a container that
     /// renumbers CPUs); the latter are taken.
     OnlineContradicted {
@@ -58,6 +63,12 @@ pub enum Assumption {
         /// The CPUs concerned: always all described CPUs of their packages.
         cpus: CpuSet,
     },
+    /// Threads of one core are listed in different last-level caches, which cannot be; the caches of
+    /// such a core count as one.
+    CoreAcrossCaches {
+        /// The CPUs of those caches.
+        cpus: CpuSet,
+    },
     /// Neither the caches nor the packages of these CPUs are described; all of them count as
     /// sharing one cache.
     PackageUnknown {
@@ -71,8 +82,8 @@ pub enum Assumption {
         /// The lowest node that has CPUs, or 0.
         node: usize,
     },
-    /// How fast these CPUs are, compared with others, is not described; all CPUs count as equally
-    /// fast.
+    /// How fast these CPUs are, compared with others, is not described, or described in two ways;
+    /// all CPUs count as equally fast.
     SpeedUnknown {
         /// The CPUs concerned.
         cpus: CpuSet,
@@ -104,6 +115,12 @@ impl fmt::Display for Assumption {
             Self::OnlineUnknown { cpus } => {
                 write!(f, "no list of online CPUs: {cpus} taken to be online")
             }
+            Self::PossibleUnknown { cpus } => {
+                write!(
+                    f,
+                    "CPUs {cpus} not listed as possible: taken to be, as they are online"
+                )
+            }
             Self::OnlineContradicted { cpus } => write!(
                 f,
                 "no CPU this process may run on is listed as online: {cpus} taken to be online"
@@ -124,6 +141,10 @@ impl fmt::Display for Assumption {
             Self::CacheUnknown { cpus } => write!(
                 f,
                 "caches of CPUs {cpus} not fully known: each package taken to share one cache"
+            ),
+            Self::CoreAcrossCaches { cpus } => write!(
+                f,
+                "threads of one core in different caches of CPUs {cpus}: taken to be one cache"
             ),
             Self::PackageUnknown { cpus } => write!(
                 f,

@@ -31,12 +31,7 @@ pub(crate) fn recorded_mask(files: &mut Files<'_>, root: &Path) -> Option<CpuSet
     })?
 }
 
-fn first_version(
-    files: &mut Files<'_>,
-    root: &Path,
-    groups: &str,
-    mounts: &str,
-) -> Option<CpuSet> {
+fn first_version(files: &mut Files<'_>, root: &Path, groups: &str, mounts: &str) -> Option<CpuSet> {
     let group = group_of(groups, |names| {
         names.split(',').any(|name| name == "cpuset")
     })?;

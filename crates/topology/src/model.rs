@@ -87,7 +87,8 @@ impl Model {
             mut assumptions,
         } = description;
         let cores = core_leaders(&facts, &mut assumptions);
-        let caches = cache_leaders(&facts, &mut assumptions);
+        let mut caches = cache_leaders(&facts, &mut assumptions);
+        join_caches_of_cores(&cores, &mut caches, &mut assumptions);
         let nodes = nodes(&facts, &mut assumptions);
         let speeds = speeds(&facts, &mut assumptions);
 
@@ -207,11 +208,16 @@ fn cache_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
             .or_default()
             .insert(cpu, facts);
     }
+    let mut reach: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for cache in facts.values().filter_map(|facts| facts.cache.as_ref()) {
+        let cpus = reach.entry(cache.level).or_default();
+        *cpus = cpus.union(&cache.cpus);
+    }
     let mut leaders = Leaders::new();
     let mut described: BTreeMap<usize, &CacheFacts> = BTreeMap::new();
     let mut by_package = CpuSet::new();
     for (package, members) in &packages {
-        if let Some(caches) = believable_caches(members) {
+        if let Some(caches) = believable_caches(members, &reach) {
             described.extend(caches);
             continue;
         }
@@ -253,10 +259,12 @@ fn cache_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
 /// that can be true.
 ///
 /// Where some CPUs have a higher level than others, a CPU without it is believed only if its cache
-/// reaches beyond its own core, as in a cluster of small cores. A private one means that the entry
+/// reaches beyond its own core, as in a cluster of small cores, and if no cache of a higher level
+/// reaches it: `reach` has the CPUs that the caches of each level are said to serve. Else the entry
 /// for the shared one is missing, as in some virtual machines.
 fn believable_caches<'a>(
     members: &BTreeMap<usize, &'a CpuFacts>,
+    reach: &BTreeMap<u32, CpuSet>,
 ) -> Option<BTreeMap<usize, &'a CacheFacts>> {
     let top = members
         .values()
@@ -268,10 +276,56 @@ fn believable_caches<'a>(
             let cache = facts.cache.as_ref()?;
             let alone = CpuSet::from([cpu]);
             let core = facts.siblings.as_ref().unwrap_or(&alone);
-            let believable = cache.level == top || !cache.cpus.is_subset(core);
+            let mut higher = reach
+                .iter()
+                .rev()
+                .take_while(|&(&level, _)| level > cache.level);
+            let believable = (cache.level == top || !cache.cpus.is_subset(core))
+                && higher.all(|(_, cpus)| !cpus.contains(cpu));
             believable.then_some((cpu, cache))
         })
         .collect()
+}
+
+/// The threads of a core share every cache. If they are listed in different ones, there is no
+/// telling which list is wrong, and the caches are joined: to split a core would be worse than to
+/// take two caches for one.
+fn join_caches_of_cores(cores: &Leaders, caches: &mut Leaders, assumptions: &mut Vec<Assumption>) {
+    // From caches to lower ones they are joined with.
+    let mut joined = Leaders::new();
+    for (cpu, core) in cores {
+        let own = joined_leader(&mut joined, caches[cpu]);
+        let first = joined_leader(&mut joined, caches[core]);
+        if own != first {
+            joined.insert(own.max(first), own.min(first));
+        }
+    }
+    if joined.is_empty() {
+        return;
+    }
+    let mut larger = CpuSet::new();
+    for leader in joined.clone().into_keys() {
+        larger.insert(joined_leader(&mut joined, leader));
+    }
+    let mut cpus = CpuSet::new();
+    for (&cpu, leader) in caches {
+        *leader = joined_leader(&mut joined, *leader);
+        if larger.contains(*leader) {
+            cpus.insert(cpu);
+        }
+    }
+    assumptions.push(Assumption::CoreAcrossCaches { cpus });
+}
+
+/// The lowest of the caches that a cache is joined with. Shortens the way there for the next time.
+fn joined_leader(joined: &mut Leaders, mut cache: usize) -> usize {
+    while let Some(&lower) = joined.get(&cache) {
+        if let Some(&lowest) = joined.get(&lower) {
+            joined.insert(cache, lowest);
+        }
+        cache = lower;
+    }
+    cache
 }
 
 /// The memory node of each CPU.

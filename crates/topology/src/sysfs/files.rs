@@ -248,7 +248,8 @@ impl<'a> Files<'a> {
         None
     }
 
-    /// Where capacities do not tell CPUs apart, the kinds of core that a hybrid machine lists do.
+    /// Where capacities do not tell CPUs apart, the kinds of core that a hybrid machine lists do. A
+    /// CPU that is of neither kind, or of both, is of unknown speed.
     pub(super) fn hybrid(&mut self, devices: &Path, cpus: &mut BTreeMap<usize, CpuFacts>) {
         let mut capacities = cpus.values().map(|facts| facts.capacity);
         let first = capacities.next().flatten();
@@ -264,8 +265,8 @@ impl<'a> Files<'a> {
             return;
         }
         for (cpu, facts) in cpus {
-            let kind = kinds.iter().find(|(listed, _)| listed.contains(*cpu));
-            facts.capacity = kind.map(|&(_, capacity)| capacity);
+            let of = |kind: usize| kinds[kind].0.contains(*cpu).then_some(kinds[kind].1);
+            facts.capacity = of(0).xor(of(1));
         }
     }
 }

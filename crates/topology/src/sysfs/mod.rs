@@ -100,10 +100,15 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
             cpus
         }
     };
+    // Without the file `isolated`, the system has no way to isolate CPUs.
     let [possible, isolated] = ["possible", "isolated"].map(|name| {
         let found = files.set(&cpu_dir, &[(name, Form::List)]);
         found.unwrap_or_default()
     });
+    let unlisted = online.difference(&possible);
+    if !unlisted.is_empty() {
+        assumptions.push(Assumption::PossibleUnknown { cpus: unlisted });
+    }
     // The process is described beside `sys`, not in it.
     let root = sys.parent().filter(|_| sys.ends_with("sys"));
     let mask = match (allowed, root) {

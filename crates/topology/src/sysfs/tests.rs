@@ -63,6 +63,7 @@ fn read_with_mask(online: &str, allowed: &CpuSet) -> (Vec<usize>, Vec<Assumption
     let cpu_dir = sys.path().join("devices/system/cpu");
     fs::create_dir_all(&cpu_dir).expect("a directory");
     fs::write(cpu_dir.join("online"), online).expect("a file");
+    fs::write(cpu_dir.join("possible"), "0-63\n").expect("a file");
     let found = read_tree(&Disk, sys.path(), Some(allowed)).expect("the mask has a CPU");
     (found.usable.iter().collect(), found.assumptions)
 }
@@ -91,7 +92,10 @@ fn without_a_tree_the_mask_is_the_machine() {
     assert_eq!(found.usable.iter().collect::<Vec<_>>(), [4, 7]);
     assert_eq!(
         found.assumptions,
-        [Assumption::OnlineUnknown { cpus: mask }]
+        [
+            Assumption::OnlineUnknown { cpus: mask.clone() },
+            Assumption::PossibleUnknown { cpus: mask }
+        ]
     );
     assert!(matches!(
         read_tree(&Disk, Path::new("/no/such/tree"), None),
@@ -126,6 +130,7 @@ impl Leaving {
             add(format!("{dir}/cpu_capacity"), "1024");
         }
         add("/t/sys/devices/system/node/node0/cpulist".to_owned(), "0-3");
+        add(format!("{CPU}/possible"), "0-3");
         Self {
             files,
             reads: Cell::new(0),

@@ -3,6 +3,7 @@
 mod api;
 mod changes;
 mod cpuset;
+mod damage;
 mod fixtures;
 mod machine;
 mod mask;

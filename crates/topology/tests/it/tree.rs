@@ -12,12 +12,13 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A tree with a list of online CPUs.
+    /// A tree with a list of online CPUs, all of which are possible.
     pub(crate) fn new(online: &str) -> Self {
         let tree = Self {
             dir: TempDir::new().expect("a temporary directory"),
         };
         tree.write("cpu/online", online);
+        tree.write("cpu/possible", "0-65535");
         tree
     }
 
