@@ -92,7 +92,16 @@ fn round(plan: &Plan, submitters: &Topology) -> usize {
     inline
 }
 
-fn run() -> Result<Vec<(u64, usize, Vec<usize>)>, Box<dyn Error>> {
+/// What came of the requests of one round.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    version: u64,
+    inline: usize,
+    /// By cache.
+    sent: Vec<usize>,
+}
+
+fn run() -> Result<Vec<Outcome>, Box<dyn Error>> {
     let root = tempfile::tempdir()?;
     Topology::synthetic("cache:2 core:2")?.write_sysfs(root.path())?;
     let first = Topology::from_sysfs(root.path())?;
@@ -113,13 +122,22 @@ fn run() -> Result<Vec<(u64, usize, Vec<usize>)>, Box<dyn Error>> {
         };
         let plan = Plan::new(&topo);
         let inline = round(&plan, &first);
-        results.push((topo.version(), inline, plan.stop()));
+        results.push(Outcome {
+            version: topo.version(),
+            inline,
+            sent: plan.stop(),
+        });
     }
     Ok(results)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    for (version, inline, sent) in run()? {
+    for outcome in run()? {
+        let Outcome {
+            version,
+            inline,
+            sent,
+        } = outcome;
         println!(
             "snapshot {version}: {inline} ran where they were seen, {sent:?} in the mailboxes"
         );
@@ -129,6 +147,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn requests_of_a_cpu_that_left_run_where_they_are_seen() {
-    let expected = [(1, 2, vec![0, 2]), (2, 3, vec![0, 1])];
-    assert_eq!(run().expect("a played machine"), expected);
+    let outcomes = run().expect("a played machine");
+    let expected =
+        [(1, 2, vec![0, 2]), (2, 3, vec![0, 1])].map(|(version, inline, sent)| Outcome {
+            version,
+            inline,
+            sent,
+        });
+    assert_eq!(outcomes, expected);
 }
