@@ -35,12 +35,19 @@ impl LocalStore {
     /// With a budget for all stacks.
     #[must_use]
     pub fn new(of: Geometry) -> Self {
+        Self::with_marks(of, usize::MAX)
+    }
+
+    /// As `new`, with marks for the words of more than `flat`.
+    #[must_use]
+    pub fn with_marks(of: Geometry, flat: usize) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
             cap: of.cap,
             budget: of.cpus as u32 * of.cap,
             thaw_after: of.thaw_after,
+            flat,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
         Self(Local::new(full, of.depth, Check::Trusted, shape))

@@ -13,7 +13,8 @@
 //! | B missing, or D does not wait for the flag | `i1_pop_steal`, `h4_put_sleep` |
 //! | D: Acquire of the flag | `i1_pop_steal` |
 //! | lock: Acquire of a user | `h1_exact_warm_locked` |
-//! | light fence missing | `h4_warm_words_put` |
+//! | P2 missing | `h4_warm_words_put`, `h1_marked_put` |
+//! | P2 after PM missing | `h4_marked_put_sleep` |
 //! | A1: Acquire | `h1_rotate` |
 //! | get: Acquire of its RMW | `h1_exact_cold` |
 //! | get: Release of its RMW | `h1_thaw_twice_locked` |
@@ -90,9 +91,9 @@ impl Queue {
         cap: u32,
         thaw_after: u32,
     ) -> Arc<Self> {
-        on(0);
-        Arc::new(Self {
-            store: LocalStore::new(Geometry {
+        Self::over(
+            depth,
+            LocalStore::new(Geometry {
                 backend,
                 cpus,
                 depth,
@@ -100,6 +101,29 @@ impl Queue {
                 cap,
                 thaw_after,
             }),
+        )
+    }
+
+    /// Cold, one id in each word, and every word has a mark. CPU 1 begins at the last word, so to
+    /// the first it comes by its mark.
+    fn marked(backend: Backend, depth: usize) -> Arc<Self> {
+        let geometry = Geometry {
+            backend,
+            cpus: 2,
+            depth,
+            shift: 0,
+            cap: 2,
+            thaw_after: NEVER,
+        };
+        let queue = Self::over(depth, LocalStore::with_marks(geometry, 0));
+        queue.store.freeze();
+        queue
+    }
+
+    fn over(depth: usize, store: LocalStore) -> Arc<Self> {
+        on(0);
+        Arc::new(Self {
+            store,
             list: Mutex::new(VecDeque::new()),
             data: (0..depth).map(|_| UnsafeCell::new(0)).collect(),
         })
@@ -321,6 +345,62 @@ models! {
         queue.assert_free(2);
     };
 
+    /// As before, with marks: a mark that is cleared (X1 to X4) hides no id that came meanwhile.
+    h1_marked_cold / h1_marked_cold_locked (TWO, ONE) |backend| {
+        let queue = Queue::marked(backend, 2);
+        on(1);
+        let id = queue.get();
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.put(id);
+        on(0);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// A getter that finds nothing clears the mark while the id comes back (P1 P2 PM against X1 to
+    /// X4). It is not free and unseen afterwards.
+    h1_marked_put / h1_marked_put_locked (TWO, TWO) |backend| {
+        let queue = Queue::marked(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        let other = spawn(&queue, 1, |queue| queue.store.get());
+        queue.put(id);
+        on(1);
+        let here = queue.store.get();
+        let there = other.join().unwrap();
+        assert!(here.is_some() != there.is_some(), "one id, {here:?} and {there:?}");
+    };
+
+    /// A put into a word that has lost its mark (P1 P2 PM P3) against a getter that goes to sleep and
+    /// looks at marked words only.
+    h4_marked_put_sleep / h4_marked_put_sleep_locked (TWO, ONE) |backend| {
+        let queue = Queue::marked(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        assert_eq!(queue.store.get(), None);
+        let other = spawn(&queue, 1, |queue| {
+            let id = queue.get_blocking();
+            queue.touch(id);
+        });
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
+    /// One id moves from word to word behind the scanner's back, and words without ids lose their
+    /// marks meanwhile.
+    h1_marked_rotate / h1_marked_rotate_locked (TWO, ONE) |backend| {
+        let queue = Queue::marked(backend, 2);
+        let mut id = queue.get();
+        let other = spawn(&queue, 0, Queue::get);
+        for cpu in [1, 0, 1] {
+            queue.put(id);
+            on(cpu);
+            id = queue.get();
+        }
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
     /// Warm, two ids of one word, which a refill takes both.
     h1_exact_warm / h1_exact_warm_locked (TWO, TWO) |backend| {
         let queue = Queue::new(backend, 2, 1, 4, NEVER);
@@ -423,6 +503,23 @@ fn h4_three() {
             other.join().unwrap();
         }
         queue.assert_free(1);
+    });
+}
+
+/// Two getters clear the same mark while the id comes back: the slower one must not clear what the
+/// other has seen set again.
+#[test]
+fn h1_marked_two_clearers() {
+    check("h1_marked_two_clearers", TWO, || {
+        let queue = Queue::marked(Backend::BusyFlag, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        let others = [1, 1].map(|cpu| spawn(&queue, cpu, |queue| queue.store.get()));
+        queue.put(id);
+        on(1);
+        let got = others.map(|other| other.join().unwrap());
+        let last = queue.store.get();
+        let owners = got.iter().chain([&last]).flatten().count();
+        assert_eq!(owners, 1, "one id, {got:?} and {last:?}");
     });
 }
 

@@ -93,6 +93,28 @@ impl AsymFence {
     }
 }
 
+/// A full fence for a thread whose last access to memory was a read-modify-write that succeeded.
+///
+/// On x86-64 that access was a full fence by itself, so only the compiler is stopped; elsewhere,
+/// and for tools that cannot know this, it is `fence(SeqCst)`.
+///
+/// ```
+/// use inflight_sync::atomic::{AtomicU32, Ordering};
+/// let given = AtomicU32::new(0);
+/// given.fetch_add(1, Ordering::Release);
+/// inflight_sync::asym::fence_after_rmw(); // then look who waits
+/// ```
+#[inline]
+pub fn fence_after_rmw() {
+    if cfg!(all(inflight_rseq, target_arch = "x86_64")) {
+        // Ordering: the locked instruction before it is the fence; pairs with the caller's partner.
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        // Ordering: pairs with the caller's partner.
+        fence(Ordering::SeqCst);
+    }
+}
+
 impl Default for AsymFence {
     fn default() -> Self {
         Self::new()

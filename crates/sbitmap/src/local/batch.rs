@@ -144,8 +144,8 @@ impl Local {
                     self.states.begin(id);
                     return Some(id);
                 }
-                Err(puts) if seen.is_drained() => {
-                    if self.words.are_still_empty(reach, puts) && self.control.is_still(seen) {
+                Err(sight) if seen.is_drained() => {
+                    if self.words.are_still_empty(reach, sight) && self.control.is_still(seen) {
                         self.note_none();
                         return None;
                     }

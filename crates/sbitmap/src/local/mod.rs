@@ -11,6 +11,7 @@ mod batch;
 mod control;
 mod episode;
 mod look;
+mod marks;
 mod resize;
 mod slow;
 mod states;
@@ -41,6 +42,9 @@ const LARGEST_CAP: usize = 32;
 /// CPUs 100 to 150 ns a pair: about 180 puts make up for it.
 const THAW_AFTER: u32 = 4;
 
+/// As many words are looked at one by one: half a nanosecond each.
+const FLAT: usize = 16;
+
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
 
@@ -54,6 +58,8 @@ pub(crate) struct Shape {
     /// How many ids all stacks may hold.
     pub(crate) budget: u32,
     pub(crate) thaw_after: u32,
+    /// More words than this have marks.
+    pub(crate) flat: usize,
 }
 
 impl Shape {
@@ -67,6 +73,7 @@ impl Shape {
             cap: share as u32,
             budget: Self::budget(depth),
             thaw_after: THAW_AFTER,
+            flat: FLAT,
         }
     }
 
@@ -127,7 +134,7 @@ impl Local {
             shape.cpus
         };
         let stacks = Stacks::new(shape.backend, cpus);
-        let words = Words::new(full);
+        let words = Words::new(full, shape.flat);
         for i in 0..stacks.len() {
             // CPUs begin at different words.
             let first = i * full.with_depth(depth).words() / stacks.len();

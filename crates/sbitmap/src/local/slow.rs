@@ -5,7 +5,6 @@ use super::words::{Given, Group, Reach};
 use crate::error::PutError;
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
-use inflight_sync::atomic::{Ordering, fence};
 
 impl Local {
     /// Where this CPU begins its search.
@@ -51,8 +50,8 @@ impl Local {
                 match self.words.take(reach, self.hint(), 1) {
                     Ok(group) => return Some(self.only(group)),
                     // A2 and A3.
-                    Err(puts) => {
-                        if self.words.are_still_empty(reach, puts) && self.control.is_still(seen) {
+                    Err(sight) => {
+                        if self.words.are_still_empty(reach, sight) && self.control.is_still(seen) {
                             self.note_none();
                             return None;
                         }
@@ -156,24 +155,18 @@ impl Local {
         }
     }
 
-    /// P1.
+    /// P1, P2 and PM.
     pub(super) fn give(&self, group: Group) -> Given {
         self.words.give(group)
     }
 
-    /// P2 and P3, after P1: whether somebody may wait. Thaws if ids have been plenty.
+    /// P3, after P1, P2 and PM: whether somebody may wait. Thaws if ids have been plenty.
     pub(super) fn look(&self, ticked: bool) -> bool {
-        // Ordering: P2 in warm mode, pairs with B, the freezer's barrier.
-        self.stacks.light();
-        if self.control.glance().is_warm() {
-            return false;
-        }
-        // Ordering: P2, pairs with R2, the fence of whoever registers as a waiter.
-        fence(Ordering::SeqCst);
-        if self.control.glance().waiters() != 0 {
+        let seen = self.control.glance();
+        if seen.waiters() != 0 {
             return true;
         }
-        if ticked || cfg!(loom) {
+        if !seen.is_warm() && (ticked || cfg!(loom)) {
             self.tick();
         }
         false

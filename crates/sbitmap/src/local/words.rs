@@ -5,11 +5,14 @@
 //! ```
 //!
 //! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
-//! the same count twice and no bit, nothing was put into it in between.
+//! the same count twice and no bit, nothing was put into it in between. In a large map marks tell
+//! which words are worth a look.
 
+use super::marks::{self, Marks};
 use crate::layout::{Layout, Shallow, low_mask};
 use inflight_sync::CachePadded;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::asym::fence_after_rmw;
+use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The count takes the upper half.
 pub(super) const SHIFT_MAX: u32 = 5;
@@ -47,6 +50,11 @@ impl Reach {
         }
     }
 
+    /// The groups of marks that tell of words in reach. The last may tell of others too.
+    const fn groups(self) -> usize {
+        self.layout.words().div_ceil(marks::WORDS)
+    }
+
     #[inline]
     fn mask(self, i: usize) -> u64 {
         if i < self.whole {
@@ -66,17 +74,36 @@ pub(super) struct Group {
     pub(super) mask: u64,
 }
 
+/// What a pass found that took nothing. After two equal ones every word was empty in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// How much was ever put into the words looked at, and how often a mark was set.
+    counts: u64,
+    /// The marks. With equal counts they can only have become smaller.
+    marks: u64,
+}
+
+impl Sight {
+    #[inline]
+    fn add(&mut self, count: u64) {
+        self.counts = self.counts.wrapping_add(count);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Words {
     words: Box<[CachePadded<AtomicU64>]>,
+    marks: Marks,
 }
 
 impl Words {
-    /// All ids of `layout` free.
-    pub(super) fn new(layout: Layout) -> Self {
+    /// All ids of `layout` free. More than `flat` words have marks.
+    pub(super) fn new(layout: Layout, flat: usize) -> Self {
         let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
+        let words = layout.words();
         Self {
-            words: (0..layout.words()).map(full).collect(),
+            words: (0..words).map(full).collect(),
+            marks: Marks::new(if words > flat { words } else { 0 }),
         }
     }
 
@@ -86,20 +113,73 @@ impl Words {
 
     /// Takes up to `n` ids, all of the first word from `from` on that has any.
     ///
-    /// If every word was seen empty (A1), the sum of their counts.
-    pub(super) fn take(&self, reach: Reach, from: usize, n: u32) -> Result<Group, u64> {
-        let mut puts = 0_u64;
+    /// If every word was seen empty (A1), what was seen.
+    pub(super) fn take(&self, reach: Reach, from: usize, n: u32) -> Result<Group, Sight> {
         let words = reach.layout.words();
         let from = if from < words { from } else { 0 };
+        if !self.marks.is_empty() {
+            return self.take_marked(reach, from, n);
+        }
+        let mut sight = Sight::default();
         for range in [from..words, 0..from] {
             for word in range {
                 match self.take_from(word, reach.mask(word), n) {
                     Ok(mask) => return Ok(Group { word, mask }),
-                    Err(count) => puts = puts.wrapping_add(count),
+                    Err(now) => sight.add(now >> COUNT),
                 }
             }
         }
-        Err(puts)
+        Err(sight)
+    }
+
+    fn take_marked(&self, reach: Reach, from: usize, n: u32) -> Result<Group, Sight> {
+        // Where the last ids came from there mostly are more.
+        if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
+            return Ok(Group { word: from, mask });
+        }
+        let (first, groups) = (from / marks::WORDS, reach.groups());
+        let mut sight = Sight::default();
+        for range in [first..groups, 0..first] {
+            for group in range {
+                let mut rest = self.marked(group, &mut sight);
+                while rest != 0 {
+                    let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    match self.take_from(word, reach.mask(word), n) {
+                        Ok(mask) => return Ok(Group { word, mask }),
+                        Err(now) => {
+                            sight.add(now >> COUNT);
+                            if mask_of(now) == 0 {
+                                self.clear_mark(word);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Err(sight)
+    }
+
+    /// The words of a group that may have ids.
+    #[inline]
+    fn marked(&self, group: usize, sight: &mut Sight) -> u64 {
+        let marked = self.marks.read(group);
+        sight.add(marked.count());
+        sight.marks = sight.marks.wrapping_add(marked.states());
+        marked.words()
+    }
+
+    /// `word` was seen empty: the next getters need not look.
+    fn clear_mark(&self, word: usize) {
+        let Some(closing) = self.marks.begin_to_clear(word) else {
+            return; // X1
+        };
+        // Ordering: X2, pairs with P2 in `give`: a putter that saw the mark set put before X3.
+        fence(Ordering::SeqCst);
+        // Ordering: X3, Acquire pairs with the Release of the getter that emptied the word.
+        if mask_of(self.words[word].load(Ordering::Acquire)) == 0 {
+            self.marks.clear(word, closing); // X4
+        }
     }
 
     #[inline]
@@ -111,7 +191,7 @@ impl Words {
         loop {
             let wanted = lowest(mask_of(now) & reach, n);
             if wanted == 0 {
-                return Err(now >> COUNT);
+                return Err(now);
             }
             // Ordering: Acquire pairs with the Release in `give`: the last owner's writes are
             // ours. Release, because whoever then finds the bit gone must know of everything that
@@ -126,21 +206,35 @@ impl Words {
     }
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
-    pub(super) fn are_still_empty(&self, reach: Reach, puts: u64) -> bool {
-        let mut sum = 0_u64;
-        for (i, word) in self.words[..reach.layout.words()].iter().enumerate() {
-            // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the
-            // control word (A3) after it.
-            let now = word.load(Ordering::Acquire);
-            if mask_of(now) & reach.mask(i) != 0 {
-                return false;
-            }
-            sum = sum.wrapping_add(now >> COUNT);
+    pub(super) fn are_still_empty(&self, reach: Reach, before: Sight) -> bool {
+        let mut sight = Sight::default();
+        if self.marks.is_empty() {
+            let mut words = 0..reach.layout.words();
+            return words.all(|word| self.is_empty(word, reach, &mut sight)) && sight == before;
         }
-        sum == puts
+        for group in 0..reach.groups() {
+            let mut rest = self.marked(group, &mut sight);
+            while rest != 0 {
+                let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                if !self.is_empty(word, reach, &mut sight) {
+                    return false;
+                }
+            }
+        }
+        sight == before
     }
 
-    /// P1. Adds ids that the caller has; all of one word.
+    #[inline]
+    fn is_empty(&self, word: usize, reach: Reach, sight: &mut Sight) -> bool {
+        // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the control
+        // word (A3) after it.
+        let now = self.words[word].load(Ordering::Acquire);
+        sight.add(now >> COUNT);
+        mask_of(now) & reach.mask(word) == 0
+    }
+
+    /// P1, P2 and PM. Adds ids that the caller has; all of one word.
     ///
     /// Returns the ids of the mask that were free already (given back twice), and whether the
     /// word's count has passed a multiple of 32.
@@ -157,6 +251,10 @@ impl Words {
             // `take_from`: the chain of changes of a word tells of everything before each.
             match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
+                    // Ordering: P2, pairs with R2 of whoever registers as a waiter, and with X2 in
+                    // `clear_mark`.
+                    fence_after_rmw();
+                    self.marks.set(group.word);
                     let ticked = (now >> COUNT) % 32 + added >= 32;
                     return Given { twice, ticked };
                 }
