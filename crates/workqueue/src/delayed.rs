@@ -92,14 +92,15 @@ impl DelayedWork {
         self.item.refuse_own()?;
         let place = self.item.place();
         let queue = place.armed().map(|(armed, _)| armed.queue().clone());
-        if let Some(queue) = queue {
-            queue
-                .expedite(&self.item, place)
-                .map_err(FlushError::Rejected)?;
-        } else {
+        let Some(queue) = queue else {
             drop(place);
-        }
-        Ok(self.item.flush()?)
+            return Ok(self.item.flush()?);
+        };
+        let queued = queue.expedite(&self.item, place);
+        queued.map_err(FlushError::Rejected)?;
+        // If it has ended already, there was something to wait for all the same.
+        self.item.flush()?;
+        Ok(true)
     }
 
     /// Takes a pending instance back, from its timer too; `true` if there was one. A run that has
