@@ -260,6 +260,17 @@ fn a_drawing_shows_each_cpu_core_cache_and_node_once() {
     }
 }
 
+/// The drawing in the docs is the one the program makes.
+#[test]
+fn the_drawing_of_the_docs_is_up_to_date() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/topology.svg");
+    let Ok(committed) = fs::read_to_string(docs) else {
+        eprintln!("skipped: not in the repository");
+        return;
+    };
+    assert!(drawing(&["--synthetic", BIG]) == committed, "draw it anew");
+}
+
 #[test]
 fn a_drawing_marks_what_is_not_ordinary() {
     let file = recording(RECORDED);

@@ -131,8 +131,9 @@ impl Tile {
     pub(crate) fn block(tiles: &[Self], gap: f64) -> Self {
         let strangeness = |&columns: &usize| {
             let empty = tiles.len().next_multiple_of(columns) - tiles.len();
-            let shape = Self::rows_of(tiles, columns, gap).strangeness();
-            shape + empty as f64 / tiles.len() as f64
+            let (width, height) = Self::size_of_rows(tiles, columns, gap);
+            // How far the shape is from three to two.
+            (width / height / 1.5).ln().abs() + empty as f64 / tiles.len() as f64
         };
         (1..=tiles.len())
             .min_by(|a, b| strangeness(a).total_cmp(&strangeness(b)))
@@ -144,9 +145,11 @@ impl Tile {
     pub(crate) fn flow(tiles: &[Self], width: f64, gap: f64) -> Self {
         (1..=tiles.len())
             .rev()
-            .map(|columns| Self::rows_of(tiles, columns, gap))
-            .find(|block| block.width <= width)
-            .unwrap_or_else(|| Self::column(tiles.to_vec(), gap))
+            .find(|&columns| Self::size_of_rows(tiles, columns, gap).0 <= width)
+            .map_or_else(
+                || Self::column(tiles.to_vec(), gap),
+                |columns| Self::rows_of(tiles, columns, gap),
+            )
     }
 
     fn rows_of(tiles: &[Self], columns: usize, gap: f64) -> Self {
@@ -157,9 +160,18 @@ impl Tile {
         Self::column(rows, gap)
     }
 
-    /// How far the shape is from three to two.
-    fn strangeness(&self) -> f64 {
-        (self.width / self.height / 1.5).ln().abs()
+    /// The width and height of [`rows_of`](Self::rows_of), without the drawing: a machine of
+    /// thousands of cores asks for thousands of these.
+    fn size_of_rows(tiles: &[Self], columns: usize, gap: f64) -> (f64, f64) {
+        let gaps = |count: usize| count.saturating_sub(1) as f64 * gap;
+        let rows = tiles.chunks(columns);
+        let between = gaps(rows.len());
+        let (width, height) = rows.fold((0.0_f64, 0.0), |(width, height), row| {
+            let across = row.iter().map(|tile| tile.width).sum::<f64>() + gaps(row.len());
+            let tallest = row.iter().map(|tile| tile.height).fold(0.0, f64::max);
+            (width.max(across), height + tallest)
+        });
+        (width, height + between)
     }
 
     fn moved(&self, x: f64, y: f64) -> String {
