@@ -94,6 +94,8 @@ models! {
     h6_turns_wake_all_task, UNBOUNDED, wake_all_against_task;
     /// A waker is exchanged.
     h4_turns_second_poll, UNBOUNDED, second_poll_with_another_waker;
+    /// L4. P4.
+    l4_turns_token_given_up_by_puts, ONE, token_is_given_up_by_puts;
     /// L4. The watcher.
-    l4_turns_token_given_up, ONE, token_is_given_up;
+    l4_turns_token_given_up_by_watcher, ONE, token_is_given_up_by_watcher;
 }

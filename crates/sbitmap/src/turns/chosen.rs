@@ -22,8 +22,8 @@ impl Chosen {
         self.len += 1;
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Notify> {
-        self.len = 0;
-        std::mem::take(&mut self.waiters).into_iter().flatten()
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Notify> + '_ {
+        let len = std::mem::take(&mut self.len);
+        self.waiters[..len].iter_mut().filter_map(Option::take)
     }
 }

@@ -40,8 +40,10 @@ pub(super) fn of(queue: u64) -> Option<Turn> {
 pub(super) fn set(queue: u64, serial: u32, credits: u32) {
     MINE.with(|mine| {
         let mut turns = mine.get();
-        let at = turns.iter().position(|turn| turn.queue == queue);
-        turns[..=at.unwrap_or(TURNS - 1)].rotate_right(1);
+        if turns[0].queue != queue {
+            let at = turns.iter().position(|turn| turn.queue == queue);
+            turns[..=at.unwrap_or(TURNS - 1)].rotate_right(1);
+        }
         turns[0] = Turn {
             queue,
             serial,

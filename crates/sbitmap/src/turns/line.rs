@@ -16,6 +16,8 @@ pub(super) struct Line {
     tokens: u32,
     /// Ends when a token is given up for lost: it no longer counts.
     period: u32,
+    /// Whether puts and gets know that somebody waits.
+    announced: bool,
     /// The thread that looks now and then whether a token is lost.
     watcher: Option<Ticket>,
     pub(super) waits: u64,
@@ -29,6 +31,7 @@ impl Line {
             serial,
             tokens: 0,
             period: 0,
+            announced: false,
             watcher: None,
             waits: 0,
             wakeups: 0,
@@ -43,11 +46,12 @@ impl Line {
             .is_some_and(|head| head.kind == Kind::Thread && tokens >= rules.tokens)
     }
 
-    /// A1: the token of a granted waiter comes back, unless it was given up before.
-    pub(super) fn return_token(&mut self, token: Option<u32>) {
-        if token == Some(self.period) {
-            self.tokens -= 1;
-        }
+    /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
+    /// it did: the next head may have waited for it.
+    pub(super) fn return_token(&mut self, token: Option<u32>) -> bool {
+        let counts = token == Some(self.period);
+        self.tokens -= u32::from(counts);
+        counts
     }
 
     /// Gives all tokens up for lost. Returns whether there were any.
@@ -106,6 +110,16 @@ impl Line {
         refused
     }
 
+    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives.
+    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Rules) {
+        let somebody_waits = !self.list.is_empty();
+        if self.announced != somebody_waits {
+            self.announced = somebody_waits;
+            store.set_waiters(usize::from(somebody_waits));
+        }
+        gate.close(self.is_blocked(rules));
+    }
+
     /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
     ///
     /// `me` is a waiter of the calling thread, which needs neither token nor news. If `chosen` is
@@ -118,35 +132,42 @@ impl Line {
         me: Option<Ticket>,
         chosen: &mut Chosen,
     ) {
-        // V1, for puts that have to know whether they serve.
-        let mut waiting = self.list.len();
-        store.set_waiters(waiting);
-        let blocked = self.is_blocked(rules);
-        gate.close(blocked);
-        if waiting == 0 {
+        self.announce(store, gate, rules);
+        if self.list.is_empty() {
             return;
         }
         // Ordering: V2, pairs with P2 in `Store::put`.
         fence(Ordering::SeqCst);
-        while let Some(ticket) = self.list.head_ticket() {
-            self.end_turns_for_collector(gate, rules);
+        self.hand_out(usize::MAX, store, gate, rules, me, chosen);
+    }
+
+    /// V3 and V4, for `n` ids at most: all that a put has to do, which has changed neither the list
+    /// nor the tokens.
+    pub(super) fn hand_out<S: Store>(
+        &mut self,
+        n: usize,
+        store: &S,
+        gate: &Gate,
+        rules: &Rules,
+        me: Option<Ticket>,
+        chosen: &mut Chosen,
+    ) {
+        self.end_turns_for_collector(gate, rules);
+        for _ in 0..n {
+            let Some(ticket) = self.list.head_ticket() else {
+                break;
+            };
             if chosen.is_full() || (me != Some(ticket) && self.is_blocked(rules)) {
                 break;
             }
-            // V3.
             let Some(id) = store.take() else { break };
             let head = self.list.head().expect("it has a ticket");
             if head.feed(id) {
-                self.grant(ticket, me, gate, chosen);
+                self.grant(ticket, rules, me, gate, chosen);
+                self.end_turns_for_collector(gate, rules);
             }
         }
-        if self.list.len() != waiting {
-            waiting = self.list.len();
-            store.set_waiters(waiting);
-        }
-        // V4: whoever holds the token serves when it arrives.
-        let blocked = self.is_blocked(rules);
-        gate.close(blocked);
+        self.announce(store, gate, rules);
     }
 
     /// While a head collects several ids nobody takes any past it.
@@ -159,12 +180,21 @@ impl Line {
         }
     }
 
-    fn grant(&mut self, ticket: Ticket, me: Option<Ticket>, gate: &Gate, chosen: &mut Chosen) {
+    fn grant(
+        &mut self,
+        ticket: Ticket,
+        rules: &Rules,
+        me: Option<Ticket>,
+        gate: &Gate,
+        chosen: &mut Chosen,
+    ) {
         self.serial = self.serial.wrapping_add(1);
         gate.set_grants(self.serial);
         let (serial, period) = (self.serial, self.period);
         let node = self.list.unlink(ticket);
-        let token = (me != Some(ticket) && node.kind == Kind::Thread).then_some(period);
+        // Tokens without a limit need no counting.
+        let limited = rules.tokens != u32::MAX;
+        let token = (limited && me != Some(ticket) && node.kind == Kind::Thread).then_some(period);
         node.state = State::Granted { serial, token };
         if me != Some(ticket) {
             let notify = node.notify.take();

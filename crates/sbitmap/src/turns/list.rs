@@ -148,6 +148,10 @@ impl List {
         self.len
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub(super) fn push_back(&mut self, node: Node) -> Ticket {
         let ticket = self.place(node);
         let index = ticket.index;

@@ -48,7 +48,7 @@ impl Rules {
         quantum: if cfg!(loom) { 2 } else { 16 },
         life: 8,
         tokens: 1,
-        patience: 64,
+        patience: if cfg!(loom) { 2 } else { 64 },
         yields: 0,
     };
 
@@ -222,15 +222,27 @@ impl<S: Store> Turns<S> {
             }
         }
         let mut line = self.line.lock();
-        if self.gate.is_closed() && self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
+        let mut chosen = Chosen::default();
+        // P5. Puts that have waited for the lock may find that others did it.
+        if !self.gate.is_closed() {
+            let wakeups = line.wakeups;
+            line.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
+            self.has_woken(&line, wakeups);
+        } else if self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
             line.give_up_tokens();
+            self.serve(&mut line, None, &mut chosen);
         }
-        self.serve_and_tell(line, Chosen::default());
+        self.tell(line, chosen, Teller::default());
     }
 
     fn serve(&self, line: &mut Line, me: Option<Ticket>, chosen: &mut Chosen) {
         let wakeups = line.wakeups;
         line.serve(&self.store, &self.gate, &self.rules, me, chosen);
+        self.has_woken(line, wakeups);
+    }
+
+    /// Patience begins anew with each token.
+    fn has_woken(&self, line: &Line, wakeups: u64) {
         if line.wakeups != wakeups && self.gate.is_closed() {
             // Relaxed: written by puts too, which at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
@@ -297,7 +309,7 @@ impl<S: Store> Turns<S> {
         WakeState {
             wake_batch: 1,
             wake_index: 0,
-            ws_active: self.store.waiters(),
+            ws_active: line.list.len(),
             completions: 0,
             // Wraps, as those of the batches do.
             wakeups: line.wakeups as u32,

@@ -90,7 +90,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
         let in_turn = thread && self.want == 1;
-        let turn = turns.turn().filter(|_| in_turn);
+        let turn = if in_turn { turns.turn() } else { None };
         let credits = match turn {
             Some(turn) => turn.credits - 1,
             None if in_turn => turns.rules.quantum - 1,
@@ -109,6 +109,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
+        let behind = !front && !line.list.is_empty();
         let ticket = if front {
             line.list.push_front(node)
         } else {
@@ -119,6 +120,10 @@ impl<'a, S: Store> Wait<'a, S> {
         line.waits += 1;
         if thread {
             line.set_watcher(ticket, front);
+        }
+        if behind {
+            // The head is who it was, and so is what puts know: whoever serves it serves me too.
+            return None;
         }
         turns.serve(&mut line, Some(ticket), &mut chosen); // G5
         if line.list.is_waiting(ticket) && !turns.store.is_settled() {
@@ -144,9 +149,10 @@ impl<'a, S: Store> Wait<'a, S> {
             if turns.rules.quantum > 1 && node.kind == Kind::Thread && self.want == 1 {
                 credits::set(turns.number, serial, node.credits);
             }
-            line.return_token(token);
+            if line.return_token(token) {
+                turns.serve(&mut line, None, &mut chosen); // A2 A3
+            }
         }
-        turns.serve(&mut line, None, &mut chosen);
         let held = Held {
             turns,
             ids: node.ids,

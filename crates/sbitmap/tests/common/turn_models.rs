@@ -3,10 +3,12 @@
 
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::observer::{BlockObserver, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -35,6 +37,13 @@ fn spawn<T: Send + 'static>(
         cpu::set_current_for_thread(Some(cpu));
         f(&queue)
     })
+}
+
+/// So many have come to wait. Spares a model the ways in which they come.
+fn await_waits(queue: &SbitmapQueue, n: u64) {
+    while queue.stats().waits != n {
+        thread::yield_now();
+    }
 }
 
 /// Nobody waits, and so many ids are free.
@@ -81,24 +90,28 @@ pub fn task_against_put(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// Turns are spent: two threads get twice, and their credits let them pass each other.
+/// A turn is spent: a thread gets twice, and its credit lets it pass the other, who keeps its id.
 pub fn turns_are_spent(new: New) {
     let (queue, ids) = taken(new, 2);
-    let twice = |q: &SbitmapQueue| {
+    let twice = spawn(&queue, |q| {
         pair(q);
         pair(q);
-    };
-    let others = [spawn(&queue, twice), spawn(&queue, twice)];
+    });
+    await_waits(&queue, 1);
+    let keeps = spawn(&queue, |q| q.get_blocking());
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
-    others.into_iter().for_each(|t| t.join().unwrap());
-    assert_quiet(&queue, 2);
+    twice.join().unwrap();
+    let kept = keeps.join().unwrap();
+    assert_quiet(&queue, 1);
+    queue.put(kept).unwrap();
 }
 
 /// Two ids come in one call; the waiters keep theirs, so the second needs the baton.
 pub fn batch_for_two_that_keep(new: New) {
     let (queue, ids) = taken(new, 2);
     let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    await_waits(&queue, 2);
     queue.put_batch(&ids).unwrap();
     let mut got = waiters.map(|t| t.join().unwrap());
     got.sort_unstable();
@@ -110,6 +123,7 @@ pub fn batch_for_two_that_keep(new: New) {
 pub fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
     let (queue, ids) = taken_in(new, 2, mode);
     let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    await_waits(&queue, 2);
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
     let mut got = waiters.map(|t| t.join().unwrap());
@@ -138,6 +152,7 @@ pub fn turn_goes_on_from_the_front(new: New) {
         let two = [q.get_blocking(), q.get_blocking()];
         q.put_batch(&two).unwrap();
     });
+    await_waits(&queue, 1);
     let other = spawn(&queue, pair);
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
@@ -288,21 +303,67 @@ pub fn wake_all_against_task(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// A thread is granted and, stopped before it runs, keeps the token: the watcher sees to the rest.
-///
-/// The stopped thread is held up by its waker's place: a task on whose thread nobody runs would
-/// not take a token, so a thread is kept from parking by a lock that the model holds.
-pub fn token_is_given_up(new: New) {
+/// Holds its thread up when it is to run again.
+struct Stop(Arc<AtomicBool>);
+
+impl BlockObserver for Stop {
+    fn blocking(&self) {}
+
+    fn unblocked(&self) {
+        // Relaxed: it hands nothing over.
+        while !self.0.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A thread is granted and does not run, another waits behind it: `meanwhile` sees to it that the
+/// other is granted too.
+fn granted_and_stopped(queue: &Arc<SbitmapQueue>, meanwhile: impl Fn(&dyn Fn() -> bool)) {
+    let go = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
+    let stop = go.clone();
+    let stopped = spawn(queue, |q| {
+        let _installed = install(Rc::new(Stop(stop)));
+        q.get_blocking()
+    });
+    await_waits(queue, 1);
+    let is_done = done.clone();
+    let other = spawn(queue, move |q| {
+        let id = q.get_blocking();
+        is_done.store(true, Ordering::Relaxed);
+        id
+    });
+    await_waits(queue, 2);
+    meanwhile(&|| done.load(Ordering::Relaxed));
+    let other = other.join().unwrap();
+    go.store(true, Ordering::Relaxed);
+    assert_ne!(stopped.join().unwrap(), other);
+}
+
+/// L4. Two puts find the token out, as many as patience allows in a model: it is given up. When its
+/// holder comes after all, it counts for nothing.
+pub fn token_is_given_up_by_puts(new: New) {
+    let (queue, ids) = taken(new, 3);
+    granted_and_stopped(&queue, |_| {
+        for &id in &ids {
+            queue.put(id).unwrap();
+        }
+    });
+    assert_quiet(&queue, 1);
+}
+
+/// L4. No more puts come: the watcher gives the token up.
+pub fn token_is_given_up_by_watcher(new: New) {
     let clock = Clock::manual();
     let queue = Arc::new(new(2, 2, Fairness::Fair, clock.clone()));
     let ids = [queue.try_get().unwrap(), queue.try_get().unwrap()];
-    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
-    queue.put_batch(&ids).unwrap();
-    // Whatever is under way, time passes; the watcher gives the token up, or it comes back.
-    clock.advance(Duration::from_millis(10));
-    clock.advance(Duration::from_millis(20));
-    let mut got = waiters.map(|t| t.join().unwrap());
-    got.sort_unstable();
-    assert_eq!(got, [0, 1]);
+    granted_and_stopped(&queue, |is_done| {
+        queue.put_batch(&ids).unwrap();
+        while !is_done() {
+            clock.advance(Duration::from_millis(20));
+            thread::yield_now();
+        }
+    });
     assert_quiet(&queue, 0);
 }
