@@ -63,8 +63,8 @@ pub enum Assumption {
         /// The CPUs concerned: always all described CPUs of their packages.
         cpus: CpuSet,
     },
-    /// Threads of one core are listed in different last-level caches, which cannot be; the caches of
-    /// such a core count as one.
+    /// Threads of one core are listed in different last-level caches, which cannot be; the caches
+    /// of such a core count as one.
     CoreAcrossCaches {
         /// The CPUs of those caches.
         cpus: CpuSet,

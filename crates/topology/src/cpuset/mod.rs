@@ -289,8 +289,8 @@ impl CpuSet {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
     }
 
-    /// Puts the first `used` of every `group` CPUs from `start` to `end` into the set. Word by word,
-    /// because a text of a megabyte may name the largest range a hundred thousand times.
+    /// Puts the first `used` of every `group` CPUs from `start` to `end` into the set. Word by
+    /// word, because a text of a megabyte may name the largest range a hundred thousand times.
     ///
     /// The caller sees to `start <= end < ID_LIMIT` and `1 <= used <= group`.
     fn insert_groups(&mut self, start: usize, end: usize, used: usize, group: usize) {

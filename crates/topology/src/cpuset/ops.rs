@@ -60,6 +60,45 @@ impl CpuSet {
         self.union(other).difference(&self.intersection(other))
     }
 
+    /// Whether every CPU of `other` is also in this set.
+    ///
+    /// ```
+    /// use inflight_topology::CpuSet;
+    ///
+    /// assert!(CpuSet::from(0..4).is_superset(&CpuSet::from([1, 3])));
+    /// assert!(!CpuSet::from([1, 3]).is_superset(&CpuSet::from([2])));
+    /// ```
+    #[must_use]
+    pub fn is_superset(&self, other: &Self) -> bool {
+        other.is_subset(self)
+    }
+
+    /// Takes out the CPUs of which `keep` is false.
+    ///
+    /// ```
+    /// use inflight_topology::CpuSet;
+    ///
+    /// let mut even = CpuSet::from(0..6);
+    /// even.retain(|cpu| cpu % 2 == 0);
+    /// assert_eq!(even, CpuSet::from([0, 2, 4]));
+    /// ```
+    pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        *self = self.iter().filter(|&cpu| keep(cpu)).collect();
+    }
+
+    /// Takes out all CPUs.
+    ///
+    /// ```
+    /// use inflight_topology::CpuSet;
+    ///
+    /// let mut set = CpuSet::from([3]);
+    /// set.clear();
+    /// assert!(set.is_empty());
+    /// ```
+    pub fn clear(&mut self) {
+        *self = Self::new();
+    }
+
     /// The first id of the set that is `cpu` or greater; after the greatest comes the lowest again.
     /// `None` only for the empty set. Going round a set is asking for one more than the last
     /// answer.
@@ -107,6 +146,15 @@ impl From<Range<usize>> for CpuSet {
 impl From<RangeInclusive<usize>> for CpuSet {
     fn from(cpus: RangeInclusive<usize>) -> Self {
         cpus.collect()
+    }
+}
+
+/// # Panics
+///
+/// As [`CpuSet::insert`].
+impl From<Vec<usize>> for CpuSet {
+    fn from(cpus: Vec<usize>) -> Self {
+        cpus.into_iter().collect()
     }
 }
 

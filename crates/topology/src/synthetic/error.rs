@@ -83,8 +83,8 @@ impl fmt::Display for SyntheticError {
             Self::Empty => f.write_str("the description is empty; try `core:4`"),
             Self::Malformed { item } => write!(
                 f,
-                "`{item}` is neither `key:count`, with a decimal number or one for each part between \
-                 commas, nor `key:cpus`"
+                "`{item}` is neither `key:count`, with a decimal number or one for each part \
+                 between commas, nor `key:cpus`"
             ),
             Self::UnknownKey { key } => {
                 let keys = [COUNTS, SETS].concat().join(", ");

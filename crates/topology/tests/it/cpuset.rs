@@ -152,6 +152,10 @@ proptest! {
         changed &= &x;
         prop_assert_eq!(changed, x.intersection(&y));
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
+        prop_assert_eq!(x.is_superset(&y), a.is_superset(&b));
+        let mut kept = x.clone();
+        kept.retain(|cpu| b.contains(&cpu));
+        prop_assert_eq!(kept, x.intersection(&y));
         prop_assert!(x.intersection(&y).is_subset(&y));
         prop_assert_eq!(x.is_disjoint(&y), a.is_disjoint(&b));
         prop_assert_eq!(x == y, a == b);
@@ -169,7 +173,8 @@ proptest! {
         let round = ids.range(probe..).next().or(ids.first()).copied();
         prop_assert_eq!(set.next_round(probe), round);
         prop_assert_eq!(set.next_round(usize::MAX), ids.first().copied());
-        prop_assert_eq!(ids.iter().collect::<CpuSet>(), set);
+        prop_assert_eq!(ids.iter().collect::<CpuSet>(), set.clone());
+        prop_assert_eq!(CpuSet::from(ids.into_iter().collect::<Vec<_>>()), set);
     }
 
     #[test]
