@@ -56,6 +56,7 @@ mod os;
 mod pin;
 mod place;
 mod pod;
+mod recording;
 mod refresh;
 mod render;
 mod scope;

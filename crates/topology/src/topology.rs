@@ -1,11 +1,13 @@
 //! The topology value: made from this machine, a recorded tree or a description; asked by everyone.
 
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 use inflight_sync::{Arc, Sequence};
 
 use crate::model::{Description, Model};
-use crate::tree::Disk;
+use crate::recording::Recording;
+use crate::tree::{Disk, Tree, read_recording};
 use crate::{
     Assumption, CpuSet, DiscoverError, PinError, PinGuard, Pod, Scope, SyntheticError, SysfsError,
     os, synthetic, sysfs,
@@ -113,19 +115,23 @@ impl Topology {
         ))
     }
 
-    /// A machine recorded as a copy of its `/sys/devices/system/cpu` and `…/node` directories.
+    /// A machine recorded as a copy of its `/sys/devices/system/cpu` and `…/node` directories, or
+    /// as one file.
     ///
-    /// `root` holds either `sys/devices/system/cpu` (the root of a copied file tree) or
+    /// A directory `root` holds either `sys/devices/system/cpu` (the root of a copied file tree) or
     /// `devices/system/cpu` (a copied `/sys` itself). Usable are the online CPUs that the recorded
     /// `proc/self/status` allows; without that file, those that are not isolated. The affinity of
     /// the calling thread plays no part. Works on every operating system.
     ///
+    /// A file `root` is a recording as `ci/record-topology` of the repository makes it: for each
+    /// line of a file of such a tree one line with its path (`sys/devices/…`), a tab and its text.
+    ///
     /// # Errors
     ///
-    /// [`SysfsError::NotATree`] if there is no such directory below `root`,
+    /// [`SysfsError::NotATree`] if `root` is no file and there is no such directory below it,
     /// [`SysfsError::NoCpus`] if no CPU is described there, [`SysfsError::BadFile`] if that may be
-    /// because of a damaged file. Other damage is no error, but an
-    /// [assumption](Topology::assumptions) that names the file.
+    /// because of a damaged file, or if the file `root` is no recording. Other damage is no error,
+    /// but an [assumption](Topology::assumptions) that names the file.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -137,10 +143,21 @@ impl Topology {
     ///
     /// let topo = Topology::from_sysfs(root.path())?;
     /// assert_eq!(topo.cpus().to_string(), "0-3,8");
+    ///
+    /// let file = root.path().join("machine.txt");
+    /// std::fs::write(&file, "sys/devices/system/cpu/online\t0-3,8\n")?;
+    /// assert_eq!(Topology::from_sysfs(&file)?, topo);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_sysfs(root: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let root = root.as_ref();
+        if root.is_file() {
+            let recording = recorded(root).map_err(|reason| SysfsError::BadFile {
+                file: root.to_owned(),
+                reason,
+            })?;
+            return Self::read(&recording, Path::new("sys"), root);
+        }
         let candidates = [root.join("sys"), root.to_owned()];
         let sys = candidates
             .iter()
@@ -148,7 +165,12 @@ impl Topology {
         let sys = sys.ok_or_else(|| SysfsError::NotATree {
             root: root.to_owned(),
         })?;
-        let description = sysfs::read_tree(&Disk, sys, None).map_err(|bad| match bad {
+        Self::read(&Disk, sys, root)
+    }
+
+    /// The machine recorded as `root`, whose tree has its `/sys` at `sys`.
+    fn read(tree: &dyn Tree, sys: &Path, root: &Path) -> Result<Self, SysfsError> {
+        let description = sysfs::read_tree(tree, sys, None).map_err(|bad| match bad {
             Some(bad) => SysfsError::BadFile {
                 file: bad.file,
                 reason: bad.reason,
@@ -179,6 +201,14 @@ impl Topology {
         inner.versions = Arc::clone(versions);
         self
     }
+}
+
+fn recorded(file: &Path) -> Result<Recording, String> {
+    let text = read_recording(file).map_err(|error| match error.get_ref() {
+        Some(inner) if inner.is::<FromUtf8Error>() => "no text: unpack it first".to_owned(),
+        _ => error.to_string(),
+    })?;
+    Recording::parse(&text)
 }
 
 /// Asking it.

@@ -8,6 +8,9 @@ use std::path::Path;
 /// No file of `/sys` comes near it; a recorded tree may hold anything.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Room for a recording, as one file, of more CPUs than any machine has.
+const MAX_RECORDING_BYTES: u64 = 1 << 26;
+
 /// Room for nearly every file at the first read.
 const USUAL_BYTES: usize = 4096;
 
@@ -26,16 +29,7 @@ pub(crate) struct Disk;
 
 impl Tree for Disk {
     fn read(&self, file: &Path) -> io::Result<String> {
-        let file = open(file)?;
-        let mut bytes = Vec::with_capacity(USUAL_BYTES);
-        // To the very end: files of `/proc` answer a read with whole lines, so that less than was
-        // asked for does not mean that nothing follows.
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-        // The beginning of a list may well be another list.
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(invalid(format!("larger than {MAX_BYTES} bytes")));
-        }
-        String::from_utf8(bytes).map_err(invalid)
+        read_at_most(file, MAX_BYTES)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -45,6 +39,24 @@ impl Tree for Disk {
         }
         Ok(names)
     }
+}
+
+/// The text of a recording in one file.
+pub(crate) fn read_recording(file: &Path) -> io::Result<String> {
+    read_at_most(file, MAX_RECORDING_BYTES)
+}
+
+fn read_at_most(file: &Path, most: u64) -> io::Result<String> {
+    let file = open(file)?;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    // To the very end: files of `/proc` answer a read with whole lines, so that less than was asked
+    // for does not mean that nothing follows.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    // The beginning of a list may well be another list.
+    if bytes.len() as u64 > most {
+        return Err(invalid(format!("larger than {most} bytes")));
+    }
+    String::from_utf8(bytes).map_err(invalid)
 }
 
 /// Opens a regular file. A recorded tree may hold pipes and devices, which must not hold the reader

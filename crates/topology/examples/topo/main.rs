@@ -9,7 +9,6 @@
 
 mod drawing;
 mod json;
-mod recording;
 mod text;
 
 #[cfg(test)]
@@ -19,7 +18,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -33,8 +32,8 @@ struct Args {
     /// A machine recorded by ci/record-topology: a directory, or its one-file form (.txt).
     #[arg(long, value_name = "PATH", conflicts_with = "synthetic")]
     sysfs: Option<PathBuf>,
-    /// A machine described in one line, such as "numa:2 cache:2 core:6 smt:2". There are numa, cache,
-    /// core and smt with counts, offline, isolated, fast and slow with lists of CPUs.
+    /// A machine described in one line, such as "numa:2 cache:2 core:6 smt:2". There are numa,
+    /// cache, core and smt with counts, offline, isolated, fast and slow with lists of CPUs.
     #[arg(long, value_name = "LINE")]
     synthetic: Option<String>,
     /// Prints JSON.
@@ -113,22 +112,7 @@ fn machine(args: &Args) -> Result<Topology, Box<dyn Error>> {
             let bad = |error| format!("--synthetic {line:?}: {error}");
             Ok(Topology::synthetic(line).map_err(bad)?)
         }
-        (None, Some(path)) => recorded(path),
+        (None, Some(path)) => Ok(Topology::from_sysfs(path)?),
         (None, None) => Ok(Topology::discover()?),
     }
-}
-
-fn recorded(path: &Path) -> Result<Topology, Box<dyn Error>> {
-    if !path.is_file() {
-        return Ok(Topology::from_sysfs(path)?);
-    }
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => format!("{} is no text: unpack it first", path.display()),
-        _ => format!("{} cannot be read: {error}", path.display()),
-    })?;
-    let dir = tempfile::tempdir()?;
-    recording::unpack(&text, dir.path())
-        .map_err(|problem| format!("{}: {problem}", path.display()))?;
-    Topology::from_sysfs(dir.path())
-        .map_err(|_| format!("{} describes no CPU", path.display()).into())
 }

@@ -20,6 +20,8 @@ fn machine(name: &str) -> (Topology, TempDir) {
         fs::write(file, format!("{content}\n")).expect("a file");
     }
     let topo = Topology::from_sysfs(dir.path()).expect("a machine");
+    let file = fixtures.join(format!("qemu-{name}.txt"));
+    assert_eq!(Topology::from_sysfs(file), Ok(topo.clone()), "as one file");
     // A PC's kernel does not say how fast its CPUs are; all else is there.
     let speed = |assumption: &Assumption| matches!(assumption, Assumption::SpeedUnknown { .. });
     assert!(topo.assumptions().iter().all(speed), "{name}: {topo}");
