@@ -1,4 +1,4 @@
-//! Random schedules of the whole queue, in every mode: four to six threads that get, get several,
+//! Random schedules of the whole queue, in every mode: five to nine threads that get, get several,
 //! put, put batches, time out, drop futures, resize and wake all.
 //!
 //! A lost wakeup or two collectors that wait for each other show as a deadlock, a bit with two
@@ -235,6 +235,52 @@ fn h4_batches_of_puts_wake_all_they_can() {
         join_all(threads);
         assert_eq!(owned.queue.weight(), 4);
         (0..4).for_each(|bit| owned.put(&[bit]));
+        owned.assert_all_back();
+    });
+}
+
+/// Everything at once: eight threads, and a clock that moves.
+#[test]
+fn h6_h20_d25_eight_threads_do_everything_at_once() {
+    let name = "h6_h20_d25_eight_threads_do_everything_at_once";
+    check(name, |mode| {
+        let owned = Owned::new(3, 4, mode);
+        let keep = |o: &Owned, got: Option<usize>| {
+            got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+        };
+        let threads = vec![
+            spawn(&owned, |o| {
+                (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking()]));
+            }),
+            spawn(&owned, |o| o.use_and_put(&[block_on(o.queue.get())])),
+            // The depth is never less than 2, so two can always be had.
+            spawn(&owned, |o| {
+                o.use_and_put(&o.queue.get_many_blocking(2).unwrap());
+            }),
+            spawn(&owned, move |o| keep(o, cancelled(o.queue.get()))),
+            spawn(&owned, |o| {
+                if let Some(bits) = cancelled(o.queue.get_many(2)) {
+                    o.use_and_put(&bits.unwrap());
+                }
+            }),
+            spawn(&owned, move |o| keep(o, o.queue.get_timeout(SECOND))),
+            spawn(&owned, move |o| {
+                keep(o, o.queue.try_get());
+                let mut bits = Vec::new();
+                if o.queue.try_get_batch(2, &mut bits) > 0 {
+                    o.use_and_put(&bits);
+                }
+            }),
+            spawn(&owned, |o| {
+                o.queue.resize(2).unwrap();
+                o.queue.wake_all();
+                o.queue.resize(4).unwrap();
+            }),
+        ];
+        owned.clock.advance(SECOND);
+        owned.clock.advance(SECOND);
+        join_all(threads);
+        assert_eq!(owned.queue.depth(), 4);
         owned.assert_all_back();
     });
 }
