@@ -58,6 +58,8 @@ pub struct SbitmapQueue {
 #[derive(Debug)]
 // A queue has one of them for its life, and every operation goes through it: no pointer between.
 #[allow(clippy::large_enum_variant)]
+// The tag in a place of its own, not hidden in a field's unused values: it is read by each get.
+#[repr(u8)]
 enum Inner {
     Batched(Batched),
     Shared(Turns<Shared>),
@@ -205,8 +207,25 @@ impl SbitmapQueue {
     /// assert_eq!(queue.try_get(), Some(0));
     /// assert_eq!(queue.try_get(), None);
     /// ```
+    #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
+        let left = match &self.inner {
+            Inner::Local(queue) => match queue.store().get_here() {
+                Ok(bit) => return Some(bit),
+                Err(left) => left,
+            },
+            _ => None,
+        };
+        self.try_get_beyond(left)
+    }
+
+    /// What is too long to be inlined.
+    #[inline(never)]
+    fn try_get_beyond(&self, left: Option<u16>) -> Option<usize> {
+        if let (Some(bit), Inner::Local(queue)) = (left, &self.inner) {
+            queue.store().beyond(bit);
+        }
         on!(self, queue => queue.try_get())
     }
 
@@ -495,7 +514,16 @@ impl SbitmapQueue {
     /// queue.put(bit).unwrap();
     /// assert!(queue.put(bit).is_err());
     /// ```
+    #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
+        match &self.inner {
+            Inner::Local(queue) if queue.store().give_back_here(bit) => Ok(()),
+            _ => self.put_beyond(bit),
+        }
+    }
+
+    #[inline(never)]
+    fn put_beyond(&self, bit: usize) -> Result<(), PutError> {
         on!(self, queue => queue.put(bit))
     }
 

@@ -185,6 +185,33 @@ impl Local {
         Reach::all(self.layout())
     }
 
+    /// The short way of `get`: a restartable sequence, and nothing else that could take time.
+    ///
+    /// Else an id that is to be given to `beyond`, if any.
+    #[inline(always)]
+    pub(crate) fn get_here(&self) -> Result<usize, Option<u16>> {
+        // Relaxed: as in `layout`.
+        let depth = self.depth.load(Ordering::Relaxed);
+        let id = self.stacks.pop_once(depth as u32)? as usize;
+        self.states.begin(id);
+        Ok(id)
+    }
+
+    /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
+    #[inline(always)]
+    pub(crate) fn give_back_here(&self, id: usize) -> bool {
+        // Relaxed: as in `layout`.
+        let below = id < self.depth.load(Ordering::Relaxed);
+        if !below || self.backend() != Backend::Rseq || !self.states.end(id) {
+            return false;
+        }
+        let pushed = self.stacks.push_once(id as u16);
+        if !pushed {
+            self.states.begin(id);
+        }
+        pushed
+    }
+
     /// Takes an id unless somebody waits; `None` is exact when nobody does.
     #[inline]
     pub(crate) fn get(&self) -> Option<usize> {

@@ -27,11 +27,8 @@ impl Local {
     #[cold]
     #[inline(never)]
     pub(super) fn get_slow(&self, popped: Option<u16>) -> Option<usize> {
-        if let Some(id) = popped {
-            let given = self.give(self.group(usize::from(id)));
-            if self.look(given.ticked) {
-                return None;
-            }
+        if popped.is_some_and(|id| self.beyond(id)) {
+            return None;
         }
         loop {
             let seen = self.control.load(); // A0
@@ -59,6 +56,13 @@ impl Local {
                 }
             }
         }
+    }
+
+    /// The popped `id` is above the depth. Returns whether somebody may wait.
+    #[cold]
+    pub(crate) fn beyond(&self, id: u16) -> bool {
+        let given = self.give(self.group(usize::from(id)));
+        self.look(given.ticked)
     }
 
     /// One id from any word.

@@ -6,48 +6,54 @@ use inflight_sync::atomic::{AtomicU8, Ordering};
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// A line.
+/// Bytes of a line.
 const LINE: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// How far apart the states of two ids are.
+/// log2 of how many ids share a line.
 ///
-/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
-/// gets and the one that puts. In a large one 16 ids share a line, so that the table stays in the
+/// In a small map every id has one: there the same few ids go to and fro between the CPU that gets
+/// and the one that puts. The larger the map, the closer they lie, so that the table stays in the
 /// cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
-const fn stride(ids: usize) -> usize {
-    if ids <= 128 { LINE } else { LINE.div_ceil(16) }
+const fn shift(ids: usize) -> u32 {
+    match ids {
+        _ if LINE == 1 => 0,
+        0..=128 => 0,
+        129..=2_048 => 4,
+        _ => 6,
+    }
 }
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line([AtomicU8; LINE]);
 
 #[derive(Debug)]
 pub(super) struct States {
     /// None at all if trusted.
-    states: Box<[AtomicU8]>,
-    /// Where the state of id 0 is: at the beginning of a line.
-    first: usize,
-    stride: usize,
+    lines: Box<[Line]>,
+    /// log2 of how many ids share a line.
+    shift: u32,
     check: Check,
 }
 
 impl States {
     pub(super) fn new(ids: usize, check: Check) -> Self {
-        let stride = stride(ids);
-        let bytes = match check {
+        let shift = shift(ids);
+        let lines = match check {
             Check::Trusted => 0,
-            _ => ids * stride + LINE,
+            _ => (ids >> shift) + 1,
         };
-        let states: Box<[AtomicU8]> = (0..bytes).map(|_| AtomicU8::new(FREE)).collect();
+        let line = |_| Line(std::array::from_fn(|_| AtomicU8::new(FREE)));
         Self {
-            // Some tools do not say; the place of a line is no matter of correctness.
-            first: states.as_ptr().align_offset(LINE).min(LINE),
-            states,
-            stride,
+            lines: (0..lines).map(line).collect(),
+            shift,
             check,
         }
     }
 
     #[inline]
     fn state(&self, id: usize) -> Option<&AtomicU8> {
-        self.states.get(id * self.stride + self.first)
+        Some(&self.lines.get(id >> self.shift)?.0[id % LINE])
     }
 
     /// The caller has just become the owner of `id`.

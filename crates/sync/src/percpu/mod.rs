@@ -52,7 +52,7 @@ mod tests;
 pub use stack::CAPACITY;
 
 use crate::CachePadded;
-use crate::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::cpu;
 use crate::rseq::{self, Rseq};
 use stack::{Exclusion, Stack};
@@ -276,9 +276,48 @@ impl Stacks {
         result == PUSHED || self.push_again(result, id)
     }
 
-    // Not inlined: its frame would cost the other back end more than the call costs this one.
-    #[cold]
-    #[inline(never)]
+    /// One try of [`pop_below`](Stacks::pop_below) with a restartable sequence, to be inlined
+    /// where every instruction counts.
+    ///
+    /// # Errors
+    ///
+    /// The id, if one was popped that is not below `bound`. `None` says nothing: `pop` knows more.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// assert_eq!(stacks.pop_once(5), Err(None));
+    /// ```
+    #[inline(always)]
+    pub fn pop_once(&self, bound: u32) -> Result<u32, Option<u16>> {
+        let Some(rseq) = self.rseq else {
+            return Err(None);
+        };
+        let result = section::pop(rseq, &self.stacks);
+        // What is no id is a large number without its sign.
+        if (result as u32) < bound {
+            Ok(result as u32)
+        } else {
+            Err(u16::try_from(result).ok())
+        }
+    }
+
+    /// One try of [`push`](Stacks::push) with a restartable sequence, as
+    /// [`pop_once`](Stacks::pop_once).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// assert!(!stacks.push_once(5));
+    /// ```
+    #[inline(always)]
+    #[must_use = "a refused id is still the caller's"]
+    pub fn push_once(&self, id: u16) -> bool {
+        self.rseq
+            .is_some_and(|rseq| section::push(rseq, &self.stacks, id) == PUSHED)
+    }
+
+    #[inline]
     fn pop_exclusively(&self) -> i32 {
         self.here()
             .and_then(|i| self.stacks.get(i))
@@ -286,8 +325,7 @@ impl Stacks {
             .map_or(REFUSED, i32::from)
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn push_exclusively(&self, id: u16) -> i32 {
         let pushed = self
             .here()
@@ -404,29 +442,9 @@ impl Stacks {
     pub fn barrier(&self) {
         match self.rseq {
             Some(rseq) => rseq.barrier(),
-            // Ordering: pairs with the fence in `light`, and with that of `Stack::exclusively`
-            // (busy flag): one of the two sees what the other wrote before it.
+            // Ordering: pairs with the fence of `Stack::exclusively` (busy flag): one of the two
+            // sees what the other wrote before it.
             None => fence(Ordering::SeqCst),
-        }
-    }
-
-    /// The frequent side's fence to [`barrier`](Stacks::barrier): after a `light` on one thread
-    /// and a `barrier` on another, one of the two sees what the other wrote before.
-    ///
-    /// Stops only the compiler where the kernel makes the barrier.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// Stacks::new(Backend::best(), 1).light();
-    /// ```
-    #[inline]
-    pub fn light(&self) {
-        if self.rseq.is_some() {
-            // Ordering: pairs with the barrier that `barrier` makes the kernel run on this CPU.
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            // Ordering: pairs with the fence in `barrier`.
-            fence(Ordering::SeqCst);
         }
     }
 
