@@ -183,11 +183,11 @@ fn insist<I: Ids>(ids: &I, local: &mut I::Local) -> usize {
     got.expect("some are free")
 }
 
-fn submitter<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Producer<u32>) {
+fn submitter<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Producer<usize>) {
     for _ in 0..n {
         let id = loop {
             match ids.get(local) {
-                Some(id) => break id as u32,
+                Some(id) => break id,
                 None => spin_loop(),
             }
         };
@@ -197,12 +197,12 @@ fn submitter<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Pro
     }
 }
 
-fn one_by_one<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Consumer<u32>) {
+fn one_by_one<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Consumer<usize>) {
     let mut left = n;
     while left > 0 {
         match ring.pop() {
             Ok(id) => {
-                ids.put(local, id as usize);
+                ids.put(local, id);
                 left -= 1;
             }
             Err(_) => spin_loop(),
@@ -210,7 +210,7 @@ fn one_by_one<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Co
     }
 }
 
-fn all_at_once<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Consumer<u32>) {
+fn all_at_once<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::Consumer<usize>) {
     let mut left = n;
     let mut batch = Vec::with_capacity(RING);
     while left > 0 {
@@ -220,7 +220,7 @@ fn all_at_once<I: Ids>(ids: &I, local: &mut I::Local, n: u64, ring: &mut rtrb::C
             continue;
         }
         let chunk = ring.read_chunk(there).expect("as many are there");
-        batch.extend(chunk.into_iter().map(|id| id as usize));
+        batch.extend(chunk);
         left -= batch.len() as u64;
         ids.put_all(local, &batch);
         batch.clear();
