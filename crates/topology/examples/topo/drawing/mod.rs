@@ -2,6 +2,8 @@
 
 mod tile;
 
+use std::collections::BTreeMap;
+
 use inflight_topology::{CpuSet, Scope, Topology};
 use tile::{Tile, text_width};
 
@@ -121,15 +123,17 @@ fn page(content: Tile) -> String {
 /// The parts of `within` that the pods of a scope make, with the number of each pod. A pod that
 /// reaches beyond is drawn wherever a part of it is: nothing says that caches respect nodes.
 fn parts(topo: &Topology, scope: Scope, within: &CpuSet) -> Vec<(usize, CpuSet, bool)> {
-    topo.pods(scope)
-        .iter()
-        .map(|pod| {
-            let part = pod.cpus().intersection(within);
-            let whole = part.len() == pod.cpus().len();
-            (pod.id(), part, whole)
-        })
-        .filter(|(_, part, _)| !part.is_empty())
-        .collect()
+    let mut parts: BTreeMap<usize, CpuSet> = BTreeMap::new();
+    for cpu in within {
+        if let Some(pod) = topo.pod_of(scope, cpu) {
+            parts.entry(pod.id()).or_default().insert(cpu);
+        }
+    }
+    let parts = parts.into_iter().map(|(id, part)| {
+        let whole = &part == topo.pods(scope)[id].cpus();
+        (id, part, whole)
+    });
+    parts.collect()
 }
 
 fn node(topo: &Topology, cpus: &CpuSet, number: Option<usize>) -> Tile {
