@@ -127,6 +127,44 @@ fn a_dropped_collector_gives_back_what_it_had() {
     }
 }
 
+/// A waiter for several counts as so many in what others are promised.
+#[test]
+fn a_waiter_for_several_comes_before_those_behind_it() {
+    for mode in MODES {
+        let (queue, bits) = taken(4, mode);
+        let mut many = pin!(queue.get_many(3));
+        let mut one = pin!(queue.get());
+        assert!(poll(many.as_mut()).is_pending());
+        assert!(poll(one.as_mut()).is_pending());
+        for &bit in &bits[..3] {
+            queue.put(bit).unwrap();
+            assert!(poll(one.as_mut()).is_pending());
+        }
+        queue.put(bits[3]).unwrap();
+        assert!(
+            poll(one.as_mut()).is_ready(),
+            "{mode:?}: position 1, three before"
+        );
+        assert!(poll(many.as_mut()).is_ready());
+    }
+}
+
+#[test]
+fn only_those_who_waited_are_counted() {
+    for mode in MODES {
+        let queue = builder(4, mode).build().unwrap();
+        let bits = queue.get_many_blocking(3).unwrap();
+        assert_eq!(queue.stats().waits, 0, "{mode:?}: the bits were free");
+        let mut many = pin!(queue.get_many(2));
+        let mut behind = pin!(queue.get());
+        assert!(poll(many.as_mut()).is_pending());
+        assert!(poll(behind.as_mut()).is_pending());
+        assert!(poll(many.as_mut()).is_pending());
+        assert_eq!(queue.stats().waits, 2, "{mode:?}");
+        queue.put_batch(&bits).unwrap();
+    }
+}
+
 #[test]
 fn d25_two_collectors_never_wait_for_each_other() {
     for fairness in ALL {

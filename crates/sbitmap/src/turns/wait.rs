@@ -117,16 +117,18 @@ impl<'a, S: Store> Wait<'a, S> {
         };
         self.ticket = Some(ticket);
         self.seen = line.serial;
-        line.waits += 1;
         if thread {
             line.set_watcher(ticket, front);
         }
         if behind {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
+            line.waits += 1;
             return None;
         }
         turns.serve(&mut line, Some(ticket), &mut chosen); // G5
-        if line.list.is_waiting(ticket) && !turns.store.is_settled() {
+        let waits = line.list.is_waiting(ticket);
+        line.waits += u64::from(waits);
+        if waits && !turns.store.is_settled() {
             drop(line);
             turns.store.settle(); // G4
             line = turns.line.lock();
@@ -286,6 +288,10 @@ impl<'a, S: Store> Wait<'a, S> {
 
 impl<S: Store> Drop for Wait<'_, S> {
     fn drop(&mut self) {
+        if cfg!(loom) && thread::panicking() {
+            // Why: a model that has failed says why. One more step would panic again, and abort.
+            return;
+        }
         if let Some(Ok(ids)) = self.leave() {
             drop(Held {
                 turns: self.turns,
