@@ -117,7 +117,7 @@ impl Sbitmap {
 
     /// Takes a bit, beginning at the calling CPU's hint. `None` when all are taken.
     ///
-    /// In round-robin mode each CPU hands bits out in turn.
+    /// In round-robin mode each CPU hands bits out one after the other.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(1).build().unwrap();
@@ -411,7 +411,8 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// As [`put`](Sbitmap::put), for the first bit that could not be given back. All others are.
+    /// As [`put`](Sbitmap::put), for the first of `bits` that could not be given back. All others
+    /// are. The error does not say which bit it was: to know, put them one by one.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();

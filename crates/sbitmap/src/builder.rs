@@ -34,7 +34,7 @@ impl SbitmapBuilder {
     }
 
     /// Lays out memory for growth up to `max_depth` by [`resize`](Sbitmap::resize). By default the
-    /// depth is the largest.
+    /// depth is the largest. At most [`MAX_DEPTH`].
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).max_depth(256).build().unwrap();
@@ -56,8 +56,8 @@ impl SbitmapBuilder {
         self
     }
 
-    /// Hands bits out in turn instead of the warmest first. For devices that want their tags
-    /// spread.
+    /// Hands bits out one after the other, round and round, instead of the warmest first: each CPU
+    /// goes on after the bit it got last. For devices that want their tags spread.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).round_robin(true).build().unwrap();
@@ -72,6 +72,8 @@ impl SbitmapBuilder {
 
     /// Also catches double frees that race with each other, at the price of one more RMW per put.
     ///
+    /// Of `checked(true)` and [`trusted(true)`](SbitmapBuilder::trusted) the last call holds.
+    ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).checked(true).build().unwrap();
     /// assert!(map.put(0).is_err());
@@ -80,7 +82,10 @@ impl SbitmapBuilder {
         self.check(Check::Racing, on)
     }
 
-    /// Checks no put at all, and keeps no state for it: a double free makes two owners of one bit.
+    /// Does not look whether a bit that is put is in use, and keeps no state for it: a double free
+    /// makes two owners of one bit. A bit that the map does not have is still an error.
+    ///
+    /// Of `trusted(true)` and [`checked(true)`](SbitmapBuilder::checked) the last call holds.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).trusted(true).build().unwrap();
@@ -105,7 +110,11 @@ impl SbitmapBuilder {
     ///
     /// # Errors
     ///
-    /// A depth above [`MAX_DEPTH`], a shift above 6, or a `max_depth` below the depth.
+    /// A depth or `max_depth` above [`MAX_DEPTH`], a shift above 6, or a `max_depth` below the
+    /// depth.
+    ///
+    /// A depth of 0 is none: such a map has nothing to give until it is resized. (To resize *to* 0
+    /// is an error: it would look like a way to stop users, which it is not.)
     ///
     /// ```
     /// assert!(inflight_sbitmap::Sbitmap::builder(0).build().unwrap().try_get().is_none());
@@ -134,11 +143,15 @@ impl SbitmapBuilder {
         Ok(max_depth)
     }
 
-    /// Makes the local engine instead, or [`BuildError::NeedsShared`] if it cannot do this.
-    pub(crate) fn build_local(&self) -> Result<Local, BuildError> {
+    /// Makes the local engine instead, or says why it needs to be the shared one.
+    /// Also how many bits each of its words is used for.
+    pub(crate) fn build_local(&self) -> Result<(Local, usize), BuildError> {
         let max_depth = self.checked_max_depth()?;
-        if self.round_robin || max_depth > local::MAX_DEPTH {
-            return Err(BuildError::NeedsShared);
+        if self.round_robin {
+            return Err(BuildError::RoundRobinNeedsShared);
+        }
+        if max_depth > local::MAX_DEPTH {
+            return Err(BuildError::DepthNeedsShared);
         }
         let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
         let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
@@ -149,6 +162,7 @@ impl SbitmapBuilder {
         {
             shape.backend = inflight_sync::percpu::Backend::TryLock;
         }
-        Ok(Local::new(full, self.depth, self.check, shape))
+        let local = Local::new(full, self.depth, self.check, shape);
+        Ok((local, full.bits_per_word()))
     }
 }

@@ -18,22 +18,33 @@ pub enum BuildError {
     ShiftTooLarge,
     /// The map is to grow to a depth below the one it begins with.
     MaxDepthBelowDepth,
-    /// Batched waiting, ids in turn and more than 65,536 ids need
+    /// [`Engine::Local`](crate::Engine::Local) was asked for with
+    /// [`Fairness::Batched`](crate::Fairness::Batched), which needs
     /// [`Engine::Shared`](crate::Engine::Shared).
-    NeedsShared,
+    BatchedNeedsShared,
+    /// [`Engine::Local`](crate::Engine::Local) was asked for with
+    /// [`round_robin`](crate::SbitmapQueueBuilder::round_robin), which needs
+    /// [`Engine::Shared`](crate::Engine::Shared).
+    RoundRobinNeedsShared,
+    /// [`Engine::Local`](crate::Engine::Local) was asked for with more than 65,536 bits, now or as
+    /// `max_depth`; they need [`Engine::Shared`](crate::Engine::Shared).
+    DepthNeedsShared,
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DepthTooLarge => {
-                write!(f, "depth is above the maximum of {}", crate::MAX_DEPTH)
+                let most = crate::MAX_DEPTH;
+                write!(f, "depth or max_depth is above the maximum of {most}")
             }
             Self::ShiftTooLarge => f.write_str("shift is above 6 (a word has 64 bits)"),
             Self::MaxDepthBelowDepth => f.write_str("max_depth is below the depth"),
-            Self::NeedsShared => f.write_str(
-                "batched waiting, ids in turn and more than 65,536 ids need Engine::Shared",
-            ),
+            Self::BatchedNeedsShared => f.write_str("Engine::Local cannot serve Fairness::Batched"),
+            Self::RoundRobinNeedsShared => f.write_str("Engine::Local cannot hand out round robin"),
+            Self::DepthNeedsShared => {
+                f.write_str("Engine::Local has at most 65536 bits, max_depth included")
+            }
         }
     }
 }
@@ -53,7 +64,8 @@ impl Error for BuildError {}
 pub enum PutError {
     /// Nobody holds the bit: it was given back before, or never handed out.
     NotAllocated,
-    /// The bitmap has no such bit.
+    /// The bitmap has no such bit: it is not below `max_depth`. Of a [`BitMask`](crate::BitMask)
+    /// also: it reaches beyond the word that its first bit is in.
     OutOfRange,
 }
 
@@ -61,7 +73,7 @@ impl fmt::Display for PutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotAllocated => "the bit is not allocated (given back twice?)",
-            Self::OutOfRange => "the bit is not below the depth",
+            Self::OutOfRange => "no such bit: not below max_depth, or a mask beyond its word",
         })
     }
 }

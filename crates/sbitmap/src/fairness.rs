@@ -2,17 +2,45 @@
 
 /// Who may overtake whom while waiting for a bit.
 ///
+/// # Choose
+///
+/// | you want | mode |
+/// |---|---|
+/// | throughput with bounded overtaking, and have no reason for another | [`Fair`](Fairness::Fair) |
+/// | strict order, or the same short wait for everybody; a wake for each bit is cheap enough | [`Fifo`](Fairness::Fifo) |
+/// | futures that may stay unpolled for long, or exactly what the block layer does | [`Batched`](Fairness::Batched) |
+///
+/// Threads, timed threads and tasks may be mixed in every mode: they stand in the same list or
+/// lists.
+///
+/// # A bit that is granted
+///
+/// In `Fair` and `Fifo` a bit is handed to a waiter, and is in use from then on, although the
+/// waiter has yet to run. A thread runs sooner or later. **A future runs when it is polled**: one
+/// that is kept and no longer polled (in a `select!` loop by reference, in a `FuturesUnordered`
+/// that nobody drives) keeps the bit it was granted, and with a few of those the queue stands
+/// still. Drop futures that are no longer wanted (`tokio::time::timeout` and `select!` by value do
+/// so): the bit goes to the next waiter. With `Batched` an unpolled future keeps no bit, so whoever
+/// comes next can have it; but it keeps the wake it was given, and who sleeps already waits for
+/// later puts.
+///
+/// # Waiters for several
+///
+/// Whoever waits for `n` bits ([`get_many`](crate::SbitmapQueue::get_many)) counts as `n` waiters
+/// in the bounds below. While it is the first, it collects: each bit that comes back is its until
+/// it has all, and nobody else gets one, in a turn or not.
+///
 /// ```
 /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(8).fairness(Fairness::Batched).build().unwrap();
-/// # let _ = queue;
+/// let queue = SbitmapQueue::builder(8).fairness(Fairness::Fifo).build().unwrap();
+/// assert_eq!(queue.fairness(), Fairness::Fifo);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Fairness {
-    /// The block layer's rule: eight queues served in turn, one batch of wakes for each batch of
-    /// freed bits.
+    /// The block layer's rule: eight queues served one after the other, one batch of wakes for each
+    /// batch of freed bits.
     ///
     /// A wake is a chance, not a bit: anybody who tries while a bit is free may take it first, and
     /// the woken waiter then queues again at the tail. Within one queue waiters are woken in
@@ -24,24 +52,30 @@ pub enum Fairness {
     /// woken may take up to 16 bits past those who wait.
     ///
     /// The wake of a thread costs more than anything else here; a turn divides that cost among
-    /// its bits. With `p` waiters before it, a waiter sees at most `(p + 8) * 16` bits go to
-    /// others before its own: each earlier waiter and each of the at most 8 turns that still
-    /// last has at most 16. To that comes one bit for each thread that had looked for waiters
-    /// before this one came and had not yet taken its bit.
+    /// its bits. A turn is over after 16 bits or 8 later grants, whichever comes first: with more
+    /// bits one thread would hold the others up longer, with fewer the wake is shared by too few.
+    ///
+    /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 8) * 16` bits go
+    /// to others before its own: each earlier waiter and each of the at most 8 turns that still
+    /// last has at most 16. An earlier waiter for `n` bits has `n` instead of 16, and a task 1. To
+    /// that comes one bit for each thread that had looked for waiters before this one came and
+    /// had not yet taken its bit.
     ///
     /// One woken thread at a time is under way, and serves the next when it runs. If it does not
     /// run (stopped, starved), the others go on after 64 more bits have come back, or after 10 to
     /// 20 ms (640 ms in a queue that has long been still).
     ///
     /// Tasks are woken for one bit at a time, all of them at once as long as bits last, and take
-    /// no turns. Over a window of many turns identical threads get equal shares; within one turn
-    /// one thread has 16 bits and its neighbour none.
+    /// no turns. So among threads and tasks in one queue the threads get up to 16 bits for each
+    /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). Over a
+    /// window of many turns identical threads get equal shares; within one turn one thread has 16
+    /// bits and its neighbour none.
     #[default]
     Fair,
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.
     ///
-    /// With `p` waiters before it a waiter sees exactly `p` bits go to others, and one for each
-    /// thread that had looked for waiters before this one came and had not yet taken its bit.
-    /// Each bit costs one wake.
+    /// With `p` waiters before it, each for one bit, a waiter sees exactly `p` bits go to others,
+    /// and one for each thread that had looked for waiters before this one came and had not yet
+    /// taken its bit. An earlier waiter for `n` bits counts `n`. Each bit costs one wake.
     Fifo,
 }

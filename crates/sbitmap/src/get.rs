@@ -15,6 +15,10 @@ use std::task::{Context, Poll};
 /// A dropped future leaves the queue. What it had been given and had not yet fetched goes to the
 /// next waiter. Polled again after it was ready, it waits for another bit.
 ///
+/// One that is kept and not polled any more keeps what it was granted, out of everybody's reach
+/// ([`Fairness::Fair`](crate::Fairness::Fair) and [`Fifo`](crate::Fairness::Fifo)): drop it, or
+/// put a timeout around it.
+///
 /// ```
 /// use inflight_sbitmap::{Get, SbitmapQueue};
 /// let queue = SbitmapQueue::builder(1).build().unwrap();

@@ -11,11 +11,24 @@
 //! - Freeing a bit touches a **second line** of its word. The freed bits are moved back in one step
 //!   when the word looks full (*deferred clear*), so getters and putters stay out of each other's
 //!   way.
-//! - Waiters stand in **eight queues** and are woken in **batches**: one wake per group of freed
-//!   bits, counted by a pair of counters, and never lost.
 //!
-//! Everything works inside `loom::model` when built with `--cfg loom`, so you can model-check your
-//! own code on top of it.
+//! A queue adds two choices:
+//!
+//! - **Who may overtake whom**, its [`Fairness`]: by default one list, first come first served,
+//!   where a woken thread may take up to 16 bits before the next is woken (`Fair`). Strict order is
+//!   `Fifo`; the block layer's eight queues and batches of wakes are `Batched`. The table in
+//!   [`Fairness`] says which to choose.
+//! - **Where the ids are kept**, its [`Engine`]: by default each CPU keeps some of the ids it has
+//!   freed in a small stack of its own (`Local`), with restartable sequences where the machine has
+//!   them; else, and for `Batched`, in the bitmap itself (`Shared`). Users see no difference but
+//!   speed; [`SbitmapQueue::back_end`] says what was found.
+//!
+//! [`get_many`](SbitmapQueue::get_many) waits for several bits that come together, and
+//! [`resize`](SbitmapQueue::resize) changes the depth while others get, wait and put.
+//!
+//! A bit is a plain number: nothing gives it back for you. A task that is cancelled between `get`
+//! and `put` leaks it, unless a guard of yours puts it; `TagSet` of the crate `inflight-tags` has
+//! such guards, with a slot for each tag.
 //!
 //! ```
 //! use inflight_sbitmap::{PutError, Sbitmap, SbitmapQueue};
@@ -39,14 +52,24 @@
 //! let c = queue.get_timeout(Duration::from_millis(5)); // both are taken
 //! assert!(a.is_some() && c.is_none());
 //! queue.put(b)?;
-//! let d = inflight_sync::block_on(queue.get()); // cancel-safe
+//! let d = inflight_sbitmap::block_on(queue.get()); // a future for any runtime
 //! assert_eq!(d, b);
 //! println!("{:#?}", queue.snapshot());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The waiting protocols with their proofs are in `PROTOCOL.md` (batches) and `PROTOCOL-turns.md`
-//! beside the source.
+//! # Features and cfgs
+//!
+//! - Feature `serde`, off by default: [`Snapshot`], [`QueueSnapshot`], [`QueueStats`],
+//!   [`Fairness`], [`BackEnd`] and [`WakePolicy`] can be serialised and read back.
+//! - `--cfg loom`: everything works inside `loom::model`, so you can model-check your own code on
+//!   top of it. The crate's README has the recipe. [`Engine::Auto`] is then `Shared`, and timeouts
+//!   never fire by themselves.
+//!
+//! # Proofs
+//!
+//! The protocols are written down with their proofs beside the source: `PROTOCOL.md` (`Batched`),
+//! `PROTOCOL-turns.md` (`Fair` and `Fifo`) and `PROTOCOL-local.md` (the stacks of the CPUs).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -87,6 +110,12 @@ pub use mask::BitMask;
 pub use queue::SbitmapQueue;
 pub use queue_builder::SbitmapQueueBuilder;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
+
+/// Waits for a future on the calling thread; for those who have no runtime.
+pub use inflight_sync::block_on;
+/// The clock of timed waits, and its points in time: what
+/// [`get_deadline`](SbitmapQueue::get_deadline) takes.
+pub use inflight_sync::time::{Clock, Instant};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -22,14 +22,14 @@ pub struct BitMask {
 }
 
 impl BitMask {
-    /// The bits, lowest first.
+    /// The bits, lowest first. Of a mask made by hand, bits beyond `usize::MAX` are left out.
     ///
     /// ```
     /// let bits = inflight_sbitmap::BitMask { first: 8, mask: 0b101 };
     /// assert_eq!(bits.iter().collect::<Vec<_>>(), [8, 10]);
     /// ```
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        offsets(self.mask).map(move |offset| self.first.wrapping_add(offset as usize))
+        offsets(self.mask).filter_map(move |offset| self.first.checked_add(offset as usize))
     }
 
     /// How many bits.

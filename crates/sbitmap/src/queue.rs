@@ -16,6 +16,7 @@ use crate::turns::{Turns, WaitMany, WaitOne};
 use inflight_sync::block_on;
 use inflight_sync::percpu::Backend;
 use inflight_sync::time::{Clock, Instant};
+use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -25,14 +26,21 @@ use std::time::Duration;
 ///
 /// # Fairness
 ///
-/// See [`Fairness`]. The default is [`Fairness::Fair`].
+/// See [`Fairness`], which also helps to choose. The default is [`Fairness::Fair`].
+///
+/// # Ids that nobody gives back
+///
+/// A bit is a plain number. A task that is cancelled, or a thread that panics, between the get and
+/// the put takes its bit along for good: give it to a guard that puts it when it is dropped.
+/// `TagSet` of the crate `inflight-tags` has such guards.
 ///
 /// # Progress
 ///
 /// No waiter sleeps for ever while bits come back. With [`Fairness::Fair`] and [`Fairness::Fifo`] a
 /// bit is free while somebody waits only as long as a woken thread is on its way. With
 /// [`Fairness::Batched`] at most `wake batch - 1` bits (7, and 0 below a depth of 16) may be free
-/// while somebody sleeps, and only while another bit is in use.
+/// while somebody sleeps, and only while another bit is in use. This takes for granted that every
+/// future that waits is polled when it is woken, or dropped; see [`get`](SbitmapQueue::get).
 ///
 /// ```
 /// use inflight_sbitmap::SbitmapQueue;
@@ -47,15 +55,26 @@ use std::time::Duration;
 /// queue.put(bit).unwrap(); // wakes the waiter, should it sleep already
 /// assert_eq!(waiter.join().unwrap(), bit);
 /// ```
-#[derive(Debug)]
 pub struct SbitmapQueue {
     inner: Inner,
     fairness: Fairness,
+    bits_per_word: usize,
     clock: Clock,
 }
 
+/// Takes no lock and stops nobody; [`snapshot`](SbitmapQueue::snapshot) has the rest.
+impl fmt::Debug for SbitmapQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SbitmapQueue")
+            .field("depth", &self.depth())
+            .field("max_depth", &self.max_depth())
+            .field("fairness", &self.fairness)
+            .field("back_end", &self.back_end())
+            .finish_non_exhaustive()
+    }
+}
+
 /// How ids are kept and how users wait.
-#[derive(Debug)]
 // A queue has one of them for its life, and every operation goes through it: no pointer between.
 #[allow(clippy::large_enum_variant)]
 // The tag in a place of its own, not hidden in a field's unused values: it is read by each get.
@@ -109,24 +128,26 @@ impl SbitmapQueue {
     }
 
     pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder) -> Self {
+        let bits_per_word = map.bits_per_word();
         let inner = match of.rules() {
             None => Inner::Batched(Batched::new(map, of.policy)),
             Some(rules) => Inner::Shared(Turns::new(Shared::new(map), rules, of.clock.clone())),
         };
-        Self::new(inner, of)
+        Self::new(inner, bits_per_word, of)
     }
 
     /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder) -> Self {
+    pub(crate) fn on_local(ids: Local, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
         let rules = of.rules().expect("the local engine serves no batches");
         let inner = Inner::Local(Turns::new(ids, rules, of.clock.clone()));
-        Self::new(inner, of)
+        Self::new(inner, bits_per_word, of)
     }
 
-    fn new(inner: Inner, of: SbitmapQueueBuilder) -> Self {
+    fn new(inner: Inner, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
         Self {
             inner,
             fairness: of.fairness,
+            bits_per_word,
             clock: of.clock,
         }
     }
@@ -149,6 +170,47 @@ impl SbitmapQueue {
                 _ => BackEnd::TryLock,
             },
         }
+    }
+
+    /// Who may overtake whom.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
+    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::Fair);
+    /// ```
+    #[must_use]
+    pub const fn fairness(&self) -> Fairness {
+        self.fairness
+    }
+
+    /// The clock of the queue's timed waits: for the deadlines of
+    /// [`get_deadline`](SbitmapQueue::get_deadline).
+    ///
+    /// ```
+    /// use inflight_sbitmap::SbitmapQueue;
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(1).build().unwrap();
+    /// let deadline = queue.clock().now() + Duration::from_millis(1);
+    /// assert!(queue.get_deadline(deadline).is_some());
+    /// assert!(queue.get_deadline(deadline).is_none());
+    /// ```
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How many bits each word is used for: a [`BitMask`] has at most as many.
+    ///
+    /// At most 32 with the local [`Engine`](crate::Engine), so that it may be less than asked for.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{Engine, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(64).engine(Engine::Shared).build().unwrap();
+    /// assert_eq!(queue.bits_per_word(), 16);
+    /// ```
+    #[must_use]
+    pub const fn bits_per_word(&self) -> usize {
+        self.bits_per_word
     }
 
     /// How many bits there are.
@@ -200,7 +262,8 @@ impl SbitmapQueue {
     ///
     /// `None` means "nothing for you now": all bits are taken, or others wait and come first. With
     /// [`Fairness::Batched`] it also takes a bit past those who wait, and with [`Fairness::Fair`]
-    /// in the calling thread's turn.
+    /// in the calling thread's turn. While nobody waits, `None` is exact: at some moment of the
+    /// call every bit was taken.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
@@ -258,6 +321,9 @@ impl SbitmapQueue {
     /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
     /// [`Sbitmap::try_get_shallow`].
     ///
+    /// There is no waiting for a shallow bit. A user that finds its share taken waits for an event
+    /// of its own, most simply one of its own puts, and tries again.
+    ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
     /// queue.set_min_shallow_depth(4);
@@ -270,9 +336,11 @@ impl SbitmapQueue {
 
     /// Announces the smallest limit shallow users come with, before they come.
     ///
-    /// A user who waits because its `limit` bits are in use sees only as many puts, so the wake
+    /// Nobody can wait for a shallow bit. But a user that keeps to `limit` bits and waits for any
+    /// bit (by `get` after a shallow try that failed) may see only as many puts, so the wake
     /// batch of [`Fairness::Batched`] must not be larger: it becomes an eighth of the smaller of
-    /// depth and limit, from 1 to 8.
+    /// depth and limit, from 1 to 8. In other modes each put serves those who wait, and this call
+    /// does nothing.
     ///
     /// # Panics
     ///
@@ -294,7 +362,7 @@ impl SbitmapQueue {
     /// One more user shares the bits, each of whom is kept to its share by its own counting.
     ///
     /// The wake batch of [`Fairness::Batched`] becomes an eighth of a share, from 1 to 8: a user
-    /// that has its share in use waits for its own puts.
+    /// that has its share in use waits for its own puts. In other modes this does nothing.
     ///
     /// # Panics
     ///
@@ -361,11 +429,11 @@ impl SbitmapQueue {
         self.get_deadline(self.clock.now() + timeout)
     }
 
-    /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's clock.
+    /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's
+    /// [`clock`](SbitmapQueue::clock).
     ///
     /// ```
-    /// use inflight_sbitmap::SbitmapQueue;
-    /// use inflight_sync::time::Clock;
+    /// use inflight_sbitmap::{Clock, SbitmapQueue};
     /// let clock = Clock::manual();
     /// let queue = SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
     /// assert_eq!(queue.get_deadline(clock.now()), None);
@@ -385,9 +453,14 @@ impl SbitmapQueue {
     ///
     /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
     ///
+    /// Do not *keep* a future that you no longer poll: with [`Fairness::Fair`] and
+    /// [`Fairness::Fifo`] the bit it is granted stays with it, out of everybody's reach, until it
+    /// is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it. What a task
+    /// has already got and does not put, because it was cancelled, is lost: keep it in a guard.
+    ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(inflight_sync::block_on(queue.get()), 0);
+    /// assert_eq!(inflight_sbitmap::block_on(queue.get()), 0);
     /// ```
     pub fn get(&self) -> Get<'_> {
         Get(match &self.inner {
@@ -397,11 +470,17 @@ impl SbitmapQueue {
         })
     }
 
-    /// Takes `n` bits that come together; the task waits until there are so many.
+    /// Takes `n` bits, in no particular order; the task waits until it has them all.
     ///
     /// One waiter at a time collects, and nobody takes a bit past it (with [`Fairness::Batched`]
     /// others do), so that two never wait for what the other has. For the same reason: do not hold
     /// bits of this queue while you wait for several.
+    ///
+    /// **It keeps everybody else waiting until it has all**, also those who want one bit: if the
+    /// bits it lacks never come back, nobody gets any. Give it a
+    /// [timeout](SbitmapQueue::get_many_timeout) where that may be. What it has collected counts
+    /// as in use in [`weight`](SbitmapQueue::weight) and the like;
+    /// [`collected`](QueueSnapshot::collected) of the snapshot tells how much it is.
     ///
     /// # Errors
     ///
@@ -409,11 +488,12 @@ impl SbitmapQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future gives back what it had collected.
+    /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
+    /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// let four = inflight_sync::block_on(queue.get_many(4))?;
+    /// let four = inflight_sbitmap::block_on(queue.get_many(4))?;
     /// assert_eq!(four.len(), 4);
     /// queue.put_batch(&four).unwrap();
     /// # Ok::<(), inflight_sbitmap::GetManyError>(())
@@ -470,15 +550,14 @@ impl SbitmapQueue {
     }
 
     /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most until `deadline`, a point
-    /// on the queue's clock.
+    /// on the queue's [`clock`](SbitmapQueue::clock).
     ///
     /// # Errors
     ///
     /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
     ///
     /// ```
-    /// use inflight_sbitmap::SbitmapQueue;
-    /// use inflight_sync::time::Clock;
+    /// use inflight_sbitmap::{Clock, SbitmapQueue};
     /// let clock = Clock::manual();
     /// let queue = SbitmapQueue::builder(2).clock(clock.clone()).build().unwrap();
     /// assert_eq!(queue.get_many_deadline(2, clock.now()).unwrap().len(), 2);
@@ -498,7 +577,9 @@ impl SbitmapQueue {
         }
     }
 
-    /// Gives a bit back, and wakes waiters if a batch is complete.
+    /// Gives a bit back. If somebody waits, the bit goes to whoever is first in line
+    /// ([`Fairness::Fair`], [`Fairness::Fifo`]), or waiters are woken if a batch is complete
+    /// ([`Fairness::Batched`]).
     ///
     /// # Errors
     ///
@@ -531,7 +612,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted.
+    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of one
+    /// of the others, and does not say which: to know, put them one by one.
     ///
     /// # Panics
     ///
@@ -551,7 +633,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_mask`]: all good bits are given back, and counted.
+    /// As [`Sbitmap::put_mask`]: all good bits are given back, and counted; none if the mask reaches
+    /// beyond its [word](SbitmapQueue::bits_per_word).
     ///
     /// # Panics
     ///
@@ -583,7 +666,9 @@ impl SbitmapQueue {
         on!(self, queue => queue.wake_all());
     }
 
-    /// How many bits are in use; see [`Sbitmap::weight`].
+    /// How many bits are in use; see [`Sbitmap::weight`]. These include bits that waiters have been
+    /// given and have not yet fetched, as in the other calls that look at the bits; the
+    /// [snapshot](SbitmapQueue::snapshot) tells them apart.
     ///
     /// ```
     /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().weight(), 0);
@@ -643,7 +728,7 @@ impl SbitmapQueue {
     pub fn snapshot(&self) -> QueueSnapshot {
         let map = on_ids!(self, ids => ids.snapshot());
         let state = on!(self, queue => queue.state());
-        let mut snapshot = QueueSnapshot::new(map, state, self.fairness);
+        let mut snapshot = QueueSnapshot::new(map, state, self.fairness, self.back_end());
         if let Inner::Batched(queue) = &self.inner {
             snapshot.min_shallow_depth = queue.min_shallow_depth();
         }

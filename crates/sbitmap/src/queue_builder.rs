@@ -48,7 +48,8 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// As [`SbitmapBuilder::shift`].
+    /// As [`SbitmapBuilder::shift`]. The local [`Engine`] has words of at most 32 bits, whatever is
+    /// asked for; [`SbitmapQueue::bits_per_word`] says what it became.
     ///
     /// ```
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).shift(2).build().is_ok());
@@ -58,7 +59,7 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// As [`SbitmapBuilder::round_robin`].
+    /// As [`SbitmapBuilder::round_robin`]. Chooses [`Engine::Shared`], if the engine is left open.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).round_robin(true).build().unwrap();
@@ -89,7 +90,7 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// Who may overtake whom.
+    /// Who may overtake whom. [`Fairness::Fair`] by default; [`Fairness`] helps to choose.
     ///
     /// ```
     /// # use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -100,7 +101,8 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// In which order [`Fairness::Batched`] serves its wait queues.
+    /// In which order [`Fairness::Batched`] serves its wait queues. Means nothing in other modes,
+    /// which have one list.
     ///
     /// ```
     /// use inflight_sbitmap::{SbitmapQueue, WakePolicy};
@@ -111,7 +113,7 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// Where the ids are kept.
+    /// Where the ids are kept. [`Engine::Auto`] by default.
     ///
     /// ```
     /// use inflight_sbitmap::{Engine, SbitmapQueue};
@@ -126,7 +128,7 @@ impl SbitmapQueueBuilder {
     ///
     /// With [`Fairness::Fair`] a thread in its turn that finds no bit then yields its CPU up to
     /// twice before it waits. That is two to three times as fast with a completer that polls, and
-    /// harmful with one that sleeps.
+    /// harmful with one that sleeps. Means nothing in other modes, nor for tasks.
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -154,27 +156,29 @@ impl SbitmapQueueBuilder {
     ///
     /// # Errors
     ///
-    /// As [`SbitmapBuilder::build`], and [`BuildError::NeedsShared`] if [`Engine::Local`] is asked
-    /// for where it cannot be used.
+    /// As [`SbitmapBuilder::build`]; and if [`Engine::Local`] is asked for where it cannot be used,
+    /// [`BatchedNeedsShared`](BuildError::BatchedNeedsShared),
+    /// [`RoundRobinNeedsShared`](BuildError::RoundRobinNeedsShared) or
+    /// [`DepthNeedsShared`](BuildError::DepthNeedsShared).
     ///
     /// ```
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        let batched = self.fairness == Fairness::Batched;
         let local = match self.engine {
-            Engine::Shared => Err(BuildError::NeedsShared),
-            Engine::Auto | Engine::Local if batched => Err(BuildError::NeedsShared),
+            Engine::Shared => None,
             // Models of a user's code stay small; the local engine has its own.
-            Engine::Auto if cfg!(loom) => Err(BuildError::NeedsShared),
-            Engine::Auto | Engine::Local => self.map.build_local(),
+            Engine::Auto if cfg!(loom) => None,
+            _ if self.fairness == Fairness::Batched => Some(Err(BuildError::BatchedNeedsShared)),
+            Engine::Auto | Engine::Local => Some(self.map.build_local()),
         };
         match local {
-            Ok(local) => Ok(SbitmapQueue::on_local(local, self)),
-            Err(BuildError::NeedsShared) if self.engine != Engine::Local => {
-                Ok(SbitmapQueue::on_shared(self.map.clone().build()?, self))
+            Some(Ok((local, bits_per_word))) => {
+                Ok(SbitmapQueue::on_local(local, bits_per_word, self))
             }
-            Err(e) => Err(e),
+            Some(Err(e)) if self.engine == Engine::Local => Err(e),
+            // What the shared engine cannot do either is found out by its own build.
+            _ => Ok(SbitmapQueue::on_shared(self.map.clone().build()?, self)),
         }
     }
 

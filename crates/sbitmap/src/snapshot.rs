@@ -1,10 +1,12 @@
 //! The state of a map or queue at one moment, for people and tools.
 //!
-//! The text has the shape of the block layer's debug files: one `name=value` a line, in this order.
+//! The text has the shape of the block layer's debug files: one `name=value` a line, in this order,
+//! and after that what they do not have.
 
 use crate::batched::WakeState;
+use crate::engine::BackEnd;
 use crate::fairness::Fairness;
-use crate::layout::Layout;
+use crate::layout::{Layout, MAX_DEPTH};
 use std::fmt;
 
 /// What a [`Sbitmap`](crate::Sbitmap) looked like. Racy while others get and put.
@@ -22,7 +24,8 @@ pub struct Snapshot {
     pub depth: usize,
     /// The largest depth the map can have.
     pub max_depth: usize,
-    /// How many are in use.
+    /// How many are in use. Of a queue's these include what waiters were given and have not yet
+    /// fetched; see [`QueueSnapshot::granted`] and [`QueueSnapshot::collected`].
     pub busy: usize,
     /// How many are freed and not yet moved back.
     pub cleared: usize,
@@ -33,7 +36,7 @@ pub struct Snapshot {
     /// The bits in use, word by word. More than `map_nr` words if bits above the depth are still in
     /// use after a shrink.
     pub words: Vec<u64>,
-    /// Whether bits are handed out in turn.
+    /// Whether bits are handed out round robin.
     pub round_robin: bool,
     /// Where the search of each CPU begins.
     pub alloc_hint: Vec<u32>,
@@ -43,6 +46,8 @@ impl Snapshot {
     /// The bits in use as hexadecimal bytes, 16 a line, each line with its offset; bits are packed
     /// densely, lowest first. Bits above the depth appear while they are in use.
     ///
+    /// Empty for a snapshot that no map can have had: one that was read back and damaged.
+    ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
     /// let mut bits = Vec::new();
@@ -51,6 +56,10 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn hex_dump(&self) -> String {
+        let word = self.bits_per_word;
+        if !word.is_power_of_two() || word > 64 || self.depth > MAX_DEPTH {
+            return String::new();
+        }
         let layout = Layout {
             depth: self.depth,
             shift: self.bits_per_word.trailing_zeros(),
@@ -95,7 +104,8 @@ impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_map(f)?;
         self.write_hints(f)?;
-        writeln!(f, "round_robin={}", u8::from(self.round_robin))
+        writeln!(f, "round_robin={}", u8::from(self.round_robin))?;
+        writeln!(f, "max_depth={}", self.max_depth)
     }
 }
 
@@ -117,33 +127,53 @@ pub struct QueueSnapshot {
     pub map: Snapshot,
     /// Who may overtake whom.
     pub fairness: Fairness,
-    /// How many waiters are woken for as many freed bits.
+    /// What keeps the bits.
+    pub back_end: BackEnd,
+    /// How many waiters are woken for as many freed bits. 1 but for [`Fairness::Batched`].
     pub wake_batch: u32,
-    /// Which wait queue is served next.
+    /// Which wait queue is served next. 0 but for [`Fairness::Batched`].
     pub wake_index: usize,
-    /// How many users wait, woken ones that have not run yet included.
+    /// How many users wait. With [`Fairness::Batched`] woken ones that have not run yet are
+    /// included; else they are not, they have their bit (see `granted`).
     pub ws_active: usize,
-    /// Bits freed while somebody waited; wraps.
+    /// Bits freed while somebody waited; wraps. 0 but for [`Fairness::Batched`].
     pub completions: u32,
-    /// Follows `completions` in steps of `wake_batch`; wraps.
+    /// With [`Fairness::Batched`] it follows `completions` in steps of `wake_batch`; else how many
+    /// waiters were granted what they wanted by somebody else. Wraps.
     pub wakeups: u32,
-    /// How many wait in each queue.
+    /// How many wait in each queue, woken ones not included. One queue but for
+    /// [`Fairness::Batched`].
     pub waiters: Vec<usize>,
-    /// The smallest limit of shallow users, if one was announced.
+    /// Bits granted to waiters that have not yet run (threads) or been polled (futures). One that
+    /// stays above 0 tells of futures that nobody polls. 0 with [`Fairness::Batched`], which grants
+    /// nothing.
+    pub granted: usize,
+    /// Bits collected so far by waiters for several that have not yet all they want. Not known,
+    /// hence 0, with [`Fairness::Batched`].
+    pub collected: usize,
+    /// The smallest limit of shallow users, if one was announced; [`Fairness::Batched`] only.
     pub min_shallow_depth: Option<usize>,
 }
 
 impl QueueSnapshot {
-    pub(crate) fn new(map: Snapshot, state: WakeState, fairness: Fairness) -> Self {
+    pub(crate) fn new(
+        map: Snapshot,
+        state: WakeState,
+        fairness: Fairness,
+        back_end: BackEnd,
+    ) -> Self {
         Self {
             map,
             fairness,
+            back_end,
             wake_batch: state.wake_batch,
             wake_index: state.wake_index,
             ws_active: state.ws_active,
             completions: state.completions,
             wakeups: state.wakeups,
             waiters: state.waiters,
+            granted: state.granted,
+            collected: state.collected,
             min_shallow_depth: None,
         }
     }
@@ -163,11 +193,15 @@ impl fmt::Display for QueueSnapshot {
         }
         writeln!(f, "}}")?;
         writeln!(f, "round_robin={}", u8::from(self.map.round_robin))?;
-        // "No limit" is the largest number there.
-        let limit = self
-            .min_shallow_depth
-            .and_then(|limit| u32::try_from(limit).ok());
-        writeln!(f, "min_shallow_depth={}", limit.unwrap_or(u32::MAX))
+        match self.min_shallow_depth {
+            Some(limit) => writeln!(f, "min_shallow_depth={limit}")?,
+            None => writeln!(f, "min_shallow_depth=none")?,
+        }
+        writeln!(f, "max_depth={}", self.map.max_depth)?;
+        writeln!(f, "fairness={:?}", self.fairness)?;
+        writeln!(f, "back_end={:?}", self.back_end)?;
+        writeln!(f, "granted={}", self.granted)?;
+        writeln!(f, "collected={}", self.collected)
     }
 }
 
@@ -181,8 +215,8 @@ impl fmt::Display for QueueSnapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// How often a user joined a wait queue. One that was woken in vain and queued again counts
-    /// twice.
+    /// How often a user joined a wait queue. One that was woken in vain and queued again
+    /// ([`Fairness::Batched`] only) counts twice.
     pub waits: u64,
     /// How many waiters were woken.
     pub wakeups: u64,

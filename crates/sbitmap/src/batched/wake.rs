@@ -235,6 +235,8 @@ impl WakeQueues {
             completions: self.completions.load(Ordering::Relaxed),
             wakeups: self.wakeups.load(Ordering::Relaxed),
             waiters: Vec::with_capacity(WAIT_QUEUES),
+            granted: 0,
+            collected: 0,
             total_waits: 0,
             total_wakeups: 0,
         };
@@ -257,6 +259,10 @@ pub(crate) struct WakeState {
     pub(crate) completions: u32,
     pub(crate) wakeups: u32,
     pub(crate) waiters: Vec<usize>,
+    /// Bits of waiters that have all they want and have not fetched it.
+    pub(crate) granted: usize,
+    /// Bits of waiters that have not yet all they want.
+    pub(crate) collected: usize,
     pub(crate) total_waits: u64,
     pub(crate) total_wakeups: u64,
 }

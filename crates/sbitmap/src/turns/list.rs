@@ -259,6 +259,19 @@ impl List {
         slot.node.take()
     }
 
+    /// How many ids waiters have that they have not fetched: those who have all they want, and
+    /// those who have not.
+    pub(super) fn unfetched(&self) -> (usize, usize) {
+        let nodes = self.slots.iter().filter_map(|slot| slot.node.as_ref());
+        nodes.fold((0, 0), |(granted, collected), node| {
+            let ids = node.ids.as_slice().len();
+            match node.state {
+                State::Granted { .. } => (granted + ids, collected),
+                State::Waiting | State::Refused => (granted, collected + ids),
+            }
+        })
+    }
+
     /// All who wait, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = Ticket> {
         let mut at = self.tail;

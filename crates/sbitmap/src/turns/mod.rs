@@ -306,6 +306,7 @@ impl<S: Store> Turns<S> {
     /// In the terms of the wait queues: there is one, and a wake is one grant.
     pub(crate) fn state(&self) -> WakeState {
         let line = self.line.lock();
+        let (granted, collected) = line.list.unfetched();
         WakeState {
             wake_batch: 1,
             wake_index: 0,
@@ -314,6 +315,8 @@ impl<S: Store> Turns<S> {
             // Wraps, as those of the batches do.
             wakeups: line.wakeups as u32,
             waiters: vec![line.list.len()],
+            granted,
+            collected,
             total_waits: line.waits,
             total_wakeups: line.wakeups,
         }
