@@ -6,32 +6,24 @@ use inflight_sync::atomic::{AtomicU8, Ordering};
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// Bytes of a line.
-const LINE: usize = if cfg!(loom) { 1 } else { 64 };
-
-/// log2 of how many ids share a line.
+/// log2 of how far apart the states of two ids are.
 ///
-/// In a small map every id has one: there the same few ids go to and fro between the CPU that gets
-/// and the one that puts. The larger the map, the closer they lie, so that the table stays in the
-/// cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
+/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
+/// gets and the one that puts. The larger the map, the closer they lie, so that the table stays in
+/// the cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
 const fn shift(ids: usize) -> u32 {
     match ids {
-        _ if LINE == 1 => 0,
-        0..=128 => 0,
-        129..=2_048 => 4,
-        _ => 6,
+        _ if cfg!(loom) => 0,
+        0..=128 => 6,
+        129..=2_048 => 2,
+        _ => 0,
     }
 }
 
 #[derive(Debug)]
-#[repr(align(64))]
-struct Line([AtomicU8; LINE]);
-
-#[derive(Debug)]
 pub(super) struct States {
     /// None at all if trusted.
-    lines: Box<[Line]>,
-    /// log2 of how many ids share a line.
+    states: Box<[AtomicU8]>,
     shift: u32,
     check: Check,
 }
@@ -39,13 +31,12 @@ pub(super) struct States {
 impl States {
     pub(super) fn new(ids: usize, check: Check) -> Self {
         let shift = shift(ids);
-        let lines = match check {
+        let bytes = match check {
             Check::Trusted => 0,
-            _ => (ids >> shift) + 1,
+            _ => ids << shift,
         };
-        let line = |_| Line(std::array::from_fn(|_| AtomicU8::new(FREE)));
         Self {
-            lines: (0..lines).map(line).collect(),
+            states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
             shift,
             check,
         }
@@ -53,7 +44,7 @@ impl States {
 
     #[inline]
     fn state(&self, id: usize) -> Option<&AtomicU8> {
-        Some(&self.lines.get(id >> self.shift)?.0[id % LINE])
+        self.states.get(id << self.shift)
     }
 
     /// The caller has just become the owner of `id`.
