@@ -176,7 +176,8 @@ impl Sbitmap {
         bit
     }
 
-    /// Searches until a bit is found that may be kept, and moves the hint.
+    /// Searches until a bit is found that may be kept, or none was free at one moment, and moves
+    /// the hint.
     #[inline]
     fn search(
         &self,
@@ -186,15 +187,47 @@ impl Sbitmap {
         loop {
             let layout = self.layout();
             let start = hint.within(layout);
-            let found = self.visit_words(layout, start, |word, from| open(layout, word, from));
-            if found.is_none_or(|bit| self.keep(bit)) {
+            let open = |word, from| open(layout, word, from);
+            let mut moves = 0_u64;
+            let found = self.visit_words(layout, start, &open, |word, search| {
+                let got = word.try_get(search);
+                got.map_err(|of_word| moves = moves.wrapping_add(of_word))
+                    .ok()
+            });
+            let done = match found {
+                Some(bit) => self.keep(bit),
+                None => self.nothing_removed(layout, start, &open, moves),
+            };
+            if done {
                 *hint = start.after(found, layout, self.in_turn);
                 return found;
             }
         }
     }
 
-    /// Visits every word once, from the hint's on.
+    /// N3 to N5: whether all words, each found full once, were full at the same moment.
+    ///
+    /// Who puts a bit behind the search and takes one ahead of it would otherwise hide both.
+    #[cold]
+    #[inline(never)]
+    fn nothing_removed(
+        &self,
+        layout: Layout,
+        start: Hint,
+        open: impl Fn(usize, u32) -> Search,
+        moves: u64,
+    ) -> bool {
+        let mut now = 0_u64;
+        let free = self.visit_words(layout, start, open, |word, search| {
+            word.full(search).map_or(Some(0), |of_word| {
+                now = now.wrapping_add(of_word);
+                None
+            })
+        });
+        free.is_none() && now == moves
+    }
+
+    /// Visits every word once, from the hint's on, until one gives a bit.
     ///
     /// If the first word's search does not wrap, the bits before its start come last. Without that
     /// "none" would not be exact, and a waiter could miss a bit in its second look.
@@ -203,17 +236,18 @@ impl Sbitmap {
         &self,
         layout: Layout,
         start: Hint,
-        search: impl Fn(usize, u32) -> Search,
+        open: impl Fn(usize, u32) -> Search,
+        mut visit: impl FnMut(&Word, Search) -> Option<u32>,
     ) -> Option<usize> {
         let (first, offset) = layout.split(start.0 as usize);
         if layout.depth == 0 {
             return None;
         }
-        let begun = search(first, offset);
+        let begun = open(first, offset);
         // The first word has a bit nearly always, so the rest is kept out of its way.
-        match self.words[first].try_get(begun) {
+        match visit(&self.words[first], begun) {
             Some(offset) => Some(layout.bit(first, offset)),
-            None => self.visit_others(layout, first, begun, |i| search(i, 0)),
+            None => self.visit_others(layout, first, begun, |i| open(i, 0), visit),
         }
     }
 
@@ -224,14 +258,15 @@ impl Sbitmap {
         layout: Layout,
         first: usize,
         begun: Search,
-        search: impl Fn(usize) -> Search,
+        open: impl Fn(usize) -> Search,
+        mut visit: impl FnMut(&Word, Search) -> Option<u32>,
     ) -> Option<usize> {
-        let visit = |i: usize, search: Search| {
-            let offset = self.words[i].try_get(search)?;
+        let mut visit = |i: usize, search: Search| {
+            let offset = visit(&self.words[i], search)?;
             Some(layout.bit(i, offset))
         };
         let mut others = (first + 1..layout.words()).chain(0..first);
-        let found = others.find_map(|i| visit(i, search(i)));
+        let found = others.find_map(|i| visit(i, open(i)));
         if found.is_some() || begun.wrap || begun.from == 0 {
             return found;
         }
@@ -467,9 +502,9 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// [`PutError::OutOfRange`] if the mask is not inside one word of the map: nothing is given
-    /// back. [`PutError::NotAllocated`] if nobody holds some of the bits: the others are given
-    /// back.
+    /// [`PutError::OutOfRange`] if the mask reaches beyond the word of its first bit (see
+    /// [`bits_per_word`](Sbitmap::bits_per_word)) or beyond `max_depth`: nothing is given back.
+    /// [`PutError::NotAllocated`] if nobody holds some of the bits: the others are given back.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();

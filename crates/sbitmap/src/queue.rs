@@ -24,6 +24,10 @@ use std::time::Duration;
 ///
 /// Share it in an `Arc`. All waiters stand in the same queues, whatever their kind.
 ///
+/// Not for signal handlers: when ids run short a get or put takes locks, and one that interrupts
+/// another in its thread can deadlock. `catch_unwind` around a reference to it asks for
+/// `AssertUnwindSafe`, which is true: a panic of a waker loses nothing.
+///
 /// # Fairness
 ///
 /// See [`Fairness`], which also helps to choose. The default is [`Fairness::Fair`].
@@ -633,8 +637,9 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_mask`]: all good bits are given back, and counted; none if the mask reaches
-    /// beyond its [word](SbitmapQueue::bits_per_word).
+    /// As [`Sbitmap::put_mask`]: [`PutError::OutOfRange`], and nothing is given back, if the mask
+    /// reaches beyond its word; [`PutError::NotAllocated`] if nobody holds some of the bits, and
+    /// the others are given back and counted.
     ///
     /// # Panics
     ///
