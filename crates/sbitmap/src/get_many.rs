@@ -43,8 +43,8 @@ impl Error for GetManyError {}
 /// # Cancel safety
 ///
 /// A dropped future gives back what it had collected, and leaves the queue. One that is kept and
-/// not polled keeps it, and everybody else waiting: drop it, or put a timeout around it. Do not poll
-/// it again after it was ready: it may wait for as many again, or panic.
+/// not polled keeps it, and everybody else waiting: drop it, or put a timeout around it. Do not
+/// poll it again after it was ready: it may wait for as many again, or panic.
 ///
 /// ```
 /// use inflight_sbitmap::{GetMany, SbitmapQueue};

@@ -616,8 +616,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of one
-    /// of the others, and does not say which: to know, put them one by one.
+    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of
+    /// one of the others, and does not say which: to know, put them one by one.
     ///
     /// # Panics
     ///

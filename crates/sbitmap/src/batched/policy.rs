@@ -20,11 +20,11 @@ pub enum WakePolicy {
     /// One queue after the other. Of eight batches in a row each queue is looked at by one.
     #[default]
     RoundRobin,
-    /// The queue with the most waiters first. Newcomers join the queues in turn, so one that is
+    /// The queue with the most waiters first. Newcomers go round the queues, so one that is
     /// passed over fills up until it is served; how long that takes depends on the newcomers.
     FullestFirst,
-    /// In turn while no queue has more than `threshold` waiters above another, else the fullest
-    /// first.
+    /// One after the other while no queue has more than `threshold` waiters above another, else the
+    /// fullest first.
     BalancedRoundRobin {
         /// The largest difference that counts as balanced.
         threshold: usize,
