@@ -144,8 +144,7 @@ impl SbitmapBuilder {
     }
 
     /// Makes the local engine instead, or says why it needs to be the shared one.
-    /// Also how many bits each of its words is used for.
-    pub(crate) fn build_local(&self) -> Result<(Local, usize), BuildError> {
+    pub(crate) fn build_local(&self) -> Result<Local, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {
             return Err(BuildError::RoundRobinNeedsShared);
@@ -162,7 +161,6 @@ impl SbitmapBuilder {
         {
             shape.backend = inflight_sync::percpu::Backend::TryLock;
         }
-        let local = Local::new(full, self.depth, self.check, shape);
-        Ok((local, full.bits_per_word()))
+        Ok(Local::new(full, self.depth, self.check, shape))
     }
 }

@@ -141,7 +141,8 @@ impl SbitmapQueue {
     }
 
     /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder) -> Self {
+        let bits_per_word = ids.bits_per_word();
         let rules = of.rules().expect("the local engine serves no batches");
         let inner = Inner::Local(Turns::new(ids, rules, of.clock.clone()));
         Self::new(inner, bits_per_word, of)

@@ -173,9 +173,7 @@ impl SbitmapQueueBuilder {
             Engine::Auto | Engine::Local => Some(self.map.build_local()),
         };
         match local {
-            Some(Ok((local, bits_per_word))) => {
-                Ok(SbitmapQueue::on_local(local, bits_per_word, self))
-            }
+            Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self)),
             Some(Err(e)) if self.engine == Engine::Local => Err(e),
             // What the shared engine cannot do either is found out by its own build.
             _ => Ok(SbitmapQueue::on_shared(self.map.clone().build()?, self)),

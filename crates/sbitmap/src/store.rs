@@ -27,7 +27,13 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     fn try_get_shallow(&self, limit: usize) -> Option<usize>;
 
     /// Takes an id whoever waits: for holders of a turn, and for the service. Sees what is settled.
+    ///
+    /// Until it is delivered nobody owns the id, and giving it back is an error where the store
+    /// can tell.
     fn take(&self) -> Option<usize>;
+
+    /// The caller owns `id` from now on, which came from `take`.
+    fn deliver(&self, id: usize);
 
     /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
     ///
@@ -48,7 +54,8 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// The caller's fence (V2) follows, so Relaxed is enough.
     fn set_waiters(&self, n: usize);
 
-    /// Whether the store is settled. Under the list's lock, after `set_waiters` and V2.
+    /// Whether the store is settled. Under the list's lock, after `set_waiters` of a number that is
+    /// not 0.
     fn is_settled(&self) -> bool;
 
     /// Settles the store. Without the list's lock: this may take long.

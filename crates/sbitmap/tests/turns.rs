@@ -1,6 +1,8 @@
 //! Fair and strict waiting: who overtakes whom, what is granted, and what is given back.
 
-use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sbitmap::{
+    Engine, Fairness, GetManyError, PutError, SbitmapQueue, SbitmapQueueBuilder,
+};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::observer::{BlockObserver, install};
 use inflight_sync::time::Clock;
@@ -162,6 +164,38 @@ fn only_those_who_waited_are_counted() {
         assert!(poll(many.as_mut()).is_pending());
         assert_eq!(queue.stats().waits, 2, "{mode:?}");
         queue.put_batch(&bits).unwrap();
+    }
+}
+
+/// The waiter has not fetched the bit, so nobody owns it: who puts it again is told.
+#[test]
+fn a_bit_under_way_to_a_waiter_cannot_be_put() {
+    for fairness in [Fairness::Fair, Fairness::Fifo] {
+        for n in [1, 2] {
+            let (queue, bits) = taken(2, (fairness, Engine::Local));
+            let mut many = pin!(queue.get_many(n));
+            assert!(poll(many.as_mut()).is_pending());
+            queue.put(bits[0]).unwrap();
+            assert_eq!(queue.put(bits[0]), Err(PutError::NotAllocated));
+            if n == 2 {
+                queue.put(bits[1]).unwrap();
+            }
+            let Poll::Ready(Ok(got)) = poll(many.as_mut()) else {
+                panic!("all it wants is there")
+            };
+            queue.put_batch(&got).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_huge_number_is_too_many() {
+    for mode in MODES {
+        let queue = builder(4, mode).build().unwrap();
+        for n in [5, 1 << 40, usize::MAX] {
+            assert_eq!(queue.get_many_blocking(n), Err(GetManyError::TooMany));
+            assert_eq!(block_on(queue.get_many(n)), Err(GetManyError::TooMany));
+        }
     }
 }
 

@@ -37,9 +37,12 @@ impl Store for Local {
     }
 
     fn take(&self) -> Option<usize> {
-        let id = self.take_shared(self.reach())?;
+        self.take_shared(self.reach())
+    }
+
+    #[inline]
+    fn deliver(&self, id: usize) {
         self.states.begin(id);
-        Some(id)
     }
 
     #[inline]

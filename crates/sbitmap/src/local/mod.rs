@@ -171,6 +171,10 @@ impl Local {
         }
     }
 
+    pub(crate) const fn bits_per_word(&self) -> usize {
+        self.full.bits_per_word()
+    }
+
     /// What keeps users of a stack apart on this machine.
     pub(crate) const fn backend(&self) -> Backend {
         self.stacks.backend()

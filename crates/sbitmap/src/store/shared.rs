@@ -72,6 +72,9 @@ impl Store for Shared {
     }
 
     #[inline]
+    fn deliver(&self, _: usize) {}
+
+    #[inline]
     fn put(&self, id: usize) -> Result<bool, PutError> {
         self.map.put(id)?;
         Ok(self.somebody_waits())

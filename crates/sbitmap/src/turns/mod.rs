@@ -156,6 +156,7 @@ impl<S: Store> Turns<S> {
     fn take_in_turn(&self) -> Option<usize> {
         let turn = self.turn()?;
         let id = self.store.take()?;
+        self.store.deliver(id);
         credits::set(self.number, turn.serial, turn.credits - 1);
         Some(id)
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long a woken thread may take before the watcher no longer counts on it. Doubles for a
 /// watcher that finds nothing, up to this times `WATCH_LONGEST`.
 const WATCH: Duration = Duration::from_millis(10);
-const WATCH_LONGEST: u32 = 64;
+const WATCH_LONGEST: u32 = 32;
 
 /// A wait for `want` ids that come together. Dropping it leaves the list and gives back whatever it
 /// had been granted.
@@ -29,7 +29,7 @@ pub(super) struct Wait<'a, S: Store> {
     seen: u32,
 }
 
-/// Ids that go back unless they are taken out: telling others may panic.
+/// Ids from a node, which go back unless they are taken out: telling others may panic.
 struct Held<'a, S: Store> {
     turns: &'a Turns<S>,
     ids: Ids,
@@ -37,16 +37,25 @@ struct Held<'a, S: Store> {
 
 impl<S: Store> Held<'_, S> {
     fn take(mut self) -> Ids {
+        self.deliver();
         mem::replace(&mut self.ids, Ids::One(None))
+    }
+
+    fn deliver(&self) {
+        for &id in self.ids.as_slice() {
+            self.turns.store.deliver(id);
+        }
     }
 }
 
 impl<S: Store> Drop for Held<'_, S> {
     fn drop(&mut self) {
+        self.deliver();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
-            let returned = self.turns.put_batch(ids);
-            debug_assert!(returned.is_ok(), "the ids were ours");
+            // An error: a user has put one of them a second time, and that put was not told from
+            // a good one. What is back is back.
+            let _ = self.turns.put_batch(ids);
         }
     }
 }
@@ -96,6 +105,10 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
+        // Before room is made for them. The depth may change: once more with the lock.
+        if self.want > 1 && self.want > turns.store.depth() {
+            return Some(Err(GetManyError::TooMany));
+        }
         let ids = match self.want {
             1 => Ids::One(None),
             n => Ids::for_many(n),
@@ -120,7 +133,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if thread {
             line.set_watcher(ticket, front);
         }
-        if behind {
+        if behind && turns.store.is_settled() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
             line.waits += 1;
             return None;
@@ -197,15 +210,18 @@ impl<'a, S: Store> Wait<'a, S> {
         Look::Waiting { watches }
     }
 
-    /// The watcher's look: a token that has been out since its last one is given up.
-    fn watch(&mut self) {
+    /// The watcher's look: a token that has been out since its last one is given up. Returns
+    /// whether a token is out that may have been for a shorter time.
+    fn watch(&mut self) -> bool {
         let turns = self.turns;
         let mut line = turns.line.lock();
-        let stalled = turns.gate.is_closed() && line.serial == self.seen;
+        let is_out = turns.gate.is_closed();
+        let stalled = is_out && line.serial == self.seen;
         self.seen = line.serial;
         if stalled && line.give_up_tokens() {
             turns.serve_and_tell(line, Chosen::default());
         }
+        is_out && !stalled
     }
 
     /// Ends the wait whatever its state. A grant that came just in time is kept.
@@ -261,8 +277,11 @@ impl<'a, S: Store> Wait<'a, S> {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
                     if passed {
-                        self.watch();
-                        interval = (interval * 2).min(WATCH * WATCH_LONGEST);
+                        interval = if self.watch() {
+                            WATCH
+                        } else {
+                            (interval * 2).min(WATCH * WATCH_LONGEST)
+                        };
                     }
                     if passed || watch_at.is_none() {
                         watch_at = Some(clock.now() + interval);
