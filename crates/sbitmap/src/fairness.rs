@@ -63,8 +63,8 @@ pub enum Fairness {
     ///
     /// One woken thread at a time is under way, and serves the next when it runs. If it does not
     /// run (stopped, starved), the others go on after 64 more bits have come back, or after some
-    /// time: 10 to 20 ms if those who wait have come just now, longer the longer the newest of
-    /// their threads has waited, up to 1.3 s.
+    /// time: 10 to 20 ms if those who wait have come just now, up to 330 ms if the newest of their
+    /// threads has waited long.
     ///
     /// Tasks are woken for one bit at a time, all of them at once as long as bits last, and take
     /// no turns. So among threads and tasks in one queue the threads get up to 16 bits for each
