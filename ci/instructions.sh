@@ -31,7 +31,7 @@ if ! command -v gdb >/dev/null 2>&1 || [ "$("$program" --step checked)" != Rseq 
     skip rseq-instructions "no gdb, or no restartable sequences"
     exit 0
 fi
-printf '\n%-36s %s\n' "get+put, 64 ids, stepped" "instructions, two calls included"
+printf '\n%-36s %s\n' "get+put, 64 ids, stepped" "instructions of a function"
 for check in checked trusted; do
     counted="$(gdb -q -batch -x ci/rseq-instructions.py --args "$program" --step "$check" 2>/dev/null |
         sed -n 's/^counted //p')"
