@@ -29,10 +29,15 @@
 //! | T although somebody waits | `h4_thaw_beside_a_waiter` |
 //! | no R2 | `h4_cold_put` |
 //! | no R3 | `h4_three` |
+//! | PM missing, or content with CLOSING | `h1_marked_rotate`, `h4_marked_put_sleep` |
+//! | X1 missing, no X2, CLOSING read as no mark | `h1_marked_rotate` |
+//! | X3 does not look | `h1_marked_rotate_locked` |
+//! | X4 clears whatever has happened | `h1_marked_put` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
-//! chain of proof 3); the full fence P2 of cold mode, because the light fence before it is a full
-//! one in both back ends that loom runs.
+//! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
+//! the count of changes to SET and both sums of a pass; X3's and the reading's Acquire and X4's
+//! Release, which carry the chain of proof 3 and are covered by fences in these models.
 #![cfg(loom)]
 
 use inflight_sbitmap::parts::{Geometry, LocalStore};
@@ -118,6 +123,15 @@ impl Queue {
         let queue = Self::over(depth, LocalStore::with_marks(geometry, 0));
         queue.store.freeze();
         queue
+    }
+
+    /// Takes both of two ids so that no getter has seen an empty word: the marks stay. The id of
+    /// the first word.
+    fn take_marked(&self) -> usize {
+        on(1);
+        let _kept = self.get();
+        on(0);
+        self.get()
     }
 
     fn over(depth: usize, store: LocalStore) -> Arc<Self> {
@@ -362,13 +376,13 @@ models! {
     /// X4). It is not free and unseen afterwards.
     h1_marked_put / h1_marked_put_locked (TWO, TWO) |backend| {
         let queue = Queue::marked(backend, 2);
-        let (id, _kept) = (queue.get(), queue.get());
-        let other = spawn(&queue, 1, |queue| queue.store.get());
-        queue.put(id);
+        let id = queue.take_marked();
+        let other = spawn(&queue, 0, move |queue| queue.put(id));
         on(1);
-        let here = queue.store.get();
-        let there = other.join().unwrap();
-        assert!(here.is_some() != there.is_some(), "one id, {here:?} and {there:?}");
+        let early = queue.store.get();
+        other.join().unwrap();
+        let late = queue.store.get();
+        assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
     /// A put into a word that has lost its mark (P1 P2 PM P3) against a getter that goes to sleep and
@@ -512,7 +526,7 @@ fn h4_three() {
 fn h1_marked_two_clearers() {
     check("h1_marked_two_clearers", TWO, || {
         let queue = Queue::marked(Backend::BusyFlag, 2);
-        let (id, _kept) = (queue.get(), queue.get());
+        let id = queue.take_marked();
         let others = [1, 1].map(|cpu| spawn(&queue, cpu, |queue| queue.store.get()));
         queue.put(id);
         on(1);
