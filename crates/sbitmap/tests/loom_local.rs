@@ -385,8 +385,8 @@ models! {
         assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
-    /// A put into a word that has lost its mark (P1 P2 PM P3) against a getter that goes to sleep and
-    /// looks at marked words only.
+    /// A put into a word that has lost its mark (P1 P2 PM P3) against a getter that goes to sleep
+    /// and looks at marked words only.
     h4_marked_put_sleep / h4_marked_put_sleep_locked (TWO, ONE) |backend| {
         let queue = Queue::marked(backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
