@@ -1,11 +1,31 @@
 //! Models of waiting in turns over the shared bitmap. Events as in `PROTOCOL-turns.md`.
 //!
+//! Seen to fail, at the quick bound:
+//!
 //! | weaken | fails |
 //! |---|---|
-//! | P2, the fence in `put` | `h4_*`, `h6_*`, `h8_*`, `d25_*` |
-//! | V2, the fence of the service | `h4_*`, `h6_*`, `h8_*`, `d25_*` |
-//! | A3, an arriving thread does not serve | `d25_turns_two_collectors`, `h6_turns_deadline` |
+//! | P2, the fence in `put` | `h4_*` but Fifo's and `second_poll`, `h6_*` but a task's, `d25_*` |
+//! | V2, the fence of the service | the same |
+//! | V1, `waiters` written after V3 | `h4_*` but four, `h6_*` but a task's, `d25_*` |
+//! | V1, `closed` written after V3 only | `h4_turns_are_spent`, `h4_turns_two_puts_for_two` |
+//! | G5, a newcomer does not serve | all but `h20_turns_shrink`, `h6_turns_wake_all_task` |
+//! | A1, the token is kept | five, `h8_turns_batch_for_two` and `h6_turns_deadline` among them |
+//! | A3, an arriving thread does not serve | four, `h8_turns_batch_for_two` among them |
+//! | P4, patience without end | `l4_turns_token_given_up_by_puts` |
+//! | a token of an old period counts | `l4_*`, `h6_turns_wake_all` |
+//! | the watcher gives no token up | `l4_turns_token_given_up_by_watcher` |
+//! | P5 hands out one id, however many came | `d25_turns_two_collectors` |
+//! | a half-fed collector loses the head | `d25_*`, `h6_turns_dropped_collector` |
+//! | a dropped collector keeps its ids | `h6_turns_dropped_collector` |
 //! | the id of a dropped future not put | `h6_turns_dropped_future` |
+//! | a new waker is not kept | `h4_turns_second_poll` |
+//! | growth serves nobody | `h20_turns_growth` |
+//! | shrink refuses nobody | `h20_turns_shrink` |
+//!
+//! Seen only by running into the limit of its time: `closed` also when the head is a task
+//! (`h4_turns_two_puts_for_two`). Not seen by any model: `leave` that does not serve (others serve
+//! later, so it is a delay), and no second section after a full array. `tests/turns.rs` has tests
+//! of both.
 #![cfg(loom)]
 
 #[path = "common/turn_models.rs"]

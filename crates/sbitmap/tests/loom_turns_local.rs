@@ -1,5 +1,19 @@
 //! Joint models: waiting in turns over the local engine, whose stacks are open when somebody comes
 //! to wait. Events as in `PROTOCOL-turns.md` and `PROTOCOL-local.md`.
+//!
+//! Seen to fail, at the quick bound:
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | V2, the fence of the service | all but `h20_*`, `h8_*` |
+//! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
+//! | G4, no `settle` | `d25_joint_two_collectors` |
+//! | G5, no service after `settle` | `d25_joint_two_collectors` |
+//! | G5, a newcomer does not serve | all but `h20_*` |
+//! | the id of a dropped future not put | `h6_joint_dropped_future` |
+//! | shrink refuses nobody | `h20_joint_shrink` |
+//!
+//! A thaw beside a waiter is not seen here but in `loom_local.rs`.
 #![cfg(loom)]
 
 #[path = "common/turn_models.rs"]

@@ -199,6 +199,21 @@ fn a_huge_number_is_too_many() {
     }
 }
 
+/// More are granted by one put than one section of the service tells.
+#[test]
+fn one_batch_serves_any_number_of_tasks() {
+    for mode in MODES {
+        let (queue, bits) = taken(30, mode);
+        let mut gets: Vec<_> = (0..30).map(|_| Box::pin(queue.get())).collect();
+        for get in &mut gets {
+            assert!(poll(get.as_mut()).is_pending());
+        }
+        queue.put_batch(&bits).unwrap();
+        assert_eq!(queue.snapshot().ws_active, 0, "{mode:?}");
+        assert!(gets.iter_mut().all(|get| poll(get.as_mut()).is_ready()));
+    }
+}
+
 #[test]
 fn d25_two_collectors_never_wait_for_each_other() {
     for fairness in ALL {
@@ -512,6 +527,46 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
             stop.go.store(true, Ordering::Release);
             assert_ne!(bit, stopped.join().unwrap());
         }
+    }
+}
+
+/// The token is out, so the head waits for it with a bit free. It leaves: the task behind it needs
+/// no token.
+#[test]
+fn a_head_that_leaves_lets_the_next_one_be_served() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let clock = Clock::manual();
+        let queue = builder(2, (Fairness::Fair, engine)).clock(clock.clone());
+        let queue = Arc::new(queue.build().unwrap());
+        let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+        let stop = Arc::new(Stop::default());
+        let stopped = thread::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            move || {
+                let _installed = install(Rc::new(Observer(stop)));
+                queue.get_blocking()
+            }
+        });
+        wait_for_waiters(&queue, 1);
+        let timed = thread::spawn({
+            let queue = queue.clone();
+            move || queue.get_timeout(Duration::from_millis(1))
+        });
+        wait_for_waiters(&queue, 2);
+        let mut task = pin!(queue.get());
+        assert!(poll(task.as_mut()).is_pending());
+        queue.put(bits[0]).unwrap();
+        queue.put(bits[1]).unwrap();
+        assert!(poll(task.as_mut()).is_pending(), "not past the head");
+        // Less than the watcher waits.
+        clock.advance(Duration::from_millis(2));
+        assert_eq!(timed.join().unwrap(), None);
+        let Poll::Ready(bit) = poll(task.as_mut()) else {
+            panic!("{engine:?}: a bit is free, and nobody is before the task")
+        };
+        // Ordering: Release pairs with the Acquire in `Observer`.
+        stop.go.store(true, Ordering::Release);
+        assert_ne!(bit, stopped.join().unwrap());
     }
 }
 
