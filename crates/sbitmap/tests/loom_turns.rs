@@ -22,10 +22,9 @@
 //! | growth serves nobody | `h20_turns_growth` |
 //! | shrink refuses nobody | `h20_turns_shrink` |
 //!
-//! Seen only by running into the limit of its time: `closed` also when the head is a task
-//! (`h4_turns_two_puts_for_two`). Not seen by any model: `leave` that does not serve (others serve
-//! later, so it is a delay), and no second section after a full array. `tests/turns.rs` has tests
-//! of both.
+//! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
+//! (whoever holds the token serves later, so both are delays), and no second section after a full
+//! array. `tests/turns.rs` has tests of them.
 #![cfg(loom)]
 
 #[path = "common/turn_models.rs"]

@@ -530,6 +530,31 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
     }
 }
 
+/// The token is out, and its thread does not run: a task at the head is served all the same.
+#[test]
+fn a_task_needs_no_token() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let (queue, bits) = taken(2, (Fairness::Fair, engine));
+        let stop = Arc::new(Stop::default());
+        let stopped = thread::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            move || {
+                let _installed = install(Rc::new(Observer(stop)));
+                queue.get_blocking()
+            }
+        });
+        wait_for_waiters(&queue, 1);
+        let mut task = pin!(queue.get());
+        assert!(poll(task.as_mut()).is_pending());
+        queue.put(bits[0]).unwrap();
+        queue.put(bits[1]).unwrap();
+        assert_eq!(poll(task.as_mut()), Poll::Ready(bits[1]), "{engine:?}");
+        // Ordering: Release pairs with the Acquire in `Observer`.
+        stop.go.store(true, Ordering::Release);
+        assert_eq!(stopped.join().unwrap(), bits[0]);
+    }
+}
+
 /// The token is out, so the head waits for it with a bit free. It leaves: the task behind it needs
 /// no token.
 #[test]
