@@ -12,7 +12,7 @@ use crate::speed::Speeds;
 use crate::{Assumption, CpuSet, Scope, shards};
 
 /// What a reader found out about a machine.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     /// CPUs that may ever be online.
     pub(crate) possible: CpuSet,
@@ -34,7 +34,7 @@ pub(crate) struct Description {
 }
 
 /// What is known about one CPU. Sets may name CPUs that are not described, and may be wrong.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuFacts {
     /// The hardware threads of its core, itself among them.
     pub(crate) siblings: Option<CpuSet>,

@@ -43,6 +43,8 @@ struct Scan {
     online_after: CpuSet,
     /// Usable CPUs of which something was not found that was found of others.
     partial: CpuSet,
+    /// Whether a CPU's list names one whose own list does not name it.
+    one_sided: bool,
     /// The first damaged file.
     bad: Option<Bad>,
 }
@@ -50,24 +52,35 @@ struct Scan {
 impl Scan {
     fn is_quiet(&self) -> bool {
         let moved = self.description.online != self.online_after;
-        !moved && self.partial.is_empty() && self.bad.is_none()
+        !moved && self.partial.is_empty() && !self.one_sided && self.bad.is_none()
     }
 }
 
-/// Looks again, once, if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish
-/// with it, and one that came back looks as if it lacked some. CPUs that come or go in the second
-/// look too are left out.
+/// How often a machine that does not keep still is looked at.
+const LOOKS: usize = 4;
+
+/// Looks again if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish with it,
+/// one that came back looks as if it lacked some, and the lists of its neighbours name it at one
+/// moment and not at the next. A tree that says the same twice is what it is. CPUs that come or go
+/// in the last look too are left out.
 fn steady(mut scan: impl FnMut() -> Scan) -> (Description, Option<Bad>) {
-    let first = scan();
-    if first.is_quiet() {
-        return (first.description, None);
+    let mut look = scan();
+    for _ in 1..LOOKS {
+        if look.is_quiet() {
+            break;
+        }
+        let last = std::mem::replace(&mut look, scan());
+        let still = look.description.online == look.online_after;
+        if still && look.description == last.description {
+            break;
+        }
     }
     let Scan {
         mut description,
         online_after,
         bad,
         ..
-    } = scan();
+    } = look;
     let before = &description.online;
     let steady = before.intersection(&online_after);
     let unsteady = before.union(&online_after).difference(&steady);
@@ -154,6 +167,7 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         });
     }
     Scan {
+        one_sided: is_one_sided(&cpus),
         partial: cpus
             .iter()
             .filter(|(_, facts)| !says_all_of(facts, known_of_any))
@@ -172,6 +186,28 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         online_after,
         bad,
     }
+}
+
+/// Whether a list of siblings or of a cache names a described CPU that does not name it.
+fn is_one_sided(cpus: &BTreeMap<usize, CpuFacts>) -> bool {
+    let siblings = |facts: &CpuFacts| facts.siblings.clone();
+    let cache = |facts: &CpuFacts| facts.cache.as_ref().map(|cache| cache.cpus.clone());
+    lists_are_one_sided(cpus, siblings) || lists_are_one_sided(cpus, cache)
+}
+
+fn lists_are_one_sided(
+    cpus: &BTreeMap<usize, CpuFacts>,
+    list_of: impl Fn(&CpuFacts) -> Option<CpuSet>,
+) -> bool {
+    let lists: BTreeMap<usize, CpuSet> = cpus
+        .iter()
+        .filter_map(|(&cpu, facts)| Some((cpu, list_of(facts)?)))
+        .collect();
+    lists.iter().any(|(&cpu, list)| {
+        list.iter()
+            .filter_map(|other| lists.get(&other))
+            .any(|other| !other.contains(cpu))
+    })
 }
 
 /// The online CPUs of the mask. A mask without any of them is that of a container that numbers

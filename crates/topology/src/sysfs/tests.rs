@@ -23,6 +23,7 @@ fn look(before: &[usize], after: &[usize]) -> Scan {
         description,
         online_after: after.iter().copied().collect(),
         partial: CpuSet::new(),
+        one_sided: false,
         bad: None,
     }
 }
@@ -45,8 +46,13 @@ fn a_cpu_that_leaves_during_the_first_look_costs_a_second_one() {
 
 #[test]
 fn cpus_that_keep_moving_are_left_out_and_named() {
-    let mut looks = vec![look(&[0, 2, 3], &[0, 1, 2]), look(&[0, 1], &[0, 2, 3])];
-    let (found, _) = steady(|| looks.pop().expect("two looks are enough"));
+    let mut looks = vec![
+        look(&[0, 2, 3], &[0, 1, 2]),
+        look(&[0, 1], &[0, 1, 3]),
+        look(&[0, 1, 2], &[0, 2]),
+        look(&[0, 1], &[0, 2, 3]),
+    ];
+    let (found, _) = steady(|| looks.pop().expect("four looks are enough"));
     assert_eq!(found.usable.iter().collect::<Vec<_>>(), [0, 2]);
     assert_eq!(found.online, CpuSet::from([0, 2]));
     assert_eq!(
@@ -55,6 +61,28 @@ fn cpus_that_keep_moving_are_left_out_and_named() {
             cpus: CpuSet::from([1, 3])
         }]
     );
+}
+
+#[test]
+fn neighbours_that_speak_of_different_moments_cost_another_look() {
+    let mut early = look(&[0, 1], &[0, 1]);
+    early.one_sided = true;
+    let mut looks = vec![look(&[0, 1], &[0, 1]), early];
+    let (found, _) = steady(|| looks.pop().expect("two looks are enough"));
+    assert_eq!(found.online, CpuSet::from([0, 1]));
+    assert_eq!(looks.len(), 0);
+}
+
+#[test]
+fn a_tree_that_contradicts_itself_is_looked_at_twice() {
+    let mut looks = 0;
+    let _found = steady(|| {
+        looks += 1;
+        let mut look = look(&[0, 1], &[0, 1]);
+        look.one_sided = true;
+        look
+    });
+    assert_eq!(looks, 2);
 }
 
 /// The usable CPUs and the assumptions, for a tree with this list of online CPUs.
@@ -157,6 +185,9 @@ impl Tree for Leaving {
         if file == Path::new(CPU).join("online") {
             let online = if self.present() { "0-3\n" } else { "0-1,3\n" };
             return Ok(online.to_owned());
+        }
+        if file.ends_with("shared_cpu_list") && !self.present() {
+            return Ok("0-1,3\n".to_owned());
         }
         let text = self.files.get(file).cloned();
         text.ok_or_else(|| io::ErrorKind::NotFound.into())
