@@ -176,8 +176,7 @@ impl Sbitmap {
         bit
     }
 
-    /// Searches until a bit is found that may be kept, or none was free at one moment, and moves
-    /// the hint.
+    /// Searches until a bit is found that may be kept, and moves the hint.
     #[inline]
     fn search(
         &self,
@@ -187,47 +186,15 @@ impl Sbitmap {
         loop {
             let layout = self.layout();
             let start = hint.within(layout);
-            let open = |word, from| open(layout, word, from);
-            let mut moves = 0_u64;
-            let found = self.visit_words(layout, start, &open, |word, search| {
-                let got = word.try_get(search);
-                got.map_err(|of_word| moves = moves.wrapping_add(of_word))
-                    .ok()
-            });
-            let done = match found {
-                Some(bit) => self.keep(bit),
-                None => self.nothing_removed(layout, start, &open, moves),
-            };
-            if done {
+            let found = self.visit_words(layout, start, |word, from| open(layout, word, from));
+            if found.is_none_or(|bit| self.keep(bit)) {
                 *hint = start.after(found, layout, self.in_turn);
                 return found;
             }
         }
     }
 
-    /// N3 to N5: whether all words, each found full once, were full at the same moment.
-    ///
-    /// Who puts a bit behind the search and takes one ahead of it would otherwise hide both.
-    #[cold]
-    #[inline(never)]
-    fn nothing_removed(
-        &self,
-        layout: Layout,
-        start: Hint,
-        open: impl Fn(usize, u32) -> Search,
-        moves: u64,
-    ) -> bool {
-        let mut now = 0_u64;
-        let free = self.visit_words(layout, start, open, |word, search| {
-            word.full(search).map_or(Some(0), |of_word| {
-                now = now.wrapping_add(of_word);
-                None
-            })
-        });
-        free.is_none() && now == moves
-    }
-
-    /// Visits every word once, from the hint's on, until one gives a bit.
+    /// Visits every word once, from the hint's on.
     ///
     /// If the first word's search does not wrap, the bits before its start come last. Without that
     /// "none" would not be exact, and a waiter could miss a bit in its second look.
@@ -236,18 +203,17 @@ impl Sbitmap {
         &self,
         layout: Layout,
         start: Hint,
-        open: impl Fn(usize, u32) -> Search,
-        mut visit: impl FnMut(&Word, Search) -> Option<u32>,
+        search: impl Fn(usize, u32) -> Search,
     ) -> Option<usize> {
         let (first, offset) = layout.split(start.0 as usize);
         if layout.depth == 0 {
             return None;
         }
-        let begun = open(first, offset);
+        let begun = search(first, offset);
         // The first word has a bit nearly always, so the rest is kept out of its way.
-        match visit(&self.words[first], begun) {
+        match self.words[first].try_get(begun) {
             Some(offset) => Some(layout.bit(first, offset)),
-            None => self.visit_others(layout, first, begun, |i| open(i, 0), visit),
+            None => self.visit_others(layout, first, begun, |i| search(i, 0)),
         }
     }
 
@@ -258,15 +224,14 @@ impl Sbitmap {
         layout: Layout,
         first: usize,
         begun: Search,
-        open: impl Fn(usize) -> Search,
-        mut visit: impl FnMut(&Word, Search) -> Option<u32>,
+        search: impl Fn(usize) -> Search,
     ) -> Option<usize> {
-        let mut visit = |i: usize, search: Search| {
-            let offset = visit(&self.words[i], search)?;
+        let visit = |i: usize, search: Search| {
+            let offset = self.words[i].try_get(search)?;
             Some(layout.bit(i, offset))
         };
         let mut others = (first + 1..layout.words()).chain(0..first);
-        let found = others.find_map(|i| visit(i, open(i)));
+        let found = others.find_map(|i| visit(i, search(i)));
         if found.is_some() || begun.wrap || begun.from == 0 {
             return found;
         }
