@@ -5,6 +5,7 @@
 //!
 //! | weaken | fails |
 //! |---|---|
+//! | P2, the fence after a put into a word | all but `h20_*`, `h8_*` |
 //! | V2, the fence of the service | all but `h20_*`, `h8_*` |
 //! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
 //! | G4, no `settle` | `d25_joint_two_collectors` |
