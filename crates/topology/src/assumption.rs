@@ -47,7 +47,7 @@ pub enum Assumption {
         /// The system's error number.
         errno: i32,
     },
-    /// CPUs came or went while they were looked at, in the second attempt too; these are left out.
+    /// CPUs came or went while they were looked at, in the last attempt too; these are left out.
     Unsteady {
         /// The CPUs left out.
         cpus: CpuSet,
