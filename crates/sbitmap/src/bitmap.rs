@@ -117,6 +117,10 @@ impl Sbitmap {
 
     /// Takes a bit, beginning at the calling CPU's hint. `None` when all are taken.
     ///
+    /// While others get and put, `None` says that each bit was found taken when the search came to
+    /// it, not that all were taken at one moment: who puts a bit behind the search and takes one
+    /// ahead of it hides both.
+    ///
     /// In round-robin mode each CPU hands bits out one after the other.
     ///
     /// ```

@@ -267,8 +267,9 @@ impl SbitmapQueue {
     ///
     /// `None` means "nothing for you now": all bits are taken, or others wait and come first. With
     /// [`Fairness::Batched`] it also takes a bit past those who wait, and with [`Fairness::Fair`]
-    /// in the calling thread's turn. While nobody waits, `None` is exact: at some moment of the
-    /// call every bit was taken.
+    /// in the calling thread's turn. While nobody waits, `None` is exact in the local engine: at
+    /// some moment of the call every bit was taken. In the shared one it may be wrong while other
+    /// threads put one bit and take another, as in [`Sbitmap::try_get`](crate::Sbitmap::try_get).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
