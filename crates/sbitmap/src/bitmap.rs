@@ -375,6 +375,15 @@ impl Sbitmap {
         Ok(())
     }
 
+    /// Says whether a bit that was taken has an owner. One that is kept for a waiter has none yet,
+    /// so a put of it is told from a good one.
+    #[inline]
+    pub(crate) fn set_owned(&self, bit: usize, owned: bool) {
+        if let Ok((word, offset)) = self.locate(bit) {
+            self.words[word].set_owned(offset, owned);
+        }
+    }
+
     /// Gives a bit back and points a hint of the caller's at it.
     ///
     /// For callers that keep a hint for whoever allocated the bit: there its data is warm. The

@@ -273,6 +273,12 @@ impl Word {
         Ok(())
     }
 
+    /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
+    #[inline]
+    pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
+        self.mark(1 << offset, if owned { HELD } else { FREE });
+    }
+
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
     /// look.
     ///

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 type Mode = (Fairness, Engine);
@@ -47,6 +47,15 @@ fn taken(depth: usize, fairness: Mode) -> (Arc<SbitmapQueue>, Vec<usize>) {
 fn wait_for_waiters(queue: &SbitmapQueue, n: usize) {
     while queue.snapshot().ws_active != n {
         thread::yield_now();
+    }
+}
+
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -170,12 +179,16 @@ fn only_those_who_waited_are_counted() {
 /// The waiter has not fetched the bit, so nobody owns it: who puts it again is told.
 #[test]
 fn a_bit_under_way_to_a_waiter_cannot_be_put() {
-    for fairness in [Fairness::Fair, Fairness::Fifo] {
+    for mode in ALL {
         for n in [1, 2] {
-            let (queue, bits) = taken(2, (fairness, Engine::Local));
+            let (queue, bits) = taken(2, mode);
             let mut many = pin!(queue.get_many(n));
             assert!(poll(many.as_mut()).is_pending());
             queue.put(bits[0]).unwrap();
+            if mode.0 == Fairness::Batched && n == 2 {
+                // A batched waiter has a chance, and the bit when it looks.
+                assert!(poll(many.as_mut()).is_pending());
+            }
             assert_eq!(queue.put(bits[0]), Err(PutError::NotAllocated));
             if n == 2 {
                 queue.put(bits[1]).unwrap();
@@ -185,6 +198,29 @@ fn a_bit_under_way_to_a_waiter_cannot_be_put() {
             };
             queue.put_batch(&got).unwrap();
         }
+    }
+}
+
+/// The second collector waits for the first to be done, and hears of the new depth all the same.
+#[test]
+fn a_collector_behind_another_is_told_of_a_depth_too_small() {
+    for mode in ALL {
+        let (queue, bits) = taken(4, mode);
+        let mut first = pin!(queue.get_many(2));
+        let mut second = pin!(queue.get_many(4));
+        assert!(poll(first.as_mut()).is_pending());
+        let told = Arc::new(Told::default());
+        let waker = Waker::from(Arc::clone(&told));
+        let polled = second.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        queue.resize(2).unwrap();
+        assert!(told.0.load(Ordering::Relaxed), "{mode:?}");
+        assert_eq!(
+            poll(second.as_mut()),
+            Poll::Ready(Err(GetManyError::TooMany))
+        );
+        queue.put_batch(&bits).unwrap();
+        assert!(poll(first.as_mut()).is_ready(), "{mode:?}");
     }
 }
 

@@ -18,6 +18,13 @@ pub(super) struct Turnstile {
     left: Event,
 }
 
+impl Turnstile {
+    /// Those who wait to be let in look at the depth again.
+    pub(super) fn look_again(&self) {
+        self.left.notify_all();
+    }
+}
+
 /// The bits of the one collector. What it has goes back unless it is taken out.
 struct Collecting<'a> {
     queue: &'a Batched,
@@ -25,11 +32,19 @@ struct Collecting<'a> {
 }
 
 impl<'a> Collecting<'a> {
-    async fn begin(queue: &'a Batched, n: usize) -> Self {
+    /// `None`: there are fewer than `n` bits by now.
+    async fn begin(queue: &'a Batched, n: usize) -> Option<Self> {
         let turnstile = &queue.turnstile;
-        // Ordering: Acquire pairs with the Release in `drop`.
-        let taken = || turnstile.taken.swap(true, Ordering::Acquire);
-        turnstile.left.listen_while(taken).await;
+        let mut entered = false;
+        let wait = || {
+            // Ordering: Acquire pairs with the Release in `drop`.
+            entered = n <= queue.map.depth() && !turnstile.taken.swap(true, Ordering::Acquire);
+            n <= queue.map.depth() && !entered
+        };
+        turnstile.left.listen_while(wait).await;
+        if !entered {
+            return None;
+        }
         let this = Self {
             queue,
             bits: Vec::with_capacity(n),
@@ -37,7 +52,20 @@ impl<'a> Collecting<'a> {
         // What a collector holds does not come back before it has the rest: no batch may wait for
         // those bits.
         this.wake_singly(true);
-        this
+        Some(this)
+    }
+
+    /// Keeps a bit. It has no owner before all are delivered.
+    fn keep(&mut self, bit: usize) {
+        self.queue.map.set_owned(bit, false);
+        self.bits.push(bit);
+    }
+
+    fn deliver(&mut self) -> Vec<usize> {
+        for &bit in &self.bits {
+            self.queue.map.set_owned(bit, true);
+        }
+        mem::take(&mut self.bits)
     }
 
     fn wake_singly(&self, on: bool) {
@@ -51,14 +79,15 @@ impl<'a> Collecting<'a> {
 impl Drop for Collecting<'_> {
     fn drop(&mut self) {
         self.wake_singly(false);
-        let bits = mem::take(&mut self.bits);
+        let bits = self.deliver();
         let turnstile = &self.queue.turnstile;
         // Ordering: Release pairs with the Acquire in `begin`.
         turnstile.taken.store(false, Ordering::Release);
         turnstile.left.notify_all();
         if !bits.is_empty() {
-            let returned = self.queue.put_batch(&bits);
-            debug_assert!(returned.is_ok(), "the bits were ours");
+            // An error: a user has put one of them a second time, at the very moment it was taken.
+            // What is back is back.
+            let _ = self.queue.put_batch(&bits);
         }
     }
 }
@@ -66,10 +95,8 @@ impl Drop for Collecting<'_> {
 impl Batched {
     /// Takes `n` bits; the task waits until it has them all.
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        if n > self.map.depth() {
-            return Err(GetManyError::TooMany);
-        }
-        let mut collecting = Collecting::begin(self, n).await;
+        let collecting = Collecting::begin(self, n).await;
+        let mut collecting = collecting.ok_or(GetManyError::TooMany)?;
         while collecting.bits.len() < n {
             let mut get = pin!(self.get());
             // A resize makes all waiters look again.
@@ -79,8 +106,8 @@ impl Batched {
                 }
                 get.as_mut().poll(cx).map(Ok)
             });
-            collecting.bits.push(bit.await?);
+            collecting.keep(bit.await?);
         }
-        Ok(mem::take(&mut collecting.bits))
+        Ok(collecting.deliver())
     }
 }

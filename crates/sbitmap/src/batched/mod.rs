@@ -15,6 +15,7 @@ use crate::mask::BitMask;
 use crate::snapshot::QueueStats;
 use inflight_sync::Mutex;
 use inflight_sync::time::{Clock, Instant};
+use std::panic::{self, AssertUnwindSafe};
 use wake::{WakeQueues, wake_batch};
 
 #[derive(Debug)]
@@ -79,11 +80,16 @@ impl Batched {
     }
 
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        self.resized(|sizing| {
+        let change = |sizing: &mut Sizing| {
             self.map.resize(depth)?;
             sizing.depth = depth;
             Ok(())
-        })
+        };
+        // A waker that panics must not keep the news from those who wait to collect: they may want
+        // too many now.
+        let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
+        self.turnstile.look_again();
+        resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
     pub(crate) fn set_min_shallow_depth(&self, limit: usize) {

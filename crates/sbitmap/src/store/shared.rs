@@ -68,11 +68,15 @@ impl Store for Shared {
 
     #[inline]
     fn take(&self) -> Option<usize> {
-        self.map.try_get()
+        let id = self.map.try_get()?;
+        self.map.set_owned(id, false);
+        Some(id)
     }
 
     #[inline]
-    fn deliver(&self, _: usize) {}
+    fn deliver(&self, id: usize) {
+        self.map.set_owned(id, true);
+    }
 
     #[inline]
     fn put(&self, id: usize) -> Result<bool, PutError> {

@@ -1,5 +1,6 @@
 //! Bodies of the models of waiting in turns, for any store. Each takes a way to make a queue whose
 //! ids are all free.
+#![allow(dead_code, reason = "each file that includes this uses some of them")]
 
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
