@@ -203,11 +203,15 @@ fn watched() -> (WorkqueueSystem, Workqueue, Clock, Log<String>) {
     (sys, wq, clock, stalls)
 }
 
-/// Moves the clock on by the watchdog's period, when it is asleep.
-fn period(clock: &Clock) {
+fn until_asleep(clock: &Clock) {
     while clock.sleepers() == 0 {
         thread::yield_now();
     }
+}
+
+/// Moves the clock on by the watchdog's period, when it is asleep.
+fn period(clock: &Clock) {
+    until_asleep(clock);
     clock.advance(LONG);
 }
 
@@ -261,6 +265,8 @@ fn what_moves_is_no_stall() {
                 gate.wait_silently(1);
             }));
             period(&clock);
+            // It has looked before the next one waits.
+            until_asleep(&clock);
             open.raise();
             begun.wait(1);
             next
