@@ -209,8 +209,13 @@ impl Driver {
                 if let Some(worker) = self.pick(n, &[State::Rescuing]) {
                     self.runs[worker] = None;
                     let job = self.core.rescue(worker, |job| job.0 % 2 == 0);
-                    if let Some(job) = job {
-                        self.begin(worker, job);
+                    match job {
+                        Some(job) => self.begin(worker, job),
+                        // A rescuer that gets nothing leaves, and whom it leaves items to is woken.
+                        None => {
+                            let action = self.core.detach(worker);
+                            self.perform(action);
+                        }
                     }
                 }
             }
