@@ -39,6 +39,51 @@ pub fn current() -> usize {
     }
 }
 
+// Where the thread was lately, and how often that may be said before the system is asked again.
+#[cfg(not(any(loom, shuttle)))]
+std::thread_local! {
+    static RECENT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// For how many uses of [`recent`] an answer is good.
+#[cfg(not(any(loom, shuttle)))]
+const USES: u32 = 64;
+
+/// As [`current`], but the answer may be as old as 64 such questions: cheap where [`current`] is a
+/// call of the system's library, and good enough to choose what others are unlikely to use.
+///
+/// ```
+/// use inflight_sync::cpu;
+/// cpu::set_current_for_thread(Some(40));
+/// assert_eq!(cpu::recent(), 40);
+/// ```
+#[inline]
+#[must_use]
+pub fn recent() -> usize {
+    #[cfg(any(loom, shuttle))]
+    {
+        current()
+    }
+    #[cfg(not(any(loom, shuttle)))]
+    match RECENT.try_with(Cell::get) {
+        Ok((cpu, left)) if left > 0 => {
+            let _set = RECENT.try_with(|recent| recent.set((cpu, left - 1)));
+            cpu as usize
+        }
+        _ => ask_again(),
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+#[cold]
+fn ask_again() -> usize {
+    let cpu = current();
+    if let Ok(short) = u32::try_from(cpu) {
+        let _set = RECENT.try_with(|recent| recent.set((short, USES)));
+    }
+    cpu
+}
+
 /// Makes [`current`] answer `cpu` on the calling thread, `None` to ask the system again.
 ///
 /// For tests, models and simulators: it moves no thread.
@@ -51,6 +96,8 @@ pub fn current() -> usize {
 /// ```
 pub fn set_current_for_thread(cpu: Option<usize>) {
     OVERRIDE.with(|o| o.set(cpu));
+    #[cfg(not(any(loom, shuttle)))]
+    RECENT.with(|recent| recent.set((0, 0)));
 }
 
 /// How many CPUs the system may have: a size for tables indexed by CPU. At least 1.
@@ -149,7 +196,23 @@ fn number_of_thread() -> usize {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::{current, number_of_thread, set_current_for_thread};
+    use super::{USES, current, number_of_thread, recent, set_current_for_thread};
+
+    #[test]
+    fn a_recent_number_is_asked_for_again_and_never_hides_one_that_was_set() {
+        set_current_for_thread(None);
+        assert!((0..3 * USES).all(|_| recent() < usize::MAX));
+        for cpu in [40, 41] {
+            set_current_for_thread(Some(cpu));
+            assert!((0..3 * USES).all(|_| recent() == cpu));
+        }
+        set_current_for_thread(None);
+        let asked = recent();
+        assert!(
+            asked != 41 || current() == 41,
+            "it does not outlive its setting"
+        );
+    }
 
     #[test]
     fn what_is_set_is_answered_by_that_thread_only() {

@@ -42,6 +42,7 @@ compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 mod backend;
 mod future;
 mod parker;
+mod prefetch;
 mod sequence;
 
 pub mod asym;
@@ -59,6 +60,7 @@ pub mod wait;
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
 pub use future::block_on;
 pub use parker::{Parker, Unparker};
+pub use prefetch::prefetch_to_write;
 pub use sequence::Sequence;
 
 /// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.

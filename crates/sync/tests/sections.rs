@@ -15,6 +15,7 @@ const WINDOW: usize = 24;
 /// Calls what is looked for, so that it is in the program.
 #[inline(never)]
 fn use_sections(stacks: &Stacks) -> Option<u16> {
+    assert!(!stacks.exchange_bundle(0, 1), "closed stacks refuse");
     let kept = stacks.push(3);
     let got = stacks.pop();
     assert_eq!(kept, got.is_some(), "closed stacks refuse both");
@@ -53,6 +54,20 @@ fn reads(line: &str, offset: &str) -> bool {
             })
 }
 
+fn address(line: &str) -> &str {
+    line.trim_start().split(':').next().unwrap_or_default()
+}
+
+/// `mov r,0xffffffff; jmp END`: nothing was done.
+fn is_refusal(lines: &[&str], target: &str, end: &str) -> bool {
+    let place = lines.windows(2).find(|pair| address(pair[0]) == target);
+    place.is_some_and(|pair| {
+        pair[0].ends_with(",0xffffffff")
+            && pair[1].contains("jmp ")
+            && pair[1].split_whitespace().any(|word| word == end)
+    })
+}
+
 #[test]
 fn every_section_reads_the_limit_first_and_ends_with_its_only_store_of_the_length() {
     use_sections(&Stacks::new(Backend::best(), 1));
@@ -73,23 +88,35 @@ fn every_section_reads_the_limit_first_and_ends_with_its_only_store_of_the_lengt
         let at = |what: &dyn Fn(&str) -> bool| section.iter().position(|l| what(l));
         let text = section.join("\n");
         let limit = at(&|l| reads(l, "0x4")).unwrap_or_else(|| panic!("no limit:\n{text}"));
-        let length = at(&|l| reads(l, "0x0")).unwrap_or_else(|| panic!("no length:\n{text}"));
-        let commit = at(&|l| is_store(l, "DWORD")).unwrap_or_else(|| panic!("no end:\n{text}"));
-        assert!(limit < length && length < commit, "order:\n{text}");
-        // No call, and no other way out than past the commit.
+        // The length, or the bundle.
+        let bundle =
+            at(&|l| l.contains("cmp ") && l.contains("QWORD PTR [") && l.contains("+0x78],"));
+        let inside = at(&|l| reads(l, "0x0")).filter(|at| bundle.is_none_or(|b| *at < b));
+        let inside = inside
+            .or(bundle)
+            .unwrap_or_else(|| panic!("no length:\n{text}"));
+        let size = if Some(inside) == bundle {
+            "QWORD"
+        } else {
+            "DWORD"
+        };
+        let commit = at(&|l| is_store(l, size)).unwrap_or_else(|| panic!("no end:\n{text}"));
+        assert!(limit < inside && inside < commit, "order:\n{text}");
+        // No call, and no other way out than past the commit, at once or by way of a refusal.
         for line in &section[..commit] {
             assert!(!line.contains("call "), "a call inside:\n{text}");
             if let Some((_, target)) = line.split_once(" j") {
                 let target = target.split_whitespace().nth(1).unwrap();
-                let end = section[commit + 1].trim_start();
-                assert!(end.starts_with(&format!("{target}:")), "way out:\n{text}");
+                let end = address(section[commit + 1]);
+                let refused = target == end || is_refusal(&lines, target, end);
+                assert!(refused, "way out:\n{text}");
             }
         }
         sections += 1;
     }
     // Under a sanitizer there is none, and nothing to say.
     if Stacks::new(Backend::Rseq, 1).backend() == Backend::Rseq {
-        assert!(sections >= 2, "a pop and a push were expected");
+        assert!(sections >= 3, "a pop, a push and an exchange were expected");
     }
     println!("{sections} sections read");
 }

@@ -19,9 +19,10 @@
 //!
 //! [`close`](Stacks::close) every stack, then make one [`barrier`](Stacks::barrier), then
 //! [`drain`](Stacks::drain) every stack. No user commits anything to a closed stack after the
-//! barrier. Only one thread at a time may do this, and nobody may [`open`](Stacks::open) a stack
-//! from its close to the end of its drain: ids would be lost or handed out twice. Memory stays
-//! sound whatever a caller does.
+//! barrier. A stack's [`bundle`](Stacks::bundle) is taken after its ids, by
+//! [`drain_bundle`](Stacks::drain_bundle). Only one thread at a time may do this, and nobody may
+//! [`open`](Stacks::open) a stack from its close to the end of its drain: ids would be lost or
+//! handed out twice. Memory stays sound whatever a caller does.
 //!
 //! ```
 //! use inflight_sync::percpu::{Backend, Stacks};
@@ -45,11 +46,13 @@ mod section;
 #[path = "section_none.rs"]
 mod section;
 mod stack;
+mod tally;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use stack::CAPACITY;
+pub use tally::Tally;
 
 use crate::CachePadded;
 use crate::atomic::{AtomicU64, Ordering, fence};
@@ -62,8 +65,10 @@ use stack::{Exclusion, Stack};
 /// A thread that is single-stepped by a debugger never gets to the end of one.
 const RESTARTS: usize = 64;
 
-/// What a use of a stack ends with, if not with an id.
-const PUSHED: i32 = 0;
+// What a use of a stack ends with, if not with an id or a length.
+
+/// It was done.
+const DONE: i32 = 1;
 /// Closed, empty, full or busy, or no stack for this CPU.
 const REFUSED: i32 = -1;
 /// The kernel took the thread off its CPU, or delivered a signal.
@@ -202,11 +207,11 @@ impl Stacks {
             let cpu = rseq::cpu_id()? as usize;
             (cpu < len).then_some(cpu)
         } else {
-            let cpu = cpu::current();
+            // Any number serves where a lock excludes: an old one, and that of a thread.
+            let cpu = cpu::recent();
             if cpu < len {
                 Some(cpu)
             } else {
-                // Any number serves where a lock excludes; some systems number threads, not CPUs.
                 cpu.checked_rem(len)
             }
         }
@@ -244,10 +249,7 @@ impl Stacks {
     /// ```
     #[inline(always)]
     pub fn pop_below(&self, bound: u32) -> Result<u16, Option<u16>> {
-        let result = match self.rseq {
-            Some(rseq) => section::pop(rseq, &self.stacks),
-            None => self.pop_exclusively(),
-        };
+        let result = self.pop_first();
         // What is no id is a large number without its sign.
         if (result as u32) < bound {
             Ok(result as u16)
@@ -257,6 +259,30 @@ impl Stacks {
                 other => Err(other),
             }
         }
+    }
+
+    #[inline(always)]
+    fn pop_first(&self) -> i32 {
+        match self.rseq {
+            Some(rseq) => section::pop(rseq, &self.stacks),
+            None => self.pop_exclusively(),
+        }
+    }
+
+    /// One try of [`pop_below`](Stacks::pop_below), to be inlined.
+    ///
+    /// # Errors
+    ///
+    /// The id, if one was popped that is not below `bound`. `None` says nothing: `pop` knows more.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// assert_eq!(stacks.pop_once(5), Err(None), "closed");
+    /// ```
+    #[inline(always)]
+    pub fn pop_once(&self, bound: u32) -> Result<u32, Option<u16>> {
+        below(self.pop_first(), bound)
     }
 
     /// Adds an id to this CPU's stack. `false` if the stack is full, closed, or busy.
@@ -269,55 +295,78 @@ impl Stacks {
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
     pub fn push(&self, id: u16) -> bool {
-        let result = match self.rseq {
-            Some(rseq) => section::push(rseq, &self.stacks, id),
-            None => self.push_exclusively(id),
-        };
-        result == PUSHED || self.push_again(result, id)
+        let result = self.push_first(id);
+        result >= 0 || self.push_again(result, id)
     }
 
-    /// One try of [`pop_below`](Stacks::pop_below) with a restartable sequence, to be inlined
-    /// where every instruction counts.
-    ///
-    /// # Errors
-    ///
-    /// The id, if one was popped that is not below `bound`. `None` says nothing: `pop` knows more.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert_eq!(stacks.pop_once(5), Err(None));
-    /// ```
     #[inline(always)]
-    pub fn pop_once(&self, bound: u32) -> Result<u32, Option<u16>> {
-        let Some(rseq) = self.rseq else {
-            return Err(None);
-        };
-        let result = section::pop(rseq, &self.stacks);
-        // What is no id is a large number without its sign.
-        if (result as u32) < bound {
-            Ok(result as u32)
-        } else {
-            Err(u16::try_from(result).ok())
+    fn push_first(&self, id: u16) -> i32 {
+        match self.rseq {
+            Some(rseq) => section::push(rseq, &self.stacks, id),
+            None => self.push_exclusively(id),
         }
     }
 
-    /// One try of [`push`](Stacks::push) with a restartable sequence, as
-    /// [`pop_once`](Stacks::pop_once).
+    /// One try of [`push`](Stacks::push), to be inlined.
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
     /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert!(!stacks.push_once(5));
+    /// assert!(!stacks.push_once(5), "closed");
     /// ```
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
     pub fn push_once(&self, id: u16) -> bool {
-        self.rseq
-            .is_some_and(|rseq| section::push(rseq, &self.stacks, id) == PUSHED)
+        self.push_first(id) >= 0
     }
 
-    #[inline]
+    /// What these stacks' restartable sequences run with, where those exclude their users.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert!(Stacks::new(Backend::TryLock, 1).rseq().is_none());
+    /// ```
+    #[must_use]
+    pub const fn rseq(&self) -> Option<Rseq> {
+        self.rseq
+    }
+
+    /// As [`pop_once`](Stacks::pop_once), by a restartable sequence: for a caller that has kept the
+    /// answer of [`rseq`](Stacks::rseq) and need not ask again. With an `Rseq` from elsewhere,
+    /// users of stacks that a lock protects would no longer be kept apart.
+    ///
+    /// # Errors
+    ///
+    /// As [`pop_once`](Stacks::pop_once).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::best(), 1);
+    /// if let Some(rseq) = stacks.rseq() {
+    ///     assert_eq!(stacks.pop_once_by(rseq, 5), Err(None), "closed");
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn pop_once_by(&self, rseq: Rseq, bound: u32) -> Result<u32, Option<u16>> {
+        below(section::pop(rseq, &self.stacks), bound)
+    }
+
+    /// As [`push_once`](Stacks::push_once), in the way of [`pop_once_by`](Stacks::pop_once_by).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::best(), 1);
+    /// if let Some(rseq) = stacks.rseq() {
+    ///     assert!(!stacks.push_once_by(rseq, 5), "closed");
+    /// }
+    /// ```
+    #[inline(always)]
+    #[must_use = "a refused id is still the caller's"]
+    pub fn push_once_by(&self, rseq: Rseq, id: u16) -> bool {
+        section::push(rseq, &self.stacks, id) >= 0
+    }
+
+    #[inline(always)]
     fn pop_exclusively(&self) -> i32 {
         self.here()
             .and_then(|i| self.stacks.get(i))
@@ -325,17 +374,13 @@ impl Stacks {
             .map_or(REFUSED, i32::from)
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_exclusively(&self, id: u16) -> i32 {
         let pushed = self
             .here()
             .and_then(|i| self.stacks.get(i))
             .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)));
-        if pushed == Some(true) {
-            PUSHED
-        } else {
-            REFUSED
-        }
+        if pushed == Some(true) { DONE } else { REFUSED }
     }
 
     #[cold]
@@ -367,7 +412,7 @@ impl Stacks {
             self.count_abort();
             result = section::push(rseq, &self.stacks, id);
         }
-        result == PUSHED
+        result >= 0
     }
 
     fn count_abort(&self) {
@@ -468,6 +513,67 @@ impl Stacks {
         }
     }
 
+    /// The bundle of stack `i`: a number that the caller gives a meaning, such as several ids in
+    /// one. 0, as at first, is none. It may have changed when this returns.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert_eq!(Stacks::new(Backend::TryLock, 1).bundle(0), 0);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn bundle(&self, i: usize) -> u64 {
+        self.stacks[i].bundle()
+    }
+
+    /// Makes `new` the bundle of this CPU's stack if it is `old` and the stack is open, in one
+    /// step for the other users of the stack.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// assert!(!stacks.exchange_bundle(0, 7), "closed");
+    /// stacks.open(0, 1);
+    /// assert!(stacks.exchange_bundle(0, 7));
+    /// assert!(!stacks.exchange_bundle(0, 8), "another one");
+    /// ```
+    #[inline(always)]
+    #[must_use = "without the exchange nothing has changed hands"]
+    pub fn exchange_bundle(&self, old: u64, new: u64) -> bool {
+        let result = match self.rseq {
+            Some(rseq) => section::exchange_bundle(rseq, &self.stacks, old, new),
+            None => {
+                let done = self
+                    .here()
+                    .and_then(|i| self.stacks.get(i))
+                    .and_then(|stack| {
+                        stack.exclusively(self.exclusion, |s| s.exchange_bundle(old, new))
+                    });
+                return done == Some(true);
+            }
+        };
+        if result == ABORTED {
+            self.count_abort();
+        }
+        result == DONE
+    }
+
+    /// Takes the bundle of the closed stack `i`, after its [`drain`](Stacks::drain).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 1);
+    /// assert!(stacks.exchange_bundle(0, 7));
+    /// stacks.close(0);
+    /// stacks.barrier();
+    /// stacks.drain(0, |_| unreachable!("no id was pushed"));
+    /// assert_eq!(stacks.drain_bundle(0), 7);
+    /// ```
+    pub fn drain_bundle(&self, i: usize) -> u64 {
+        self.stacks[i].take_bundle()
+    }
+
     /// A number that the caller keeps in the line of stack `i`, 0 at first.
     ///
     /// ```
@@ -491,5 +597,15 @@ impl Stacks {
     #[inline]
     pub fn set_note(&self, i: usize, note: u32) {
         self.stacks[i].set_note(note);
+    }
+}
+
+#[inline(always)]
+fn below(result: i32, bound: u32) -> Result<u32, Option<u16>> {
+    // What is no id is a large number without its sign.
+    if (result as u32) < bound {
+        Ok(result as u32)
+    } else {
+        Err(u16::try_from(result).ok())
     }
 }

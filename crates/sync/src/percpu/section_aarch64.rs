@@ -4,7 +4,8 @@
 //! load-acquire, so that the length read after it is not older: here loads may be reordered.
 
 use super::stack::Stack;
-use super::{ABORTED, REFUSED};
+use super::tally::{ADDED, Part};
+use super::{ABORTED, DONE, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
@@ -65,7 +66,7 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
     result
 }
 
-/// [`PUSHED`](super::PUSHED), or why not.
+/// The new length, or why it is the old one.
 #[inline(always)]
 pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
     let mut result: i32;
@@ -95,7 +96,7 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "add {limit}, {cpu}, {len}, lsl #1",
             "strh {id:w}, [{limit}, #16]",
             "add {len:w}, {len:w}, #1",
-            "mov {result:w}, wzr",
+            "mov {result:w}, {len:w}",
             "str {len:w}, [{cpu}]",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
@@ -112,6 +113,111 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
             id = in(reg) id,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// [`ADDED`], or why not. Touches no part after the addition.
+#[inline(always)]
+pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
+    let mut result: i32;
+    // SAFETY: as in `pop`; the one store is that of the sum.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "adrp {sum}, 33b",
+            "add {sum}, {sum}, :lo12:33b",
+            "str {sum}, [{area}, #8]",
+            "22:",
+            "ldr {cpu:w}, [{area}, #4]",
+            "mov {result:w}, #{refused}",
+            "cmp {cpu:w}, {cpus:w}",
+            "b.hs 25f",
+            "add {cpu}, {table}, {cpu}, lsl #7",
+            "ldr {sum:w}, [{cpu}, #8]",
+            "cbnz {sum:w}, 25f",
+            "ldr {sum}, [{cpu}]",
+            "add {sum}, {sum}, {n}",
+            "mov {result:w}, #{added}",
+            "str {sum}, [{cpu}]",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "mov {result:w}, #{aborted}",
+            "b 25b",
+            ".popsection",
+            sum = out(reg) _,
+            cpu = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.area(),
+            table = in(reg) parts.cast::<Part>(),
+            cpus = in(reg) parts.len(),
+            n = in(reg) n,
+            added = const ADDED,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// [`DONE`], or why not.
+#[inline(always)]
+pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) -> i32 {
+    let mut result: i32;
+    // SAFETY: as in `pop`.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "adrp {seen}, 33b",
+            "add {seen}, {seen}, :lo12:33b",
+            "str {seen}, [{area}, #8]",
+            "22:",
+            "ldr {cpu:w}, [{area}, #4]",
+            "mov {result:w}, #{refused}",
+            "cmp {cpu:w}, {cpus:w}",
+            "b.hs 25f",
+            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {seen}, {cpu}, #4",
+            "ldar {seen:w}, [{seen}]",
+            "cbz {seen:w}, 25f",
+            "ldr {seen}, [{cpu}, #120]",
+            "cmp {seen}, {old}",
+            "b.ne 25f",
+            "mov {result:w}, #{done}",
+            "str {new}, [{cpu}, #120]",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "mov {result:w}, #{aborted}",
+            "b 25b",
+            ".popsection",
+            seen = out(reg) _,
+            cpu = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.area(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            old = in(reg) old,
+            new = in(reg) new,
+            done = const DONE,
             refused = const REFUSED,
             aborted = const ABORTED,
             options(nostack),

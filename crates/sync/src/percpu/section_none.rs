@@ -2,6 +2,7 @@
 
 use super::REFUSED;
 use super::stack::Stack;
+use super::tally::Part;
 use crate::rseq::Rseq;
 
 pub(super) const fn pop(_: Rseq, _: &[Stack]) -> i32 {
@@ -9,5 +10,13 @@ pub(super) const fn pop(_: Rseq, _: &[Stack]) -> i32 {
 }
 
 pub(super) const fn push(_: Rseq, _: &[Stack], _: u16) -> i32 {
+    REFUSED
+}
+
+pub(super) const fn add(_: Rseq, _: *const [Part], _: u64) -> i32 {
+    REFUSED
+}
+
+pub(super) const fn exchange_bundle(_: Rseq, _: &[Stack], _: u64, _: u64) -> i32 {
     REFUSED
 }

@@ -4,14 +4,16 @@
 //! flags, start, length, where to go on after an abort) is announced by storing its address in the
 //! thread's area. When the kernel takes the thread off its CPU or delivers a signal inside the
 //! range, it goes on at label 44, which must follow a signature; there the section reports the
-//! abort. The last instruction before label 25 is the only store that matters: before it nothing
-//! has happened, after it everything has. An id written above the top is no id yet.
+//! abort. A section that finds its stack closed, empty or full leaves for label 45, which says so.
+//! The last instruction before label 25 is the only store that matters: before it nothing has
+//! happened, after it everything has. An id written above the top is no id yet.
 //!
 //! The limit is read **before** the length: in the other order a close, drain and reopening
 //! between the two loads would bring drained ids back. Loads of this processor stay in order.
 
 use super::stack::Stack;
-use super::{ABORTED, REFUSED};
+use super::tally::{ADDED, Part};
+use super::{ABORTED, DONE, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
@@ -36,16 +38,15 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             "mov qword ptr fs:[{area} + 8], {top}",
             "22:",
             "mov {cpu:e}, dword ptr fs:[{area} + 4]",
-            "mov {result:e}, {refused}",
             "cmp {cpu:e}, {cpus:e}",
-            "jae 25f",
+            "jae 45f",
             "shl {cpu}, 7",
             "add {cpu}, {table}",
             "cmp dword ptr [{cpu} + 4], 0",
-            "je 25f",
+            "je 45f",
             "mov {top:e}, dword ptr [{cpu}]",
             "sub {top:e}, 1",
-            "jb 25f",
+            "jb 45f",
             "movzx {result:e}, word ptr [{cpu} + 2*{top} + 16]",
             "mov dword ptr [{cpu}], {top:e}",
             "25:",
@@ -54,6 +55,9 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             ".long 0x53053053",
             "44:",
             "mov {result:e}, {aborted}",
+            "jmp 25b",
+            "45:",
+            "mov {result:e}, {refused}",
             "jmp 25b",
             ".popsection",
             top = out(reg) _,
@@ -70,7 +74,7 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
     result
 }
 
-/// [`PUSHED`](super::PUSHED), or why not.
+/// The new length, or why it is the old one.
 #[inline(always)]
 pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
     let mut result: i32;
@@ -83,8 +87,62 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             ".long 0, 0",
             ".quad 22f, (25f - 22f), 44f",
             ".popsection",
-            "lea {len}, [rip + 33b]",
-            "mov qword ptr fs:[{area} + 8], {len}",
+            "lea {result:r}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {result:r}",
+            "22:",
+            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+            "cmp {cpu:e}, {cpus:e}",
+            "jae 45f",
+            "shl {cpu}, 7",
+            "add {cpu}, {table}",
+            "mov {limit:e}, dword ptr [{cpu} + 4]",
+            "mov {result:e}, dword ptr [{cpu}]",
+            "cmp {result:e}, {limit:e}",
+            "jae 45f",
+            "mov word ptr [{cpu} + 2*{result:r} + 16], {id:x}",
+            "add {result:e}, 1",
+            "mov dword ptr [{cpu}], {result:e}",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "44:",
+            "mov {result:e}, {aborted}",
+            "jmp 25b",
+            "45:",
+            "mov {result:e}, {refused}",
+            "jmp 25b",
+            ".popsection",
+            cpu = out(reg) _,
+            limit = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.offset(),
+            table = in(reg) stacks.as_ptr(),
+            cpus = in(reg) stacks.len(),
+            id = in(reg) id,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// [`ADDED`], or why not. Touches no part after the addition.
+#[inline(always)]
+pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
+    let mut result: i32;
+    // SAFETY: as in `pop`; the one store is the addition, a single instruction.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "lea {cpu}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {cpu}",
             "22:",
             "mov {cpu:e}, dword ptr fs:[{area} + 4]",
             "mov {result:e}, {refused}",
@@ -92,14 +150,10 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "jae 25f",
             "shl {cpu}, 7",
             "add {cpu}, {table}",
-            "mov {limit:e}, dword ptr [{cpu} + 4]",
-            "mov {len:e}, dword ptr [{cpu}]",
-            "cmp {len:e}, {limit:e}",
-            "jae 25f",
-            "mov word ptr [{cpu} + 2*{len} + 16], {id:x}",
-            "add {len:e}, 1",
-            "xor {result:e}, {result:e}",
-            "mov dword ptr [{cpu}], {len:e}",
+            "cmp dword ptr [{cpu} + 8], 0",
+            "jne 25f",
+            "mov {result:e}, {added}",
+            "add qword ptr [{cpu}], {n}",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
             ".byte 0x0f, 0xb9, 0x3d",
@@ -108,14 +162,67 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "mov {result:e}, {aborted}",
             "jmp 25b",
             ".popsection",
-            len = out(reg) _,
             cpu = out(reg) _,
-            limit = out(reg) _,
+            result = out(reg) result,
+            area = in(reg) rseq.offset(),
+            table = in(reg) parts.cast::<Part>(),
+            cpus = in(reg) parts.len(),
+            n = in(reg) n,
+            added = const ADDED,
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// [`DONE`], or why not.
+#[inline(always)]
+pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) -> i32 {
+    let mut result: i32;
+    // SAFETY: as in `pop`.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            "lea {cpu}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {cpu}",
+            "22:",
+            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+            "cmp {cpu:e}, {cpus:e}",
+            "jae 45f",
+            "shl {cpu}, 7",
+            "add {cpu}, {table}",
+            "cmp dword ptr [{cpu} + 4], 0",
+            "je 45f",
+            "cmp qword ptr [{cpu} + 120], {old}",
+            "jne 45f",
+            "mov {result:e}, {done}",
+            "mov qword ptr [{cpu} + 120], {new}",
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "44:",
+            "mov {result:e}, {aborted}",
+            "jmp 25b",
+            "45:",
+            "mov {result:e}, {refused}",
+            "jmp 25b",
+            ".popsection",
+            cpu = out(reg) _,
             result = out(reg) result,
             area = in(reg) rseq.offset(),
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
-            id = in(reg) id,
+            old = in(reg) old,
+            new = in(reg) new,
+            done = const DONE,
             refused = const REFUSED,
             aborted = const ABORTED,
             options(nostack),

@@ -28,6 +28,8 @@ pub struct Ticket {
 struct Slot {
     /// `None` while the slot is free.
     notify: Option<Notify>,
+    /// What the caller wants to know of the waiter when it chooses.
+    mark: u64,
     /// Of the stay the slot holds or held last.
     serial: u64,
     prev: u32,
@@ -111,10 +113,24 @@ impl WaitList {
     /// assert_eq!(list.len(), 1);
     /// ```
     pub fn push_back(&mut self, notify: Notify) -> Ticket {
+        self.push_back_marked(notify, 0)
+    }
+
+    /// Adds a waiter behind all others, with a mark by which [`pop_first`](WaitList::pop_first)
+    /// chooses.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let mut list = WaitList::new();
+    /// let _ = list.push_back_marked(Notify::Thread(Parker::current().unparker()), 7);
+    /// assert_eq!(list.pop_first(|mark| mark > 0).map(|(_, mark)| mark), Some(7));
+    /// ```
+    pub fn push_back_marked(&mut self, notify: Notify, mark: u64) -> Ticket {
         let serial = self.next_serial;
         self.next_serial += 1;
         let slot = Slot {
             notify: Some(notify),
+            mark,
             serial,
             prev: self.tail,
             next: NIL,
@@ -211,6 +227,31 @@ impl WaitList {
             NIL => None,
             head => self.unlink(head),
         }
+    }
+
+    /// Takes the first waiter whose mark is `wanted`, with its mark. One that was pushed without
+    /// has 0. Passes over those before it.
+    ///
+    /// ```
+    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
+    /// let me = || Notify::Thread(Parker::current().unparker());
+    /// let mut list = WaitList::new();
+    /// let first = list.push_back(me());
+    /// let second = list.push_back_marked(me(), 3);
+    /// assert!(list.pop_first(|mark| mark == 3).is_some());
+    /// assert!(list.contains(first) && !list.contains(second));
+    /// ```
+    #[must_use = "it is to be woken"]
+    pub fn pop_first(&mut self, mut wanted: impl FnMut(u64) -> bool) -> Option<(Notify, u64)> {
+        let mut at = self.head;
+        while let Some(slot) = self.slots.get(at as usize) {
+            let mark = slot.mark;
+            if wanted(mark) {
+                return self.unlink(at).map(|notify| (notify, mark));
+            }
+            at = slot.next;
+        }
+        None
     }
 
     /// Takes out everybody, longest wait first.

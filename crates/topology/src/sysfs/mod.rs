@@ -7,7 +7,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use self::files::{Bad, Online};
@@ -190,23 +190,28 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
 
 /// Whether a list of siblings or of a cache names a described CPU that does not name it.
 fn is_one_sided(cpus: &BTreeMap<usize, CpuFacts>) -> bool {
-    let siblings = |facts: &CpuFacts| facts.siblings.clone();
-    let cache = |facts: &CpuFacts| facts.cache.as_ref().map(|cache| cache.cpus.clone());
-    lists_are_one_sided(cpus, siblings) || lists_are_one_sided(cpus, cache)
+    lists_are_one_sided(cpus, |facts| facts.siblings.as_ref())
+        || lists_are_one_sided(cpus, |facts| facts.cache.as_ref().map(|cache| &cache.cpus))
 }
 
-fn lists_are_one_sided(
-    cpus: &BTreeMap<usize, CpuFacts>,
-    list_of: impl Fn(&CpuFacts) -> Option<CpuSet>,
+/// Compares only lists that differ: a large cache has one list and many CPUs.
+fn lists_are_one_sided<'a>(
+    cpus: &'a BTreeMap<usize, CpuFacts>,
+    list_of: impl Fn(&'a CpuFacts) -> Option<&'a CpuSet>,
 ) -> bool {
-    let lists: BTreeMap<usize, CpuSet> = cpus
-        .iter()
-        .filter_map(|(&cpu, facts)| Some((cpu, list_of(facts)?)))
-        .collect();
-    lists.iter().any(|(&cpu, list)| {
+    let mut owners: HashMap<&CpuSet, CpuSet> = HashMap::new();
+    let mut lists: HashMap<usize, &CpuSet> = HashMap::new();
+    for (&cpu, facts) in cpus {
+        if let Some(list) = list_of(facts) {
+            owners.entry(list).or_default().insert(cpu);
+            let (&shared, _) = owners.get_key_value(list).expect("it was just inserted");
+            lists.insert(cpu, shared);
+        }
+    }
+    owners.iter().any(|(&list, cpus)| {
         list.iter()
-            .filter_map(|other| lists.get(&other))
-            .any(|other| !other.contains(cpu))
+            .filter_map(|named| lists.get(&named))
+            .any(|&theirs| !std::ptr::eq(theirs, list) && !cpus.is_subset(theirs))
     })
 }
 

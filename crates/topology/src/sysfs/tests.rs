@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Scan, read_tree, steady};
+use super::{Scan, is_one_sided, read_tree, steady};
 use crate::model::{CpuFacts, Description, Model};
 use crate::tree::{Disk, Tree};
 use crate::{Assumption, CpuSet, Scope};
@@ -83,6 +83,31 @@ fn a_tree_that_contradicts_itself_is_looked_at_twice() {
         look
     });
     assert_eq!(looks, 2);
+}
+
+/// CPUs whose lists of siblings are these.
+fn with_siblings(lists: &[(usize, &[usize])]) -> BTreeMap<usize, CpuFacts> {
+    let facts = |list: &[usize]| CpuFacts {
+        siblings: Some(list.iter().copied().collect()),
+        ..CpuFacts::default()
+    };
+    lists
+        .iter()
+        .map(|&(cpu, list)| (cpu, facts(list)))
+        .collect()
+}
+
+#[test]
+fn a_list_is_one_sided_if_it_names_a_cpu_that_does_not_name_its_owner() {
+    let mutual: &[(usize, &[usize])] = &[(0, &[0, 1]), (1, &[0, 1]), (2, &[2, 9])];
+    assert!(!is_one_sided(&with_siblings(mutual)), "9 is not described");
+    assert!(is_one_sided(&with_siblings(&[(0, &[0, 1]), (1, &[1])])));
+    assert!(is_one_sided(&with_siblings(&[(0, &[0]), (1, &[0, 1])])));
+    let overlapping: &[(usize, &[usize])] = &[(0, &[0, 1]), (1, &[0, 1, 2]), (2, &[1, 2])];
+    assert!(
+        !is_one_sided(&with_siblings(overlapping)),
+        "each names who names it"
+    );
 }
 
 /// The usable CPUs and the assumptions, for a tree with this list of online CPUs.

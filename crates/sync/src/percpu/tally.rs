@@ -1,0 +1,272 @@
+//! A count that every CPU adds to in a line of its own, until it is closed.
+
+use super::{ABORTED, Backend, REFUSED, RESTARTS, section};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::cpu;
+use crate::rseq::Rseq;
+
+/// What an addition ends with that was made.
+pub(super) const ADDED: i32 = 0;
+
+/// One CPU's part. The offsets are known to the section in assembly.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct Part {
+    count: AtomicU64,
+    closed: AtomicU32,
+}
+
+#[cfg(inflight_rseq)]
+const _: () = {
+    assert!(size_of::<Part>() == 128, "the section shifts by 7");
+    assert!(std::mem::offset_of!(Part, count) == 0);
+    assert!(std::mem::offset_of!(Part, closed) == 8);
+};
+
+/// In a count that is added to by read-modify-writes: closed.
+const CLOSED: u64 = 1 << 63;
+
+/// A number that all CPUs add to and hardly anybody reads: for statistics, and for counting out
+/// the users of something that is about to end.
+///
+/// An addition is a plain one on the caller's CPU where the system has restartable sequences, and
+/// one read-modify-write on a line few others use where not. [`close`](Tally::close) draws a line:
+/// each addition is in the sum that it returns, or is refused.
+///
+/// The idea is the per-CPU reference count of the Linux kernel.
+///
+/// ```
+/// use inflight_sync::percpu::{Backend, Tally};
+/// let tally = Tally::new(Backend::best(), 4_096);
+/// assert!(tally.add(2) && tally.add(3));
+/// assert_eq!(tally.close(), 5);
+/// assert!(!tally.add(1), "closed");
+/// ```
+#[derive(Debug)]
+pub struct Tally {
+    rseq: Option<Rseq>,
+    parts: Box<[Part]>,
+}
+
+impl Tally {
+    /// A count of 0 with a line for each of `cpus` CPUs, at least one and at most 4,096.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// assert_eq!(Tally::new(Backend::TryLock, 2).sum(), 0);
+    /// ```
+    #[must_use]
+    pub fn new(backend: Backend, cpus: usize) -> Self {
+        let part = |_| Part {
+            count: AtomicU64::new(0),
+            closed: AtomicU32::new(0),
+        };
+        Self {
+            rseq: match backend {
+                Backend::Rseq => Rseq::probe(),
+                _ => None,
+            },
+            parts: (0..cpus.clamp(1, 1 << 12)).map(part).collect(),
+        }
+    }
+
+    /// Adds `n`. `false`: nothing was added. The count is closed then, or (rarely, and only with
+    /// [`Backend::Rseq`]) the kernel did not let the thread finish, or its CPU has no line.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// let tally = Tally::new(Backend::TryLock, 1);
+    /// assert!(tally.add(1));
+    /// ```
+    #[inline(always)]
+    #[must_use = "a refused number is not counted"]
+    pub fn add(&self, n: u64) -> bool {
+        // SAFETY: the reference keeps it alive.
+        unsafe { Self::add_last(self, n) }
+    }
+
+    /// As [`add`](Tally::add), for a caller to whom the tally may be gone as soon as the number is
+    /// added: nothing of it is touched afterwards.
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a tally that lives until the number is added or refused.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// let tally = Tally::new(Backend::TryLock, 1);
+    /// // SAFETY: it lives to the end.
+    /// assert!(unsafe { Tally::add_last(&tally, 1) });
+    /// ```
+    #[inline(always)]
+    #[must_use = "a refused number is not counted"]
+    pub unsafe fn add_last(this: *const Self, n: u64) -> bool {
+        // SAFETY: nothing has been added, so it lives.
+        let rseq = unsafe { (*this).rseq };
+        // SAFETY: as above. A place, not a reference, which would promise that it outlives this.
+        let parts = unsafe { &raw const *(*this).parts };
+        match rseq {
+            Some(rseq) => {
+                let result = section::add(rseq, parts, n);
+                result == ADDED || (result == ABORTED && Self::add_again(rseq, parts, n))
+            }
+            // SAFETY: as above.
+            None => unsafe { Self::add_to_part(parts, n) },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_again(rseq: Rseq, parts: *const [Part], n: u64) -> bool {
+        (0..RESTARTS)
+            .map(|_| section::add(rseq, parts, n))
+            .find(|&result| result != ABORTED)
+            .unwrap_or(REFUSED)
+            == ADDED
+    }
+
+    /// # Safety
+    ///
+    /// The parts live until the number is added or refused.
+    #[inline]
+    unsafe fn add_to_part(parts: *const [Part], n: u64) -> bool {
+        let here = cpu::current() % parts.len();
+        // SAFETY: the index is below the length.
+        let part = unsafe { parts.cast::<Part>().add(here) };
+        // SAFETY: by the contract it lives.
+        let count: *const AtomicU64 = unsafe { &raw const (*part).count };
+        // Ordering: Release pairs with the Acquire in `close`.
+        // SAFETY: as above.
+        let old = unsafe { (*count).fetch_add(n, Ordering::Release) };
+        old & CLOSED == 0
+    }
+
+    /// The sum. While others add it is true of no one moment.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// let tally = Tally::new(Backend::best(), 4_096);
+    /// assert!(tally.add(7));
+    /// assert_eq!(tally.sum(), 7);
+    /// ```
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        // Relaxed: a statistic, or after `close`.
+        let count = |part: &Part| part.count.load(Ordering::Relaxed) & !CLOSED;
+        self.parts.iter().map(count).sum()
+    }
+
+    /// Closes it, and returns the sum of all that was and will ever be added. What the adders did
+    /// before is visible to the caller. To be called once.
+    ///
+    /// # Panics
+    ///
+    /// As [`Rseq::barrier`].
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// let tally = Tally::new(Backend::TryLock, 1);
+    /// assert_eq!(tally.close(), 0);
+    /// ```
+    // Why: it acts, and who only wants that may ignore the sum.
+    #[allow(clippy::must_use_candidate)]
+    pub fn close(&self) -> u64 {
+        for part in &self.parts {
+            // Relaxed: the barrier or the fence below orders it.
+            part.closed.store(1, Ordering::Relaxed);
+        }
+        match self.rseq {
+            Some(rseq) => {
+                rseq.barrier();
+                self.sum()
+            }
+            None => {
+                // Ordering: pairs with the fence of a caller that asks `is_closed`.
+                fence(Ordering::SeqCst);
+                // Ordering: Acquire pairs with the Release in `add_to_part`; Release, so that an
+                // adder that is refused after this one's look comes later.
+                let close = |part: &Part| part.count.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+                self.parts.iter().map(close).sum()
+            }
+        }
+    }
+
+    /// Whether it is closed, or about to be. After a full fence of the caller's: what the caller
+    /// did before the fence is visible to the one who closes, or this is `true`.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Tally};
+    /// assert!(!Tally::new(Backend::TryLock, 1).is_closed());
+    /// ```
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: the caller's fence orders it. The last one is written last.
+        self.parts
+            .last()
+            .is_some_and(|part| part.closed.load(Ordering::Relaxed) != 0)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Arc, thread};
+
+    fn both(test: impl Fn(Tally)) {
+        for cpus in [1, cpu::possible()] {
+            test(Tally::new(Backend::TryLock, cpus));
+            test(Tally::new(Backend::best(), cpus));
+        }
+    }
+
+    #[test]
+    fn what_is_added_is_in_the_sum() {
+        both(|tally| {
+            let mut added = 0;
+            for n in [1, 5, u64::from(u32::MAX)] {
+                // A line may be missing where only one was asked for.
+                added += if tally.add(n) { n } else { 0 };
+            }
+            assert_eq!(tally.sum(), added);
+            assert!(!tally.is_closed());
+            assert_eq!(tally.close(), added);
+            assert!(tally.is_closed() && !tally.add(1));
+            assert_eq!(
+                tally.sum() & 0xffff_ffff_0000_0000,
+                added & 0xffff_ffff_0000_0000
+            );
+        });
+    }
+
+    /// Threads add until they are refused: each addition is in the sum of the close, or refused.
+    #[test]
+    fn a_close_draws_a_line() {
+        for round in 0..if cfg!(miri) { 4 } else { 12 } {
+            both(|tally| {
+                let tally = Arc::new(tally);
+                let adders: Vec<_> = (0..3)
+                    .map(|_| {
+                        let tally = tally.clone();
+                        thread::spawn(move || {
+                            let mut added = 0;
+                            loop {
+                                if tally.add(1) {
+                                    added += 1;
+                                } else if tally.is_closed() {
+                                    return added;
+                                }
+                                thread::yield_now();
+                            }
+                        })
+                    })
+                    .collect();
+                for _ in 0..round % 4 {
+                    thread::yield_now();
+                }
+                let closed = tally.close();
+                let added: u64 = adders.into_iter().map(|a| a.join().unwrap()).sum();
+                assert_eq!(closed, added);
+            });
+        }
+    }
+}
