@@ -49,15 +49,15 @@ pub enum Fairness {
     /// it may lose the race after that is not bounded.
     Batched,
     /// Bounded overtaking by *turns*: one list, first come first served, and a thread that was
-    /// woken may take up to 16 bits past those who wait.
+    /// woken may take up to 13 bits past those who wait.
     ///
     /// The wake of a thread costs more than anything else here; a turn divides that cost among
-    /// its bits. A turn is over after 16 bits or 8 later grants, whichever comes first: with more
+    /// its bits. A turn is over after 13 bits or 11 later grants, whichever comes first: with more
     /// bits one thread would hold the others up longer, with fewer the wake is shared by too few.
     ///
-    /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 8) * 16` bits go
-    /// to others before its own: each earlier waiter and each of the at most 8 turns that still
-    /// last has at most 16. An earlier waiter for `n` bits has `n` instead of 16, and a task 1. To
+    /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 11) * 13` bits go
+    /// to others before its own: each earlier waiter and each of the at most 11 turns that still
+    /// last has at most 13. An earlier waiter for `n` bits has `n` instead of 13, and a task 1. To
     /// that comes one bit for each thread that had looked for waiters before this one came and
     /// had not yet taken its bit.
     ///
@@ -67,9 +67,9 @@ pub enum Fairness {
     /// threads has waited long.
     ///
     /// Tasks are woken for one bit at a time, all of them at once as long as bits last, and take
-    /// no turns. So among threads and tasks in one queue the threads get up to 16 bits for each
+    /// no turns. So among threads and tasks in one queue the threads get up to 13 bits for each
     /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). Over a
-    /// window of many turns identical threads get equal shares; within one turn one thread has 16
+    /// window of many turns identical threads get equal shares; within one turn one thread has 13
     /// bits and its neighbour none.
     #[default]
     Fair,

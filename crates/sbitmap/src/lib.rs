@@ -15,7 +15,7 @@
 //! A queue adds two choices:
 //!
 //! - **Who may overtake whom**, its [`Fairness`]: by default one list, first come first served,
-//!   where a woken thread may take up to 16 bits before the next is woken (`Fair`). Strict order is
+//!   where a woken thread may take up to 13 bits before the next is woken (`Fair`). Strict order is
 //!   `Fifo`; the block layer's eight queues and batches of wakes are `Batched`. The table in
 //!   [`Fairness`] says which to choose.
 //! - **Where the ids are kept**, its [`Engine`]: by default each CPU keeps some of the ids it has
@@ -73,6 +73,8 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod above;
 mod batched;
 mod bitmap;
 mod builder;

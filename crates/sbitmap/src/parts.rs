@@ -1,9 +1,11 @@
 //! The local engine by itself, for its models: the shipped code with the model's geometry.
 
+use crate::above::Above;
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
 use crate::local::{Local, Shape};
+use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
 use crate::store::Store;
 use crate::word::Check;
@@ -48,6 +50,7 @@ impl LocalStore {
             budget: of.cpus as u32 * of.cap,
             thaw_after: of.thaw_after,
             flat,
+            bundles: true,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
         Self(Local::new(full, of.depth, Check::Trusted, shape))
@@ -67,6 +70,17 @@ impl LocalStore {
     /// Gives several back; `true`: serve the waiters.
     pub fn put_batch(&self, ids: &[usize]) -> bool {
         self.0.put_batch(ids).1
+    }
+
+    /// Takes up to `n` ids of one word.
+    #[must_use]
+    pub fn get_mask(&self, n: usize) -> Option<BitMask> {
+        self.0.try_get_mask(n)
+    }
+
+    /// Gives a mask back; `true`: serve the waiters.
+    pub fn put_mask(&self, ids: BitMask) -> bool {
+        self.0.put_mask(ids).1
     }
 
     /// Takes an id from the words, for a waiter.
@@ -110,6 +124,6 @@ impl LocalStore {
     #[must_use]
     pub fn into_queue(self, fairness: Fairness, clock: Clock) -> SbitmapQueue {
         let builder = SbitmapQueue::builder(0).fairness(fairness).clock(clock);
-        SbitmapQueue::on_local(self.0, builder)
+        SbitmapQueue::on_local(self.0, builder, Above::default())
     }
 }

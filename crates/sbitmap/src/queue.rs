@@ -1,5 +1,6 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
+use crate::above::Above;
 use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
 use crate::engine::BackEnd;
@@ -15,6 +16,7 @@ use crate::store::{Shared, Store as _};
 use crate::turns::{Turns, WaitMany, WaitOne};
 use inflight_sync::block_on;
 use inflight_sync::percpu::Backend;
+use inflight_sync::rseq::Rseq;
 use inflight_sync::time::{Clock, Instant};
 use std::fmt;
 use std::pin::pin;
@@ -60,10 +62,10 @@ use std::time::Duration;
 /// assert_eq!(waiter.join().unwrap(), bit);
 /// ```
 pub struct SbitmapQueue {
-    inner: Inner,
+    pub(crate) inner: Inner,
     fairness: Fairness,
     bits_per_word: usize,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 /// Takes no lock and stops nobody; [`snapshot`](SbitmapQueue::snapshot) has the rest.
@@ -83,10 +85,12 @@ impl fmt::Debug for SbitmapQueue {
 #[allow(clippy::large_enum_variant)]
 // The tag in a place of its own, not hidden in a field's unused values: it is read by each get.
 #[repr(u8)]
-enum Inner {
+pub(crate) enum Inner {
     Batched(Batched),
     Shared(Turns<Shared>),
     Local(Turns<Local>),
+    /// Local, where [this](Local::short_way) makes a get and a put short enough to be inlined.
+    Rseq(Turns<Local>, Rseq),
 }
 
 /// Calls the same method on whatever is inside.
@@ -95,7 +99,7 @@ macro_rules! on {
         match &$queue.inner {
             Inner::Batched($inner) => $call,
             Inner::Shared($inner) => $call,
-            Inner::Local($inner) => $call,
+            Inner::Local($inner) | Inner::Rseq($inner, _) => $call,
         }
     };
 }
@@ -112,7 +116,7 @@ macro_rules! on_ids {
                 let $ids = queue.store();
                 $call
             }
-            Inner::Local(queue) => {
+            Inner::Local(queue) | Inner::Rseq(queue, _) => {
                 let $ids = queue.store();
                 $call
             }
@@ -131,20 +135,28 @@ impl SbitmapQueue {
         SbitmapQueueBuilder::new(depth)
     }
 
-    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder) -> Self {
+    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, above: Above) -> Self {
         let bits_per_word = map.bits_per_word();
         let inner = match of.rules() {
-            None => Inner::Batched(Batched::new(map, of.policy)),
-            Some(rules) => Inner::Shared(Turns::new(Shared::new(map), rules, of.clock.clone())),
+            None => Inner::Batched(Batched::new(map, of.policy, above.door, above.shares)),
+            Some(rules) => {
+                let store = Shared::new(map);
+                Inner::Shared(Turns::new(store, rules, of.clock.clone(), above.shares))
+            }
         };
         Self::new(inner, bits_per_word, of)
     }
 
     /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder) -> Self {
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, above: Above) -> Self {
         let bits_per_word = ids.bits_per_word();
         let rules = of.rules().expect("the local engine serves no batches");
-        let inner = Inner::Local(Turns::new(ids, rules, of.clock.clone()));
+        let short_way = ids.short_way();
+        let queue = Turns::new(ids, rules, of.clock.clone(), above.shares);
+        let inner = match short_way {
+            Some(rseq) => Inner::Rseq(queue, rseq),
+            None => Inner::Local(queue),
+        };
         Self::new(inner, bits_per_word, of)
     }
 
@@ -168,7 +180,7 @@ impl SbitmapQueue {
     pub fn back_end(&self) -> BackEnd {
         match &self.inner {
             Inner::Batched(_) | Inner::Shared(_) => BackEnd::Shared,
-            Inner::Local(queue) => match queue.store().backend() {
+            Inner::Local(queue) | Inner::Rseq(queue, _) => match queue.store().backend() {
                 Backend::Rseq => BackEnd::Rseq,
                 #[cfg(loom)]
                 Backend::BusyFlag => BackEnd::BusyFlag,
@@ -279,20 +291,32 @@ impl SbitmapQueue {
     #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
-        let left = match &self.inner {
-            Inner::Local(queue) => match queue.store().get_here() {
-                Ok(bit) => return Some(bit),
-                Err(left) => left,
-            },
-            _ => None,
+        // One question on the short way: what else there may be is asked elsewhere.
+        if let Inner::Rseq(queue, rseq) = &self.inner {
+            match queue.store().get_here(Some(*rseq)) {
+                Ok(bit) => Some(bit),
+                Err(left) => self.try_get_beyond(left),
+            }
+        } else {
+            self.try_get_local()
+        }
+    }
+
+    #[inline(never)]
+    fn try_get_local(&self) -> Option<usize> {
+        let Inner::Local(queue) = &self.inner else {
+            return self.try_get_beyond(None);
         };
-        self.try_get_beyond(left)
+        match queue.store().get_here(None) {
+            Ok(bit) => Some(bit),
+            Err(left) => self.try_get_beyond(left),
+        }
     }
 
     /// What is too long to be inlined.
     #[inline(never)]
     fn try_get_beyond(&self, left: Option<u16>) -> Option<usize> {
-        if let (Some(bit), Inner::Local(queue)) = (left, &self.inner) {
+        if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
             queue.store().beyond(bit);
         }
         on!(self, queue => queue.try_get())
@@ -418,7 +442,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => queue.get_blocking(),
             Inner::Shared(queue) => queue.get_blocking(),
-            Inner::Local(queue) => queue.get_blocking(),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_blocking(),
         }
     }
 
@@ -449,7 +473,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
             Inner::Shared(queue) => queue.get(Some(deadline)),
-            Inner::Local(queue) => queue.get(Some(deadline)),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get(Some(deadline)),
         }
     }
 
@@ -472,7 +496,7 @@ impl SbitmapQueue {
         Get(match &self.inner {
             Inner::Batched(queue) => get::Inner::Batched(queue.get()),
             Inner::Shared(queue) => get::Inner::Shared(WaitOne::new(queue)),
-            Inner::Local(queue) => get::Inner::Local(WaitOne::new(queue)),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => get::Inner::Local(WaitOne::new(queue)),
         })
     }
 
@@ -508,7 +532,9 @@ impl SbitmapQueue {
         GetMany(match &self.inner {
             Inner::Batched(queue) => get_many::Inner::Batched(Box::pin(queue.get_many(n))),
             Inner::Shared(queue) => get_many::Inner::Shared(WaitMany::new(queue, n)),
-            Inner::Local(queue) => get_many::Inner::Local(WaitMany::new(queue, n)),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => {
+                get_many::Inner::Local(WaitMany::new(queue, n))
+            }
         })
     }
 
@@ -527,7 +553,7 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(queue) => block_on(queue.get_many(n)),
             Inner::Shared(queue) => queue.get_many(n, None),
-            Inner::Local(queue) => queue.get_many(n, None),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, None),
         }
     }
 
@@ -579,7 +605,7 @@ impl SbitmapQueue {
                 many.unwrap_or(Err(GetManyError::TimedOut))
             }
             Inner::Shared(queue) => queue.get_many(n, Some(deadline)),
-            Inner::Local(queue) => queue.get_many(n, Some(deadline)),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, Some(deadline)),
         }
     }
 
@@ -603,8 +629,20 @@ impl SbitmapQueue {
     /// ```
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
+        // As in `try_get`.
+        if let Inner::Rseq(queue, rseq) = &self.inner {
+            if queue.store().give_back_here(Some(*rseq), bit) {
+                return Ok(());
+            }
+            return self.put_beyond(bit);
+        }
+        self.put_local(bit)
+    }
+
+    #[inline(never)]
+    fn put_local(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
-            Inner::Local(queue) if queue.store().give_back_here(bit) => Ok(()),
+            Inner::Local(queue) if queue.store().give_back_here(None, bit) => Ok(()),
             _ => self.put_beyond(bit),
         }
     }

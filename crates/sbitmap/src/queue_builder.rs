@@ -1,5 +1,6 @@
 //! Choices made before a queue exists.
 
+use crate::above::Above;
 use crate::batched::WakePolicy;
 use crate::builder::SbitmapBuilder;
 use crate::engine::Engine;
@@ -126,9 +127,10 @@ impl SbitmapQueueBuilder {
 
     /// Says that whoever puts bits back does not sleep for lack of them: it polls.
     ///
-    /// With [`Fairness::Fair`] a thread in its turn that finds no bit then yields its CPU up to
-    /// twice before it waits. That is two to three times as fast with a completer that polls, and
-    /// harmful with one that sleeps. Means nothing in other modes, nor for tasks.
+    /// With [`Fairness::Fair`] a thread in its turn that finds no bit looks on for a while before
+    /// it sleeps, or yields its CPU if that is where bits are put. Then it does so for longer: some
+    /// 50 us instead of 25, eight yields instead of two. Means nothing in other modes, nor for
+    /// tasks.
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -165,6 +167,12 @@ impl SbitmapQueueBuilder {
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
+        self.build_above(Above::default())
+    }
+
+    /// [`build`](SbitmapQueueBuilder::build) for a crate above.
+    #[doc(hidden)]
+    pub fn build_above(self, above: Above) -> Result<SbitmapQueue, BuildError> {
         let local = match self.engine {
             Engine::Shared => None,
             // Models of a user's code stay small; the local engine has its own.
@@ -173,10 +181,14 @@ impl SbitmapQueueBuilder {
             Engine::Auto | Engine::Local => Some(self.map.build_local()),
         };
         match local {
-            Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self)),
+            Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self, above)),
             Some(Err(e)) if self.engine == Engine::Local => Err(e),
             // What the shared engine cannot do either is found out by its own build.
-            _ => Ok(SbitmapQueue::on_shared(self.map.clone().build()?, self)),
+            _ => Ok(SbitmapQueue::on_shared(
+                self.map.clone().build()?,
+                self,
+                above,
+            )),
         }
     }
 

@@ -40,6 +40,7 @@
 //! Release, which carry the chain of proof 3 and are covered by fences in these models.
 #![cfg(loom)]
 
+use inflight_sbitmap::BitMask;
 use inflight_sbitmap::parts::{Geometry, LocalStore};
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
@@ -161,6 +162,19 @@ impl Queue {
         }
     }
 
+    fn get_mask(&self, n: usize) -> BitMask {
+        let ids = self.store.get_mask(n).expect("an id is free at any moment");
+        ids.iter().for_each(|id| self.touch(id));
+        ids
+    }
+
+    fn put_mask(&self, ids: BitMask) {
+        ids.iter().for_each(|id| self.touch(id));
+        if self.store.put_mask(ids) {
+            self.serve();
+        }
+    }
+
     fn pair(&self) {
         let id = self.get();
         self.put(id);
@@ -256,6 +270,45 @@ macro_rules! models {
 }
 
 models! {
+    /// Two ids in the bundle of CPU 0: its owner takes one of them while another freezes and takes
+    /// the rest. No id twice, none lost.
+    i1_bundle_steal / i1_bundle_steal_locked (TWO, TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, NEVER);
+        let both = queue.get_mask(2);
+        queue.put_mask(both);
+        let owner = spawn(&queue, 0, |queue| queue.get_mask(1));
+        on(1);
+        queue.store.freeze();
+        let here = queue.get();
+        let there = owner.join().unwrap();
+        assert_eq!(there.count(), 1);
+        assert_ne!(here, there.first);
+        queue.assert_free(0);
+    };
+
+    /// A mask put into the bundle (C) against a getter that goes to sleep (R1 to R4): one id.
+    h4_bundle_put_sleep / h4_bundle_put_sleep_locked (TWO, TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, NEVER);
+        queue.pair();
+        let id = queue.get_mask(1);
+        let other = spawn(&queue, 1, visit);
+        queue.put_mask(id);
+        other.join().unwrap();
+        queue.assert_free(1);
+    };
+
+    /// A refill from the bundle (MA to MR) against one who needs the other id: it is never told
+    /// "none".
+    h1_bundle_refill / h1_bundle_refill_locked (TWO, TWO) |backend| {
+        let queue = Queue::new(backend, 2, 1, 4, NEVER);
+        let both = queue.get_mask(2);
+        queue.put_mask(both);
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    };
+
     /// Two ids in the stack of CPU 0: its owner pops while another freezes and takes the rest.
     /// No id twice, none lost.
     i1_pop_steal / i1_pop_steal_locked (TWO, TWO) |backend| {

@@ -9,6 +9,7 @@
 //! | V2, the fence of the service | all but `h20_*`, `h8_*` |
 //! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
 //! | G4, no `settle` | `d25_joint_two_collectors` |
+//! | G4, not for one that has its first part | `h4_joint_first_part_at_once` |
 //! | G5, no service after `settle` | `d25_joint_two_collectors` |
 //! | G5, a newcomer does not serve | all but `h20_*` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
@@ -20,11 +21,13 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
+use inflight_sbitmap::above::Request;
 use inflight_sbitmap::parts::{Geometry, LocalStore};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
 
 const ONE: Bound = Bound {
     quick: Some(1),
@@ -78,4 +81,29 @@ models! {
     h20_joint_shrink, ONE, shrink_against_collector;
     /// Everybody looks.
     h6_joint_wake_all, ONE, wake_all_against_put;
+}
+
+/// A request that has its first part on joining, while the stacks are open, against the put of its
+/// last one.
+#[test]
+fn h4_joint_first_part_at_once() {
+    check("h4_joint_first_part_at_once", TWO, || {
+        let queue = Arc::new(local(3, 3, Fairness::Fair, Clock::manual()));
+        let held = queue.try_get().expect("all are free");
+        let other = queue.clone();
+        let putter = thread::spawn(move || other.put(held).expect("it was held"));
+        let mut stay = queue.stay(Request {
+            want: 3,
+            part: 1,
+            large: true,
+            ..Request::one(0)
+        });
+        let mut ids = Vec::new();
+        while ids.len() < 3 {
+            assert!(queue.block_stay(&mut stay, None, &mut ids));
+        }
+        putter.join().expect("it does not panic");
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2]);
+    });
 }

@@ -434,7 +434,7 @@ fn overtaking_is_bounded() {
             })
             .collect();
         let bound = match mode.0 {
-            Fairness::Fair => (THREADS + 8) * 16 + THREADS,
+            Fairness::Fair => (THREADS + 11) * 13 + THREADS,
             _ => THREADS,
         };
         for _ in 0..rounds {

@@ -1,18 +1,21 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
+mod door;
 mod many;
 mod policy;
 mod wait;
 mod wake;
 
 pub use policy::WakePolicy;
-pub(crate) use wait::Get;
+pub(crate) use wait::{Get, Seat};
 pub(crate) use wake::WakeState;
 
+use crate::above::{Door, Shares};
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
 use crate::snapshot::QueueStats;
+use door::Entrance;
 use inflight_sync::Mutex;
 use inflight_sync::time::{Clock, Instant};
 use std::panic::{self, AssertUnwindSafe};
@@ -52,7 +55,13 @@ impl Sizing {
 }
 
 impl Batched {
-    pub(crate) fn new(map: Sbitmap, policy: WakePolicy) -> Self {
+    pub(crate) fn new(
+        map: Sbitmap,
+        policy: WakePolicy,
+        door: Option<Door>,
+        shares: Option<Box<dyn Shares>>,
+    ) -> Self {
+        let entrance = Entrance::new(door, shares);
         let sizing = Sizing {
             depth: map.depth(),
             min_shallow_depth: Sizing::NO_LIMIT,
@@ -61,7 +70,7 @@ impl Batched {
         };
         Self {
             map,
-            waits: WakeQueues::new(sizing.wake_batch(), policy),
+            waits: WakeQueues::new(sizing.wake_batch(), policy, entrance),
             sizing: Mutex::new(sizing),
             turnstile: many::Turnstile::default(),
         }
@@ -141,16 +150,44 @@ impl Batched {
         Get::new(self)
     }
 
+    /// P2 to P5.
+    #[inline]
+    fn freed(&self, n: usize) {
+        self.waits.freed(n, || {
+            self.map.depth() - self.map.weight().min(self.map.depth())
+        });
+    }
+
+    /// E1: whether a newcomer may try past those who wait.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        self.waits.entrance.admits(|| self.waits.active())
+    }
+
+    /// E2: the same for a newcomer that is in the line by now. Only those who sleep count, and
+    /// unless as many bits are in use as make a batch, nobody might come to wake it.
+    fn admits_in_line(&self) -> bool {
+        let others = || self.waits.sleepers().saturating_sub(1);
+        self.waits.entrance.admits(others) || self.map.weight() < self.waits.batch() as usize
+    }
+
+    /// Hands on a wake that was worth `n` bits.
+    pub(crate) fn pass_on(&self, n: usize) {
+        if self.waits.entrance.is_per_tag() {
+            self.waits.pass_on(n);
+        }
+    }
+
     pub(crate) fn put(&self, bit: usize) -> Result<(), PutError> {
         self.map.put(bit)?;
-        self.waits.freed(1);
+        self.freed(1);
         Ok(())
     }
 
     pub(crate) fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
         let (freed, result) = self.map.put_runs(bits);
         if freed > 0 {
-            self.waits.freed(freed);
+            self.freed(freed);
         }
         result
     }
@@ -158,7 +195,7 @@ impl Batched {
     pub(crate) fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
         let (freed, result) = self.map.put_mask_counted(bits);
         if freed > 0 {
-            self.waits.freed(freed);
+            self.freed(freed);
         }
         result
     }

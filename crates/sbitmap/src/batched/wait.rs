@@ -2,6 +2,7 @@
 
 use super::Batched;
 use super::wake::Place;
+use crate::above::Request;
 use inflight_sync::Parker;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
@@ -15,7 +16,30 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 struct Stay<'a> {
     queue: &'a Batched,
+    seat: Seat,
+}
+
+/// What is asked for, and the place in a queue.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) request: Request,
     place: Option<Place>,
+    /// It has slept: until it has its bit it may try whoever waits.
+    woken: bool,
+}
+
+impl Seat {
+    pub(crate) const fn new(request: Request) -> Self {
+        Self {
+            request,
+            place: None,
+            woken: false,
+        }
+    }
+
+    pub(crate) const fn is_in_list(&self) -> bool {
+        self.place.is_some()
+    }
 }
 
 /// A bit that goes back if the wake of somebody else, who is told on the way out, panics.
@@ -34,6 +58,7 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        self.queue.waits.entrance.gives(self.bit);
         let returned = self.queue.put(self.bit);
         debug_assert!(returned.is_ok(), "the bit was ours");
     }
@@ -51,7 +76,7 @@ impl Stay<'_> {
     /// `None`: the waiter is in a queue and may sleep.
     fn look(&mut self, who: &Who<'_>) -> Option<usize> {
         let waits = &self.queue.waits;
-        if let Some(place) = self.place {
+        if let Some(place) = self.seat.place {
             let waker = match who {
                 Who::Thread(_) => None,
                 Who::Task(waker) => Some(*waker),
@@ -60,34 +85,59 @@ impl Stay<'_> {
                 return None;
             }
             // Chosen: this look consumes the wake.
-            self.place = None;
+            self.seat.place = None;
+            self.seat.woken = true;
             waits.leave(place);
         }
-        if let Some(bit) = self.queue.map.try_get() {
-            return Some(bit);
+        if self.is_privileged() || self.queue.admits() {
+            if let Some(bit) = self.try_get() {
+                return Some(bit);
+            }
         }
-        self.place = Some(waits.register(match who {
+        let notify = match who {
             Who::Thread(parker) => Notify::Thread(parker.unparker()),
             Who::Task(waker) => Notify::Task((*waker).clone()),
-        }));
+        };
+        let mark = waits
+            .entrance
+            .mark(self.seat.request, self.queue.map.depth());
+        self.seat.place = Some(waits.register(notify, mark));
         // S3: a bit that was freed before the registration was seen is seen here.
+        if !self.is_privileged() && !self.queue.admits_in_line() {
+            return None;
+        }
         let held = Held {
             queue: self.queue,
-            bit: self.queue.map.try_get()?,
+            bit: self.try_get()?,
         };
         self.give_up();
         Some(held.take())
+    }
+
+    const fn is_privileged(&self) -> bool {
+        self.seat.woken || self.seat.request.privileged
+    }
+
+    fn try_get(&self) -> Option<usize> {
+        let (entrance, class) = (&self.queue.waits.entrance, self.seat.request.class);
+        if !entrance.may_take(class) {
+            return None;
+        }
+        let bit = self.queue.map.try_get()?;
+        entrance.took(class, bit);
+        Some(bit)
     }
 
     /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this
     /// waiter does not take, so somebody else gets it.
     fn give_up(&mut self) {
         let chosen = self
+            .seat
             .place
             .take()
             .is_some_and(|place| self.queue.waits.leave(place));
         if chosen {
-            self.queue.waits.pass_on();
+            self.queue.waits.pass_on(1);
         }
     }
 
@@ -95,8 +145,8 @@ impl Stay<'_> {
     ///
     /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
     fn last_look(&mut self) -> Option<usize> {
-        self.queue.waits.leave(self.place.take()?);
-        self.queue.map.try_get()
+        self.seat.woken |= self.queue.waits.leave(self.seat.place.take()?);
+        self.try_get()
     }
 }
 
@@ -106,30 +156,67 @@ impl Drop for Stay<'_> {
     }
 }
 
-pub(crate) fn block(queue: &Batched) -> usize {
-    if let Some(bit) = queue.map.try_get() {
-        return bit;
-    }
-    let parker = Parker::current();
-    let mut stay = Stay { queue, place: None };
-    loop {
-        if let Some(bit) = stay.look(&Who::Thread(&parker)) {
-            return bit;
+impl Stay<'_> {
+    /// Waits as a thread. `None`: the deadline has passed.
+    fn block(&mut self, until: Option<(&Clock, Instant)>) -> Option<usize> {
+        let parker = Parker::current();
+        loop {
+            if let Some(bit) = self.look(&Who::Thread(&parker)) {
+                return Some(bit);
+            }
+            match until {
+                None => parker.park(),
+                Some((clock, deadline)) => {
+                    if !parker.park_until(clock, deadline) {
+                        return self.last_look();
+                    }
+                }
+            }
         }
-        parker.park();
     }
 }
 
+pub(crate) fn block(queue: &Batched) -> usize {
+    let bit = queue.map.try_get();
+    bit.unwrap_or_else(|| {
+        let bit = Get::new(queue).0.block(None);
+        bit.expect("a wait without deadline ends with a bit")
+    })
+}
+
 pub(crate) fn block_until(queue: &Batched, clock: &Clock, deadline: Instant) -> Option<usize> {
-    let parker = Parker::current();
-    let mut stay = Stay { queue, place: None };
-    loop {
-        if let Some(bit) = stay.look(&Who::Thread(&parker)) {
-            return Some(bit);
-        }
-        if !parker.park_until(clock, deadline) {
-            return stay.last_look();
-        }
+    Get::new(queue).0.block(Some((clock, deadline)))
+}
+
+/// Stays that their owner keeps apart from the queue: of crates above.
+impl Batched {
+    /// Lends a seat to its stay. Should `f` panic, the queue has been left.
+    fn with<R>(&self, seat: &mut Seat, f: impl FnOnce(&mut Stay<'_>) -> R) -> R {
+        let nowhere = || Seat::new(Request::one(0));
+        let mut stay = Stay {
+            queue: self,
+            seat: std::mem::replace(seat, nowhere()),
+        };
+        let result = f(&mut stay);
+        *seat = std::mem::replace(&mut stay.seat, nowhere());
+        result
+    }
+
+    pub(crate) fn poll_seat(&self, seat: &mut Seat, cx: &Context<'_>) -> Poll<usize> {
+        let bit = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
+        bit.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    pub(crate) fn block_seat(
+        &self,
+        seat: &mut Seat,
+        until: Option<(&Clock, Instant)>,
+    ) -> Option<usize> {
+        self.with(seat, |stay| stay.block(until))
+    }
+
+    pub(crate) fn leave_seat(&self, seat: &mut Seat) {
+        self.with(seat, |stay| stay.give_up());
     }
 }
 
@@ -139,7 +226,10 @@ pub(crate) struct Get<'a>(Stay<'a>);
 
 impl<'a> Get<'a> {
     pub(crate) fn new(queue: &'a Batched) -> Self {
-        Self(Stay { queue, place: None })
+        Self(Stay {
+            queue,
+            seat: Seat::new(Request::one(0)),
+        })
     }
 }
 

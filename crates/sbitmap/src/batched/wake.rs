@@ -6,6 +6,7 @@
 //! queues in turn, going on to the next queue until the batch is used up. `PROTOCOL.md` has the
 //! proof.
 
+use super::door::Entrance;
 use super::policy::{Tour, WakePolicy};
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, Teller, Ticket, WaitList};
@@ -45,6 +46,7 @@ pub(crate) struct WakeQueues {
     /// How many freed bits make a batch. Written by [`set_batch`](WakeQueues::set_batch).
     batch: AtomicU32,
     policy: WakePolicy,
+    pub(super) entrance: Entrance,
     queues: [CachePadded<Queue>; WAIT_QUEUES],
 }
 
@@ -70,7 +72,7 @@ pub(crate) struct Place {
 }
 
 impl WakeQueues {
-    pub(crate) fn new(batch: u32, policy: WakePolicy) -> Self {
+    pub(crate) fn new(batch: u32, policy: WakePolicy, entrance: Entrance) -> Self {
         Self {
             active: CachePadded::new(AtomicUsize::new(0)),
             completions: CachePadded::new(AtomicU32::new(COUNT_FROM)),
@@ -79,18 +81,19 @@ impl WakeQueues {
             wait_index: AtomicUsize::new(0),
             batch: AtomicU32::new(batch),
             policy,
+            entrance,
             queues: std::array::from_fn(|_| CachePadded::default()),
         }
     }
 
     /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
-    pub(crate) fn register(&self, notify: Notify) -> Place {
+    pub(crate) fn register(&self, notify: Notify, mark: u64) -> Place {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
         // Relaxed: which queue is a matter of balance.
         let queue = self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let mut waiters = self.queues[queue].list.lock();
-        let ticket = waiters.list.push_back(notify);
+        let ticket = waiters.list.push_back_marked(notify, mark);
         waiters.waits += 1;
         self.queues[queue]
             .len
@@ -126,7 +129,7 @@ impl WakeQueues {
     }
 
     /// P2 to P5: `n` bits have been freed.
-    pub(crate) fn freed(&self, n: usize) {
+    pub(crate) fn freed(&self, n: usize, free: impl Fn() -> usize) {
         // Ordering: P2, pairs with the fence in `register` (S2).
         fence(Ordering::SeqCst);
         if self.active.load(Ordering::Relaxed) == 0 {
@@ -158,6 +161,7 @@ impl WakeQueues {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
+                    self.entrance.batch_is_due(batch, &free);
                     self.distribute(batch as usize, &mut teller);
                     wakeups = next;
                 }
@@ -171,9 +175,11 @@ impl WakeQueues {
     ///
     /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's
     /// fence (P2) happens before this.
-    pub(crate) fn pass_on(&self) {
+    ///
+    /// `n` bits of it, if it was worth several.
+    pub(crate) fn pass_on(&self, n: usize) {
         let mut teller = Teller::default();
-        self.distribute(1, &mut teller);
+        self.distribute(n.min(WAKE_BATCH_MAX), &mut teller);
         teller.finish();
     }
 
@@ -184,31 +190,51 @@ impl WakeQueues {
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Wakes `n` waiters, longest wait first within a queue, queues by the policy.
+    /// Wakes waiters worth `n` bits, longest wait first within a queue, queues by the policy. What
+    /// a queue cannot use up goes on to the next.
     fn distribute(&self, n: usize, teller: &mut Teller) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
         let mut tour = Tour::new(self.policy, self.wake_index.load(Ordering::Relaxed));
         let mut chosen = Chosen::default();
         // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
         let len = |queue: usize| self.queues[queue].len.load(Ordering::Relaxed);
-        while chosen.len < n {
+        let mut worth = 0;
+        while worth < n {
             let Some(index) = tour.next(len) else { break };
             if len(index) == 0 {
                 continue;
             }
             let queue = &self.queues[index];
             let mut waiters = queue.list.lock();
-            while chosen.len < n {
-                let Some(notify) = waiters.list.pop_front() else {
+            // D6: the walk and the removal are one step, under one lock.
+            while worth < n {
+                let wanted = |mark| self.entrance.may_wake(mark);
+                let Some((notify, mark)) = waiters.list.pop_first(wanted) else {
                     break;
                 };
                 waiters.wakeups += 1;
+                worth += self.entrance.worth(mark);
                 chosen.push(notify);
             }
             queue.len.store(waiters.list.len(), Ordering::Relaxed);
         }
         self.wake_index.store(tour.turn(), Ordering::Relaxed);
         teller.tell(chosen.waiters.into_iter().flatten());
+    }
+
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    /// How many have registered and not left. More than sleep, while woken ones are on their way.
+    pub(crate) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// How many sleep.
+    pub(crate) fn sleepers(&self) -> usize {
+        let len = |queue: &CachePadded<Queue>| queue.len.load(Ordering::Relaxed);
+        self.queues.iter().map(len).sum()
     }
 
     /// Makes every waiter look again.

@@ -97,27 +97,45 @@ impl Local {
         ids.len() - before
     }
 
-    /// Up to `n` ids of one word, past the stacks.
+    /// Up to `n` ids of one word: of this CPU's bundle, or past the stacks.
+    #[inline]
     pub(super) fn get_mask(&self, n: usize) -> Option<BitMask> {
-        if n == 0 || self.control.glance().waiters() != 0 {
+        let n = n.min(1 << super::words::SHIFT_MAX) as u32;
+        if n == 0 {
             return None;
         }
-        let n = n.min(1 << super::words::SHIFT_MAX) as u32;
-        let Ok(group) = self.words.take(self.reach(), self.hint(), n) else {
-            // The last ids may be in stacks: to know is to freeze, which `get` does.
-            let first = self.get()?;
-            return Some(BitMask { first, mask: 1 });
+        let group = match self.take_bundled(n) {
+            Some(group) => group,
+            None => match self.take_mask(n)? {
+                Ok(group) => group,
+                // `get` has begun already.
+                Err(first) => return Some(BitMask { first, mask: 1 }),
+            },
         };
-        self.point_at(group.word);
         let lowest = group.mask.trailing_zeros();
         let taken = BitMask {
             first: self.full.bit(group.word, lowest),
             mask: group.mask >> lowest,
         };
-        taken.iter().for_each(|id| self.states.begin(id));
+        self.states.begin_all(taken);
         Some(taken)
     }
 
+    /// As `get_mask`, from the words; or a single id, if need be out of a stack.
+    #[inline(never)]
+    fn take_mask(&self, n: u32) -> Option<Result<Group, usize>> {
+        if self.control.glance().waiters() != 0 {
+            return None;
+        }
+        if let Ok(group) = self.words.take(self.reach(), self.hint(), n) {
+            self.point_at(group.word);
+            return Some(Ok(group));
+        }
+        // The last ids may be in stacks: to know is to freeze, which `get` does.
+        self.get().map(Err)
+    }
+
+    #[inline]
     pub(super) fn give_back_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
         if ids.first >= self.full.depth {
             return (0, false, Err(PutError::OutOfRange));
@@ -127,7 +145,22 @@ impl Local {
         if ids.mask & !crate::layout::low_mask(room) != 0 {
             return (0, false, Err(PutError::OutOfRange));
         }
-        self.give_back_batch(ids.iter())
+        let held = self.states.end_all(ids);
+        let result = if held == ids.mask {
+            Ok(())
+        } else {
+            Err(PutError::NotAllocated)
+        };
+        let group = Group {
+            word,
+            mask: held << offset,
+        };
+        if held == 0 {
+            return (0, false, result);
+        }
+        let below = group.mask & !self.reach().mask(word) == 0;
+        let waiting = !(below && self.bundle(group)) && self.look(self.give(group).ticked);
+        (held.count_ones() as usize, waiting, result)
     }
 
     /// One id of those open to `limit`, from the words.

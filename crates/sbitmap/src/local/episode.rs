@@ -31,6 +31,7 @@ impl Local {
         let mut groups = Groups::new(self);
         for i in 0..self.stacks.len() {
             self.stacks.drain(i, |id| groups.add(usize::from(id))); // D
+            self.drain_bundle(i);
         }
         groups.finish();
         // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.

@@ -8,6 +8,7 @@
 //! and the proofs.
 
 mod batch;
+mod bundle;
 mod control;
 mod episode;
 mod look;
@@ -26,6 +27,7 @@ use crate::word::Check;
 use control::Control;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
+use inflight_sync::rseq::Rseq;
 use inflight_sync::{CachePadded, Mutex, cpu};
 use states::States;
 use words::{Reach, Words};
@@ -38,12 +40,15 @@ const LARGEST_CAP: usize = 32;
 
 /// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
 ///
-/// A freeze costs some 27 us where another CPU runs the process, and being cold costs two
-/// CPUs 100 to 150 ns a pair: about 180 puts make up for it.
+/// A freeze interrupts every CPU that runs the process, which is worth many puts; to stay cold
+/// where ids are plenty costs an exchange on a shared word for each of them.
 const THAW_AFTER: u32 = 4;
 
 /// As many words are looked at one by one: half a nanosecond each.
 const FLAT: usize = 16;
+
+/// With so many ids for each CPU it may keep a word's besides its stack: a quarter, at most.
+const BUNDLED: usize = 4 << words::SHIFT_MAX;
 
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
@@ -60,6 +65,8 @@ pub(crate) struct Shape {
     pub(crate) thaw_after: u32,
     /// More words than this have marks.
     pub(crate) flat: usize,
+    /// Whether a CPU may keep a mask that was put besides its stack.
+    pub(crate) bundles: bool,
 }
 
 impl Shape {
@@ -74,6 +81,7 @@ impl Shape {
             budget: Self::budget(depth),
             thaw_after: THAW_AFTER,
             flat: FLAT,
+            bundles: depth >= BUNDLED * cpus,
         }
     }
 
@@ -94,6 +102,7 @@ pub(crate) struct Local {
     /// How many ids there are to hand out now.
     depth: AtomicUsize,
     cap: u32,
+    bundles: bool,
     thaw_after: u32,
     /// M. One for each stack: whoever moves more than one id between stack and words, opens the
     /// stack or closes it.
@@ -146,6 +155,7 @@ impl Local {
             full,
             depth: AtomicUsize::new(depth),
             cap: shape.cap,
+            bundles: shape.bundles && !stacks.is_empty(),
             thaw_after: shape.thaw_after,
             movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
             control: Control::new(!stacks.is_empty()),
@@ -189,27 +199,44 @@ impl Local {
         Reach::all(self.layout())
     }
 
-    /// The short way of `get`: a restartable sequence, and nothing else that could take time.
+    /// What the short ways below can be told, so that they need not look: that the stacks are used
+    /// by restartable sequences, and that the check takes no exchange.
+    pub(crate) fn short_way(&self) -> Option<Rseq> {
+        self.stacks.rseq().filter(|_| !self.states.exchanges())
+    }
+
+    /// The short way of `get`: this CPU's stack once, and nothing else that could take time.
     ///
     /// Else an id that is to be given to `beyond`, if any.
     #[inline(always)]
-    pub(crate) fn get_here(&self) -> Result<usize, Option<u16>> {
+    pub(crate) fn get_here(&self, rseq: Option<Rseq>) -> Result<usize, Option<u16>> {
         // Relaxed: as in `layout`.
-        let depth = self.depth.load(Ordering::Relaxed);
-        let id = self.stacks.pop_once(depth as u32)? as usize;
-        self.states.begin(id);
-        Ok(id)
+        let depth = self.depth.load(Ordering::Relaxed) as u32;
+        let id = match rseq {
+            Some(rseq) => self.stacks.pop_once_by(rseq, depth)?,
+            None => self.stacks.pop_once(depth)?,
+        };
+        self.states.begin(id as usize);
+        Ok(id as usize)
     }
 
     /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
     #[inline(always)]
-    pub(crate) fn give_back_here(&self, id: usize) -> bool {
+    pub(crate) fn give_back_here(&self, rseq: Option<Rseq>, id: usize) -> bool {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
-        if !below || self.backend() != Backend::Rseq || !self.states.end(id) {
+        let ended = below
+            && match rseq {
+                Some(_) => self.states.end_alone(id),
+                None => self.states.end(id),
+            };
+        if !ended {
             return false;
         }
-        let pushed = self.stacks.push_once(id as u16);
+        let pushed = match rseq {
+            Some(rseq) => self.stacks.push_once_by(rseq, id as u16),
+            None => self.stacks.push_once(id as u16),
+        };
         if !pushed {
             self.states.begin(id);
         }

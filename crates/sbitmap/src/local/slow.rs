@@ -45,7 +45,12 @@ impl Local {
             } else {
                 let reach = self.reach();
                 match self.words.take(reach, self.hint(), 1) {
-                    Ok(group) => return Some(self.only(group)),
+                    Ok(group) => {
+                        let id = self.only(group);
+                        // Its neighbours are taken next, as they were put one after the other.
+                        self.states.expect(id + 3);
+                        return Some(id);
+                    }
                     // A2 and A3.
                     Err(sight) => {
                         if self.words.are_still_empty(reach, sight) && self.control.is_still(seen) {
@@ -77,7 +82,7 @@ impl Local {
     }
 
     /// MA: the mover lock of this CPU's stack, if it is free and the stack open, or can be opened.
-    fn mover(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
+    pub(super) fn mover(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
         let here = self.stacks.here()?;
         // A look that may be old spares a CPU without a stack the lock.
         if !self.stacks.is_open(here) && !self.can_activate() {
@@ -91,10 +96,18 @@ impl Local {
     fn refill(&self) -> Option<usize> {
         let (here, _mover) = self.mover()?;
         let n = (self.cap / 2).max(1);
-        let from = self.stacks.note(here) as usize;
-        let group = self.words.take(self.reach(), from, n).ok()?;
-        self.stacks.set_note(here, group.word as u32);
+        let group = match self.take_bundled(n) {
+            Some(group) => group,
+            None => {
+                let from = self.stacks.note(here) as usize;
+                let group = self.words.take(self.reach(), from, n).ok()?;
+                self.stacks.set_note(here, group.word as u32);
+                group
+            }
+        };
         let mut rest = group.mask & (group.mask - 1);
+        // Each get of one of these would else wait for its state to come from another CPU.
+        offsets(rest).for_each(|offset| self.states.expect(self.full.bit(group.word, offset)));
         for offset in offsets(rest) {
             if !self.stacks.push(self.full.bit(group.word, offset) as u16) {
                 break;

@@ -263,3 +263,44 @@ fn shares_that_fit_are_always_granted() {
         assert_eq!(store.weight(), 0);
     });
 }
+
+/// Masks of all kinds go to and fro, alone and cut in pieces; each id has one owner.
+#[test]
+fn masks_that_were_put_are_found_by_all() {
+    every_kind(&[257, 2_500], |store| {
+        let depth = store.depth();
+        for _ in 0..3 {
+            let ids = store.try_get_mask(32).unwrap();
+            assert_eq!(store.put_mask(ids), (ids.count(), false, Ok(())));
+            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated));
+            assert_eq!(store.put(ids.first), Err(PutError::NotAllocated));
+            let some = store.try_get_mask(5).unwrap();
+            assert_eq!(some.count(), 5);
+            let others = store.try_get_mask(32).unwrap();
+            assert!(some.iter().all(|id| others.iter().all(|other| other != id)));
+            let (half, rest): (Vec<_>, Vec<_>) = others.iter().partition(|id| id % 2 == 0);
+            assert_eq!(store.put_batch(&half).2, Ok(()));
+            assert_eq!(store.put_mask(others).2, Err(PutError::NotAllocated));
+            rest.iter()
+                .for_each(|&id| assert!(store.put(id).is_err(), "all were put"));
+            assert_eq!(store.put_mask(some), (5, false, Ok(())));
+            assert_eq!(store.weight(), 0, "what is in a bundle is free");
+            store.thaw();
+            let mask = store.try_get_mask(32).unwrap();
+            assert_eq!(store.put_mask(mask).2, Ok(()));
+            let all: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
+            assert_eq!(all.len(), depth, "also out of a bundle");
+            for &id in &all {
+                assert_eq!(store.give_back(id), Ok(false));
+            }
+            store.thaw();
+            assert_eq!(
+                store.try_get_mask(32).map(|ids| store.put_mask(ids).2),
+                Some(Ok(()))
+            );
+            let found = store.try_get_mask(32).unwrap();
+            assert_eq!(store.put_mask(found).2, Ok(()));
+            assert_eq!(store.weight(), 0);
+        }
+    });
+}

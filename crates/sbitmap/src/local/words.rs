@@ -56,7 +56,7 @@ impl Reach {
     }
 
     #[inline]
-    fn mask(self, i: usize) -> u64 {
+    pub(super) fn mask(self, i: usize) -> u64 {
         if i < self.whole {
             return low_mask(COUNT);
         }
@@ -279,9 +279,13 @@ pub(super) struct Given {
 }
 
 /// The lowest `n` bits of those set.
-fn lowest(mut mask: u64, n: u32) -> u64 {
+pub(super) fn lowest(mut mask: u64, n: u32) -> u64 {
     if n == 1 {
         return mask & mask.wrapping_neg();
+    }
+    // All of them lie within the first `n` places that count: the common case of a whole bundle.
+    if (mask >> mask.trailing_zeros().min(COUNT)) & !low_mask(n) == 0 {
+        return mask;
     }
     let mut rest = mask;
     for _ in 0..n {

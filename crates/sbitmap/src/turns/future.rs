@@ -16,7 +16,7 @@ impl<'a, S: Store> WaitOne<'a, S> {
     }
 
     pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<usize> {
-        if !self.0.is_in_list() {
+        if !self.0.stay.is_in_list() {
             // G1. A task has no turn, whatever its thread has.
             if let Some(id) = self.0.store().try_get() {
                 return Poll::Ready(id);

@@ -1,8 +1,9 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
 use super::chosen::Chosen;
-use super::list::{Kind, List, State, Ticket};
-use super::{Gate, Rules};
+use super::list::{Kind, List, Node, State, Ticket};
+use super::order::Lane;
+use super::{Gate, Terms};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Notify;
@@ -18,8 +19,6 @@ pub(super) struct Line {
     period: u32,
     /// Whether puts and gets know that somebody waits.
     announced: bool,
-    /// The thread that looks now and then whether a token is lost.
-    watcher: Option<Ticket>,
     pub(super) waits: u64,
     pub(super) wakeups: u64,
 }
@@ -32,18 +31,19 @@ impl Line {
             tokens: 0,
             period: 0,
             announced: false,
-            watcher: None,
             waits: 0,
             wakeups: 0,
         }
     }
 
-    /// Whether the head has to wait for a token. Tasks need none.
-    fn is_blocked(&mut self, rules: &Rules) -> bool {
-        let tokens = self.tokens;
-        self.list
-            .head()
-            .is_some_and(|head| head.kind == Kind::Thread && tokens >= rules.tokens)
+    /// Whether the next has to wait for a token. Tasks need none.
+    fn is_blocked(&self, rules: &Terms) -> bool {
+        let next = self.list.next(|class| rules.may_take(class));
+        next.is_some_and(|next| self.needs_token(next, rules))
+    }
+
+    fn needs_token(&self, next: Ticket, rules: &Terms) -> bool {
+        self.tokens >= rules.tokens && self.list.peek(next).is_some_and(Node::sleeps)
     }
 
     /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
@@ -60,32 +60,51 @@ impl Line {
         std::mem::take(&mut self.tokens) > 0
     }
 
-    /// Makes a thread the watcher: the newest of those who came to the back.
+    /// Makes a thread the watcher of its lane: the newest of those who came to the back.
     pub(super) fn set_watcher(&mut self, ticket: Ticket, front: bool) {
-        let watched = self.watcher.is_some_and(|w| self.list.is_waiting(w));
+        let Some(watcher) = self.watcher(ticket) else {
+            return;
+        };
+        let watched = watcher.is_some_and(|w| self.list.is_waiting(w));
         if !front || !watched {
-            self.watcher = Some(ticket);
+            *self.watcher_mut(ticket) = Some(ticket);
         }
     }
 
-    pub(super) fn is_watcher(&self, ticket: Ticket) -> bool {
-        self.watcher == Some(ticket)
+    /// Of the lane of this waiter.
+    fn watcher(&mut self, of: Ticket) -> Option<Option<Ticket>> {
+        let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
+        Some(self.list.classes.ends(class, lane).watcher)
     }
 
-    /// The watcher has left before its turn: another thread takes over, and must be told.
+    fn watcher_mut(&mut self, of: Ticket) -> &mut Option<Ticket> {
+        let node = self.list.peek(of).expect("it is here");
+        let (class, lane) = (node.class, node.lane);
+        &mut self.list.classes.ends(class, lane).watcher
+    }
+
+    pub(super) fn is_watcher(&mut self, ticket: Ticket) -> bool {
+        self.watcher(ticket) == Some(Some(ticket))
+    }
+
+    /// The watcher leaves before its turn: another thread takes over, and must be told. Its node
+    /// is still here.
     ///
-    /// One that leaves by its turn was behind all other threads but those at the front, of which
-    /// none is left by then.
-    pub(super) fn replace_watcher(&mut self, left: Ticket) -> Option<Notify> {
-        if !self.is_watcher(left) {
+    /// One that leaves by its turn was behind all other threads of its lane but those at the front,
+    /// of which none is left by then.
+    pub(super) fn replace_watcher(&mut self, leaves: Ticket) -> Option<Notify> {
+        if !self.is_watcher(leaves) {
             return None;
         }
+        let (class, lane) = self.list.peek(leaves).map(|node| (node.class, node.lane))?;
         let is_thread = |ticket: &Ticket| {
             let node = self.list.peek(*ticket);
-            node.is_some_and(|node| node.kind == Kind::Thread)
+            let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
+            *ticket != leaves && node.is_some_and(here)
         };
-        self.watcher = self.list.newest_first().find(is_thread);
-        match &self.list.peek(self.watcher?)?.notify {
+        let next = self.list.newest_first().find(is_thread);
+        *self.watcher_mut(leaves) = next;
+        match &self.list.peek(next?)?.notify {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,
         }
@@ -96,11 +115,13 @@ impl Line {
         let tickets: Vec<Ticket> = self.list.newest_first().collect();
         let mut refused = Vec::new();
         for ticket in tickets {
-            if self
-                .list
-                .peek(ticket)
-                .is_some_and(|n| n.want > depth.max(1))
-            {
+            let Some(node) = self.list.node(ticket) else {
+                continue;
+            };
+            if node.lane == Lane::Large {
+                // It takes what there is, and goes on.
+                node.part = node.part.min(depth.max(1));
+            } else if node.want > depth.max(1) {
                 let node = self.list.unlink(ticket);
                 node.state = State::Refused;
                 refused.extend(node.notify.take());
@@ -111,7 +132,7 @@ impl Line {
     }
 
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives.
-    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Rules) {
+    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Terms) {
         let somebody_waits = !self.list.is_empty();
         if self.announced != somebody_waits {
             self.announced = somebody_waits;
@@ -128,7 +149,7 @@ impl Line {
         &mut self,
         store: &S,
         gate: &Gate,
-        rules: &Rules,
+        rules: &Terms,
         me: Option<Ticket>,
         chosen: &mut Chosen,
     ) {
@@ -148,33 +169,44 @@ impl Line {
         n: usize,
         store: &S,
         gate: &Gate,
-        rules: &Rules,
+        rules: &Terms,
         me: Option<Ticket>,
         chosen: &mut Chosen,
     ) {
         self.end_turns_for_collector(gate, rules);
         for _ in 0..n {
-            let Some(ticket) = self.list.head_ticket() else {
+            let Some(ticket) = self.list.next(|class| rules.may_take(class)) else {
                 break;
             };
-            if chosen.is_full() || (me != Some(ticket) && self.is_blocked(rules)) {
+            if chosen.is_full() || (me != Some(ticket) && self.needs_token(ticket, rules)) {
                 break;
             }
-            let Some(id) = store.take() else { break };
-            let head = self.list.head().expect("it has a ticket");
-            if head.feed(id) {
+            let node = self.list.node(ticket).expect("it waits");
+            let class = node.class;
+            if !node.has_part() && rules.may_take(class) {
+                let Some(id) = store.take() else { break };
+                rules.took(class, id);
+                node.feed(id);
+            }
+            // What it has it gets, should its class be at its limit.
+            if node.has_part() || (node.has_some() && !rules.may_take(class)) {
                 self.grant(ticket, rules, me, gate, chosen);
                 self.end_turns_for_collector(gate, rules);
+            } else if node.has_some() {
+                self.list.classes.collecting = Some(ticket);
             }
         }
         self.announce(store, gate, rules);
     }
 
-    /// While a head collects several ids nobody takes any past it.
-    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Rules) {
-        let Some(head) = self.list.head() else { return };
-        if head.want > 1 && !head.collects {
-            head.collects = true;
+    /// While the next collects several ids nobody takes any past it.
+    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Terms) {
+        let next = self.list.next(|class| rules.may_take(class));
+        let Some(next) = next.and_then(|next| self.list.node(next)) else {
+            return;
+        };
+        if next.want > 1 && !next.collects {
+            next.collects = true;
             self.serial = self.serial.wrapping_add(rules.life);
             gate.set_grants(self.serial);
         }
@@ -183,7 +215,7 @@ impl Line {
     fn grant(
         &mut self,
         ticket: Ticket,
-        rules: &Rules,
+        rules: &Terms,
         me: Option<Ticket>,
         gate: &Gate,
         chosen: &mut Chosen,
@@ -191,16 +223,29 @@ impl Line {
         self.serial = self.serial.wrapping_add(1);
         gate.set_grants(self.serial);
         let (serial, period) = (self.serial, self.period);
-        let node = self.list.unlink(ticket);
+        let node = self.list.node(ticket).expect("it waits");
+        let (class, lane) = (node.class, node.lane);
         // Tokens without a limit need no counting.
         let limited = rules.tokens != u32::MAX;
-        let token = (limited && me != Some(ticket) && node.kind == Kind::Thread).then_some(period);
-        node.state = State::Granted { serial, token };
-        if me != Some(ticket) {
-            let notify = node.notify.take();
-            chosen.push(notify);
-            self.wakeups += 1;
+        if limited && me != Some(ticket) && node.sleeps() {
+            node.token = Some(period);
+            self.tokens += 1;
         }
-        self.tokens += u32::from(token.is_some());
+        let node = if node.has_all() {
+            self.list.classes.served(class, lane);
+            let node = self.list.unlink(ticket);
+            node.state = State::Granted { serial };
+            node
+        } else {
+            node.full = true;
+            self.list.classes.served_in_part(class, ticket);
+            self.list.node(ticket).expect("it stays")
+        };
+        if me != Some(ticket) {
+            if let Some(notify) = node.notify.take() {
+                chosen.push(Some(notify));
+                self.wakeups += 1;
+            }
+        }
     }
 }

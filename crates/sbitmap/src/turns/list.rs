@@ -1,18 +1,21 @@
-//! The one list of waiters, and the nodes in it.
+//! The waiters: in the order they came, and the nodes of each.
 //!
-//! Plain data for the inside of a lock: a doubly linked list over the indices of a `Vec`. Nothing
-//! is allocated once it has had its largest size, and a waiter leaves in constant time. A node
-//! that was granted is no longer linked; it stays in its slot until its owner fetches it.
+//! Plain data for the inside of a lock: doubly linked lists over the indices of a `Vec`, two for
+//! each class (`order.rs`). Nothing is allocated once it has had its largest size, and a waiter
+//! leaves in constant time. A node that was granted is no longer linked; it stays in its slot until
+//! its owner fetches it.
 
+use super::order::{Classes, Lane};
+use crate::above::{Class, Request};
 use inflight_sync::wait::Notify;
 
-const NIL: u32 = u32::MAX;
+pub(super) const NIL: u32 = u32::MAX;
 
 /// Names one stay of one waiter. A ticket of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
-    index: u32,
-    serial: u64,
+    pub(super) index: u32,
+    pub(super) serial: u64,
 }
 
 /// Who waits. A timed thread is a thread.
@@ -29,8 +32,6 @@ pub(super) enum State {
     Granted {
         /// Of the grant.
         serial: u32,
-        /// In which period its token was taken, if it took one.
-        token: Option<u32>,
     },
     /// Will never have as many ids as it wants.
     Refused,
@@ -71,12 +72,20 @@ impl Ids {
     }
 }
 
-/// One waiter. What a policy above needs to choose the next waiter has its place here.
+/// One waiter.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// How many ids it waits for; it is granted all of them together.
+    pub(super) class: Class,
+    pub(super) lane: Lane,
+    /// How many ids it waits for.
     pub(super) want: usize,
+    /// How many of them it is given at once: all, or the parts of a request that goes on.
+    pub(super) part: usize,
+    /// Has a part that its owner is to fetch; it stays in its place meanwhile.
+    pub(super) full: bool,
+    /// In which period its token was taken, if it took one.
+    pub(super) token: Option<u32>,
     pub(super) ids: Ids,
     /// The credits of the turn that its grant begins or goes on with.
     pub(super) credits: u32,
@@ -88,13 +97,18 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(notify: Notify, want: usize, ids: Ids, credits: u32) -> Self {
+    pub(super) fn new(notify: Notify, of: Request, ids: Ids, credits: u32) -> Self {
         Self {
             kind: match notify {
                 Notify::Thread(_) => Kind::Thread,
                 Notify::Task(_) => Kind::Task,
             },
-            want,
+            class: of.class,
+            lane: if of.large { Lane::Large } else { Lane::Small },
+            want: of.want,
+            part: of.part,
+            full: false,
+            token: None,
             ids,
             credits,
             state: State::Waiting,
@@ -103,29 +117,44 @@ impl Node {
         }
     }
 
-    /// Adds an id. Returns whether the node has all it wants.
-    pub(super) fn feed(&mut self, id: usize) -> bool {
+    pub(super) fn feed(&mut self, id: usize) {
         self.ids.push(id);
+    }
+
+    pub(super) fn has_all(&self) -> bool {
         self.ids.as_slice().len() == self.want
+    }
+
+    /// Whether it has as many as it is given at once.
+    pub(super) fn has_part(&self) -> bool {
+        self.ids.as_slice().len() >= self.part.min(self.want)
+    }
+
+    pub(super) fn has_some(&self) -> bool {
+        !self.ids.as_slice().is_empty()
+    }
+
+    /// Whether it is told when it is served. One whose owner is not here finds out by itself.
+    pub(super) const fn sleeps(&self) -> bool {
+        matches!(self.kind, Kind::Thread) && self.notify.is_some()
     }
 }
 
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     /// `None` while the slot is free.
-    node: Option<Node>,
+    pub(super) node: Option<Node>,
     /// Of the stay the slot holds or held last.
-    serial: u64,
-    prev: u32,
+    pub(super) serial: u64,
+    pub(super) prev: u32,
     /// Next waiter, or next free slot.
     next: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct List {
-    slots: Vec<Slot>,
-    head: u32,
-    tail: u32,
+    pub(super) slots: Vec<Slot>,
+    pub(super) classes: Classes,
     free: u32,
     len: usize,
     next_serial: u64,
@@ -135,8 +164,7 @@ impl List {
     pub(super) const fn new() -> Self {
         Self {
             slots: Vec::new(),
-            head: NIL,
-            tail: NIL,
+            classes: Classes::new(),
             free: NIL,
             len: 0,
             next_serial: 0,
@@ -152,27 +180,31 @@ impl List {
         self.len == 0
     }
 
-    pub(super) fn push_back(&mut self, node: Node) -> Ticket {
+    /// At the back of its lane, or at the front.
+    pub(super) fn push(&mut self, node: Node, front: bool) -> Ticket {
+        let (class, lane) = (node.class, node.lane);
         let ticket = self.place(node);
         let index = ticket.index;
-        self.slot(index).prev = self.tail;
-        match self.tail {
-            NIL => self.head = index,
-            tail => self.slot(tail).next = index,
+        let ends = self.classes.ends(class, lane);
+        let (head, tail) = (ends.head, ends.tail);
+        if front || head == NIL {
+            ends.head = index;
         }
-        self.tail = index;
-        ticket
-    }
-
-    pub(super) fn push_front(&mut self, node: Node) -> Ticket {
-        let ticket = self.place(node);
-        let index = ticket.index;
-        self.slot(index).next = self.head;
-        match self.head {
-            NIL => self.tail = index,
-            head => self.slot(head).prev = index,
+        if !front || tail == NIL {
+            ends.tail = index;
         }
-        self.head = index;
+        if front {
+            self.slot(index).next = head;
+            if head != NIL {
+                self.slot(head).prev = index;
+            }
+        } else {
+            self.slot(index).prev = tail;
+            if tail != NIL {
+                self.slot(tail).next = index;
+            }
+        }
+        self.classes.joined(class);
         ticket
     }
 
@@ -216,17 +248,19 @@ impl List {
         slot.node.as_ref().filter(|_| slot.serial == ticket.serial)
     }
 
-    /// The waiter whose turn it is.
-    pub(super) fn head(&mut self) -> Option<&mut Node> {
-        self.slots.get_mut(self.head as usize)?.node.as_mut()
+    /// Whether its owner has something to fetch.
+    pub(super) fn is_served(&self, ticket: Ticket) -> bool {
+        let node = self.peek(ticket);
+        node.is_some_and(|node| node.full || node.state != State::Waiting)
     }
 
-    pub(super) fn head_ticket(&self) -> Option<Ticket> {
-        let slot = self.slots.get(self.head as usize)?;
-        Some(Ticket {
-            index: self.head,
-            serial: slot.serial,
-        })
+    /// Takes the part that a node has out of it. It goes on, in its place.
+    pub(super) fn take_part(&mut self, ticket: Ticket) -> Option<(Ids, Option<u32>)> {
+        let node = self.node(ticket).filter(|node| node.full)?;
+        node.full = false;
+        let ids = std::mem::replace(&mut node.ids, Ids::Many(Vec::new()));
+        node.want -= ids.as_slice().len();
+        Some((ids, node.token.take()))
     }
 
     /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
@@ -234,15 +268,18 @@ impl List {
         debug_assert!(self.is_waiting(ticket));
         let slot = self.slot(ticket.index);
         let (prev, next) = (slot.prev, slot.next);
+        let node = slot.node.as_ref().expect("it was waiting");
+        let (class, lane) = (node.class, node.lane);
         match prev {
-            NIL => self.head = next,
+            NIL => self.classes.ends(class, lane).head = next,
             prev => self.slot(prev).next = next,
         }
         match next {
-            NIL => self.tail = prev,
+            NIL => self.classes.ends(class, lane).tail = prev,
             next => self.slot(next).prev = prev,
         }
         self.len -= 1;
+        self.classes.left(class, ticket);
         self.node(ticket).expect("it was waiting")
     }
 
@@ -274,15 +311,20 @@ impl List {
 
     /// All who wait, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = Ticket> {
-        let mut at = self.tail;
+        let mut at: Vec<u32> = self.classes.tails().collect();
         std::iter::from_fn(move || {
-            let slot = self.slots.get(at as usize)?;
-            let ticket = Ticket {
-                index: at,
+            let slot = |index: &u32| self.slots.get(*index as usize);
+            let newest = at
+                .iter_mut()
+                .filter(|index| **index != NIL)
+                .max_by_key(|index| slot(index).map(|slot| slot.serial))?;
+            let index = *newest;
+            let slot = slot(&index)?;
+            *newest = slot.prev;
+            Some(Ticket {
+                index,
                 serial: slot.serial,
-            };
-            at = slot.prev;
-            Some(ticket)
+            })
         })
     }
 

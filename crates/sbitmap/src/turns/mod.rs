@@ -11,10 +11,14 @@ mod credits;
 mod future;
 mod line;
 mod list;
+mod order;
+mod owned;
 mod wait;
 
 pub(crate) use future::{WaitMany, WaitOne};
+pub(crate) use wait::Stay;
 
+use crate::above::{Class, Shares};
 use crate::batched::WakeState;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
@@ -24,9 +28,10 @@ use chosen::Chosen;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Teller;
-use inflight_sync::{CachePadded, Mutex, MutexGuard};
+use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
 use line::Line;
 use list::Ticket;
+use std::ops::Deref;
 
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
@@ -39,21 +44,27 @@ pub(crate) struct Rules {
     pub(crate) tokens: u32,
     /// After how many puts that found the token out it is given up.
     pub(crate) patience: u32,
-    /// How often a turn that finds no id yields its CPU before it waits.
+    /// How long a turn that finds no id looks on before it waits, while puts come from another CPU:
+    /// in steps of some 0.1 us. In all about what it costs to wake a thread on another CPU.
+    pub(crate) spins: u32,
+    /// How often it lends its CPU instead, while puts come from its own.
     pub(crate) yields: u32,
 }
 
 impl Rules {
     pub(crate) const FAIR: Self = Self {
-        quantum: if cfg!(loom) { 2 } else { 16 },
-        life: 8,
+        quantum: if cfg!(loom) { 2 } else { 13 },
+        life: 11,
         tokens: 1,
         patience: if cfg!(loom) { 2 } else { 64 },
-        yields: 0,
+        // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
+        spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
+        yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
     };
 
     pub(crate) const FAIR_POLLED: Self = Self {
-        yields: 2,
+        spins: Self::FAIR.spins * 2,
+        yields: Self::FAIR.yields * 4,
         ..Self::FAIR
     };
 
@@ -62,8 +73,44 @@ impl Rules {
         life: 0,
         tokens: u32::MAX,
         patience: 1,
+        spins: 0,
         yields: 0,
     };
+}
+
+/// The rules of a queue, and which of its classes may be served.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    rules: Rules,
+    /// `None`: one class, which may.
+    shares: Option<Box<dyn Shares>>,
+}
+
+impl Deref for Terms {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+impl Terms {
+    fn may_take(&self, class: Class) -> bool {
+        let shares = self.shares.as_ref();
+        shares.is_none_or(|shares| shares.may_take(class))
+    }
+
+    fn took(&self, class: Class, id: usize) {
+        if let Some(shares) = &self.shares {
+            shares.took(class, id);
+        }
+    }
+
+    fn gives(&self, ids: &[usize]) {
+        if let Some(shares) = &self.shares {
+            ids.iter().for_each(|&id| shares.gives(id));
+        }
+    }
 }
 
 /// What puts and turns read without the lock; written with it.
@@ -73,9 +120,25 @@ struct Gate {
     closed: AtomicBool,
     /// The serial of the last grant.
     grants: AtomicU32,
+    /// The CPU of the last put that saw somebody wait.
+    putter: AtomicU32,
 }
 
 impl Gate {
+    /// Notes where puts come from.
+    fn put_here(&self) {
+        let here = cpu::current() as u32;
+        // Relaxed, here and below: a hint. Written only when it changes, for turns read its line.
+        if self.putter.load(Ordering::Relaxed) != here {
+            self.putter.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether puts come from the CPU that the calling thread runs on.
+    fn is_put_here(&self) -> bool {
+        self.putter.load(Ordering::Relaxed) == cpu::current() as u32
+    }
+
     fn close(&self, on: bool) {
         // Relaxed, as the load: written with the lock only, and ordered by V2 and P2.
         if self.is_closed() != on {
@@ -103,7 +166,7 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Turns<S> {
     store: S,
-    rules: Rules,
+    rules: Terms,
     clock: Clock,
     /// Tells the turns of this queue from those of others.
     number: u64,
@@ -114,7 +177,12 @@ pub(crate) struct Turns<S> {
 }
 
 impl<S: Store> Turns<S> {
-    pub(crate) fn new(store: S, rules: Rules, clock: Clock) -> Self {
+    pub(crate) fn new(
+        store: S,
+        rules: Rules,
+        clock: Clock,
+        shares: Option<Box<dyn Shares>>,
+    ) -> Self {
         // A model must do the same in every execution. Elsewhere a turn at a queue that is gone
         // must not be mistaken for one at a new queue.
         let (number, serial) = if cfg!(any(loom, shuttle)) {
@@ -124,12 +192,13 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules,
+            rules: Terms { rules, shares },
             clock,
             number,
             gate: CachePadded::new(Gate {
                 closed: AtomicBool::new(false),
                 grants: AtomicU32::new(serial),
+                putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
             line: CachePadded::new(Mutex::new(Line::new(serial))),
@@ -211,6 +280,7 @@ impl<S: Store> Turns<S> {
     /// P4 and P5: somebody may wait for the `n` ids that were given.
     #[cold]
     fn after_put(&self, n: usize) {
+        self.gate.put_here();
         if self.gate.is_closed() {
             let n = u32::try_from(n).expect("a map has at most 2^24 bits");
             // Relaxed: a count; whoever reaches the limit looks again under the lock.
@@ -225,13 +295,18 @@ impl<S: Store> Turns<S> {
         let mut line = self.line.lock();
         let mut chosen = Chosen::default();
         // P5. Puts that have waited for the lock may find that others did it.
-        if !self.gate.is_closed() {
+        if self.gate.is_closed() {
+            if self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
+                line.give_up_tokens();
+                self.serve(&mut line, None, &mut chosen);
+            }
+        } else if self.rules.shares.is_some() {
+            // Another class may be served by now, or its own was at its limit.
+            self.serve(&mut line, None, &mut chosen);
+        } else {
             let wakeups = line.wakeups;
             line.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
             self.has_woken(&line, wakeups);
-        } else if self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
-            line.give_up_tokens();
-            self.serve(&mut line, None, &mut chosen);
         }
         self.tell(line, chosen, Teller::default());
     }

@@ -3,12 +3,14 @@
 use super::chosen::Chosen;
 use super::line::Line;
 use super::list::{Ids, Kind, Node, State, Ticket};
+use super::order::Lane;
 use super::{Turns, credits};
+use crate::above::Request;
 use crate::get_many::{GetManyError, Many};
 use crate::store::Store;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, Teller};
-use inflight_sync::{MutexGuard, Parker, thread};
+use inflight_sync::{MutexGuard, Parker, hint, thread};
 use std::mem;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,15 +20,36 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_LONGEST: u32 = 32;
 
-/// A wait for `want` ids that come together. Dropping it leaves the list and gives back whatever it
-/// had been granted.
+/// What is asked for, and the place in the line.
 #[derive(Debug)]
-pub(super) struct Wait<'a, S: Store> {
-    turns: &'a Turns<S>,
-    want: usize,
+pub(crate) struct Stay {
+    /// What is still wanted of it.
+    pub(super) request: Request,
     ticket: Option<Ticket>,
     /// The last grant when the watcher looked last.
     seen: u32,
+}
+
+impl Stay {
+    pub(crate) const fn new(request: Request) -> Self {
+        Self {
+            request,
+            ticket: None,
+            seen: 0,
+        }
+    }
+
+    pub(crate) const fn is_in_list(&self) -> bool {
+        self.ticket.is_some()
+    }
+}
+
+/// A stay in the line of one queue. Dropping it leaves the list and gives back whatever it had been
+/// granted.
+#[derive(Debug)]
+pub(super) struct Wait<'a, S: Store> {
+    turns: &'a Turns<S>,
+    pub(super) stay: Stay,
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
@@ -53,6 +76,7 @@ impl<S: Store> Drop for Held<'_, S> {
         self.deliver();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
+            self.turns.rules.gives(ids);
             // An error: a user has put one of them a second time, and that put was not told from
             // a good one. What is back is back.
             let _ = self.turns.put_batch(ids);
@@ -73,20 +97,20 @@ enum Look {
 
 impl<'a, S: Store> Wait<'a, S> {
     pub(super) fn new(turns: &'a Turns<S>, want: usize) -> Self {
-        Self {
-            turns,
+        let request = Request {
             want,
-            ticket: None,
-            seen: 0,
-        }
+            part: want,
+            ..Request::one(0)
+        };
+        Self::with(turns, Stay::new(request))
     }
 
-    pub(super) const fn is_in_list(&self) -> bool {
-        self.ticket.is_some()
+    pub(super) const fn with(turns: &'a Turns<S>, stay: Stay) -> Self {
+        Self { turns, stay }
     }
 
     pub(super) const fn wants_nothing(&self) -> bool {
-        self.want == 0
+        self.stay.request.want == 0
     }
 
     pub(super) const fn store(&self) -> &S {
@@ -98,38 +122,40 @@ impl<'a, S: Store> Wait<'a, S> {
         let turns = self.turns;
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
-        let in_turn = thread && self.want == 1;
+        let mut request = self.stay.request;
+        let want = request.want;
+        let in_turn = thread && want == 1 && !request.large;
         let turn = if in_turn { turns.turn() } else { None };
         let credits = match turn {
             Some(turn) => turn.credits - 1,
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
+        let too_many = || want > 1 && !request.large && want > turns.store.depth();
         // Before room is made for them. The depth may change: once more with the lock.
-        if self.want > 1 && self.want > turns.store.depth() {
+        if too_many() {
             return Some(Err(GetManyError::TooMany));
         }
-        let ids = match self.want {
-            1 => Ids::One(None),
+        let ids = match request.part.min(want) {
+            1 if want == 1 => Ids::One(None),
             n => Ids::for_many(n),
         };
-        let node = Node::new(notify, self.want, ids, credits);
         let mut chosen = Chosen::default();
         let mut line = turns.line.lock();
-        if self.want > 1 && self.want > turns.store.depth() {
+        if too_many() {
             drop(line);
             return Some(Err(GetManyError::TooMany));
         }
+        request.part = request.part.clamp(1, turns.store.depth().max(1));
+        let node = Node::new(notify, request, ids, credits);
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
-        let behind = !front && !line.list.is_empty();
-        let ticket = if front {
-            line.list.push_front(node)
-        } else {
-            line.list.push_back(node)
-        };
-        self.ticket = Some(ticket);
-        self.seen = line.serial;
+        // With several lanes the next may be another one now.
+        let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
+        let behind = !front && !line.list.is_empty() && one_lane && !request.large;
+        let ticket = line.list.push(node, front);
+        self.stay.ticket = Some(ticket);
+        self.stay.seen = line.serial;
         if thread {
             line.set_watcher(ticket, front);
         }
@@ -139,15 +165,16 @@ impl<'a, S: Store> Wait<'a, S> {
             return None;
         }
         turns.serve(&mut line, Some(ticket), &mut chosen); // G5
-        let waits = line.list.is_waiting(ticket);
+        let waits = !line.list.is_served(ticket);
         line.waits += u64::from(waits);
-        if waits && !turns.store.is_settled() {
+        // Also one that has its first part stays, and counts on puts that pass the line.
+        if line.list.is_waiting(ticket) && !turns.store.is_settled() {
             drop(line);
             turns.store.settle(); // G4
             line = turns.line.lock();
             turns.serve(&mut line, Some(ticket), &mut chosen); // G5
         }
-        if line.list.is_waiting(ticket) {
+        if !line.list.is_served(ticket) {
             turns.tell(line, chosen, Teller::default());
             return None;
         }
@@ -158,13 +185,23 @@ impl<'a, S: Store> Wait<'a, S> {
     /// the lock.
     fn arrive(&mut self, mut line: MutexGuard<'_, Line>, mut chosen: Chosen) -> Outcome {
         let turns = self.turns;
-        let ticket = self.ticket.take().expect("it was in the list");
+        let ticket = self.stay.ticket.expect("it was in the list");
+        if let Some((ids, token)) = line.list.take_part(ticket) {
+            self.stay.request.want -= ids.as_slice().len();
+            line.return_token(token);
+            turns.serve(&mut line, None, &mut chosen); // A2 A3: it goes on
+            let held = Held { turns, ids };
+            turns.tell(line, chosen, Teller::default());
+            return Ok(held.take());
+        }
+        self.stay.ticket = None;
         let node = line.list.remove(ticket).expect("its owner fetches it once");
-        if let State::Granted { serial, token } = node.state {
-            if turns.rules.quantum > 1 && node.kind == Kind::Thread && self.want == 1 {
+        if let State::Granted { serial } = node.state {
+            let one = node.want == 1 && node.lane == Lane::Small;
+            if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
                 credits::set(turns.number, serial, node.credits);
             }
-            if line.return_token(token) {
+            if line.return_token(node.token) {
                 turns.serve(&mut line, None, &mut chosen); // A2 A3
             }
         }
@@ -175,7 +212,11 @@ impl<'a, S: Store> Wait<'a, S> {
         turns.tell(line, chosen, Teller::default());
         drop(node.notify);
         match node.state {
-            State::Granted { .. } => Ok(held.take()),
+            State::Granted { .. } => {
+                let ids = held.take();
+                self.stay.request.want -= ids.as_slice().len();
+                Ok(ids)
+            }
             State::Waiting | State::Refused => Err(GetManyError::TooMany),
         }
     }
@@ -190,14 +231,14 @@ impl<'a, S: Store> Wait<'a, S> {
             matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker))
         };
         if let Some(waker) =
-            waker.filter(|waker| line.list.is_waiting(ticket) && !told_by(&line, waker))
+            waker.filter(|waker| !line.list.is_served(ticket) && !told_by(&line, waker))
         {
             // A waker may run anything when it is cloned or dropped: neither under the lock.
             drop(line);
             fresh = Some(Notify::Task(waker.clone()));
             line = turns.line.lock();
         }
-        if !line.list.is_waiting(ticket) {
+        if line.list.is_served(ticket) {
             let over = self.arrive(line, Chosen::default());
             return Look::Over(over);
         }
@@ -216,28 +257,29 @@ impl<'a, S: Store> Wait<'a, S> {
         let turns = self.turns;
         let mut line = turns.line.lock();
         let is_out = turns.gate.is_closed();
-        let stalled = is_out && line.serial == self.seen;
-        self.seen = line.serial;
+        let stalled = is_out && line.serial == self.stay.seen;
+        self.stay.seen = line.serial;
         if stalled && line.give_up_tokens() {
             turns.serve_and_tell(line, Chosen::default());
         }
         is_out && !stalled
     }
 
-    /// Ends the wait whatever its state. A grant that came just in time is kept.
-    fn leave(&mut self) -> Option<Outcome> {
+    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part;
+    /// whoever does not want it asks until there is none.
+    pub(super) fn leave(&mut self) -> Option<Outcome> {
         let turns = self.turns;
-        let ticket = self.ticket?;
+        let ticket = self.stay.ticket?;
         let mut line = turns.line.lock();
-        if !line.list.is_waiting(ticket) {
+        if line.list.is_served(ticket) {
             return Some(self.arrive(line, Chosen::default()));
         }
-        self.ticket = None;
-        let node = line.list.remove(ticket).expect("it waits");
+        self.stay.ticket = None;
         let mut chosen = Chosen::default();
         if let Some(watcher) = line.replace_watcher(ticket) {
             chosen.push(Some(watcher));
         }
+        let node = line.list.remove(ticket).expect("it waited");
         turns.serve(&mut line, None, &mut chosen);
         // What a waiter for several had collected goes back when the next is served.
         let _collected = Held {
@@ -249,10 +291,24 @@ impl<'a, S: Store> Wait<'a, S> {
         None
     }
 
+    /// A thread that has had a part comes for the next.
+    fn come_back(&mut self, ticket: Ticket, notify: Notify) -> Option<Outcome> {
+        let mut line = self.turns.line.lock();
+        if line.list.is_served(ticket) {
+            return Some(self.arrive(line, Chosen::default()));
+        }
+        line.list.node(ticket)?.notify = Some(notify);
+        None
+    }
+
     /// Waits as a thread. `None`: the deadline has passed.
-    fn block(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
+    pub(super) fn block(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
         let parker = Parker::current();
-        let over = self.join(Notify::Thread(parker.unparker()));
+        let notify = Notify::Thread(parker.unparker());
+        let over = match self.stay.ticket {
+            None => self.join(notify),
+            Some(ticket) => self.come_back(ticket, notify),
+        };
         if over.is_some() {
             return over;
         }
@@ -273,7 +329,7 @@ impl<'a, S: Store> Wait<'a, S> {
             if passed && deadline.is_some_and(|deadline| clock.now() >= deadline) {
                 return self.leave();
             }
-            match self.look(self.ticket?, None) {
+            match self.look(self.stay.ticket?, None) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
                     if passed {
@@ -294,7 +350,7 @@ impl<'a, S: Store> Wait<'a, S> {
 
     /// Waits as a task.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
-        let outcome = match self.ticket {
+        let outcome = match self.stay.ticket {
             None => self.join(Notify::Task(cx.waker().clone())),
             Some(ticket) => match self.look(ticket, Some(cx.waker())) {
                 Look::Over(outcome) => Some(outcome),
@@ -311,11 +367,11 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        if let Some(Ok(ids)) = self.leave() {
-            drop(Held {
+        while let Some(outcome) = self.leave() {
+            drop(outcome.map(|ids| Held {
                 turns: self.turns,
                 ids,
-            });
+            }));
         }
     }
 }
@@ -328,7 +384,7 @@ impl<S: Store> Turns<S> {
 
     /// Waits for one id; for ever without a deadline.
     pub(crate) fn get(&self, deadline: Option<Instant>) -> Option<usize> {
-        let id = self.try_get().or_else(|| self.yield_in_turn());
+        let id = self.try_get().or_else(|| self.wait_in_turn());
         if id.is_some() {
             return id;
         }
@@ -336,17 +392,26 @@ impl<S: Store> Turns<S> {
         outcome.ok()?.as_slice().first().copied()
     }
 
-    /// Gives the completer, should it share the CPU, a chance to put an id before this turn sleeps.
-    fn yield_in_turn(&self) -> Option<usize> {
-        for _ in 0..self.rules.yields {
+    /// G2 again, before a turn sleeps: a wake costs more than a short wait for whoever puts ids.
+    ///
+    /// That is worth it only while it can put some. If it is on another CPU it may be at work, so
+    /// the turn looks on. If it shares this one it is not, and the turn lends it the CPU.
+    fn wait_in_turn(&self) -> Option<usize> {
+        let (mut spins, mut yields) = (self.rules.spins, self.rules.yields);
+        loop {
             self.turn()?;
-            thread::yield_now();
+            if self.gate.is_put_here() {
+                yields = yields.checked_sub(1)?;
+                thread::yield_now();
+            } else {
+                spins = spins.checked_sub(1)?;
+                (0..4).for_each(|_| hint::spin_loop());
+            }
             let id = self.try_get();
             if id.is_some() {
                 return id;
             }
         }
-        None
     }
 
     /// Waits for `n` ids that come together.

@@ -1,0 +1,214 @@
+//! For crates that give their users an order of service of their own, above a queue: who waits in
+//! which line, and which lines may be served.
+//!
+//! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
+//! with it: the mechanism is here, the policy there.
+
+use crate::batched::Seat;
+use crate::queue::{Inner, SbitmapQueue};
+use crate::turns;
+use inflight_sync::time::Instant;
+use std::fmt::Debug;
+use std::task::{Context, Poll};
+
+/// A line of its own within a queue: one tenant's waiters.
+pub type Class = u32;
+
+/// Which classes may be served. Asked with the queue's lock held, so it must not call the queue.
+pub trait Shares: Debug + Send + Sync {
+    /// Whether the class may take one more bit now.
+    ///
+    /// A class that may not is passed over. Whoever makes this true for a class that waits (other
+    /// than by a put, before which it is looked at anew) calls
+    /// [`SbitmapQueue::serve`](crate::SbitmapQueue::serve) afterwards.
+    fn may_take(&self, class: Class) -> bool;
+
+    /// The class has taken this bit, which waits for nobody else.
+    fn took(&self, class: Class, bit: usize);
+
+    /// The bit is about to be put without having been handed out.
+    fn gives(&self, bit: usize);
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How many bits.
+    pub want: usize,
+    /// How many of them come at once, at least; the last ones may be fewer.
+    pub part: usize,
+    /// Whose request it is.
+    pub class: Class,
+    /// Whether it stands in the lane of large requests, which is served by turns with the other.
+    pub large: bool,
+    /// Whether it may try although others wait.
+    pub privileged: bool,
+    /// How many bits its wake is worth: those of requests that follow it are counted too.
+    pub weight: u32,
+}
+
+impl Request {
+    /// One bit.
+    #[must_use]
+    pub const fn one(class: Class) -> Self {
+        Self {
+            want: 1,
+            part: 1,
+            class,
+            large: false,
+            privileged: false,
+            weight: 1,
+        }
+    }
+}
+
+/// When newcomers may try although more wait than the threshold of a [`Door`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// From more than twice the wake batch free on, until at most one is.
+    Hysteresis,
+    /// While twice the wake batch is free.
+    AsPosted,
+    /// Not at all.
+    Never,
+}
+
+/// Rules for [`Fairness::Batched`](crate::Fairness::Batched): who may try past those who wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Door {
+    /// While at most so many wait, newcomers try at once.
+    pub threshold: usize,
+    /// And also then.
+    pub force: Force,
+    /// Whether a wake is worth the waiter's [`weight`](Request::weight), and not one bit.
+    pub per_tag: bool,
+}
+
+/// What a queue is given from above.
+#[derive(Debug, Default)]
+pub struct Above {
+    /// With classes.
+    pub shares: Option<Box<dyn Shares>>,
+    /// With a door, for `Batched`.
+    pub door: Option<Door>,
+}
+
+/// A stay in the line of one queue, kept apart from it: whoever drops it calls
+/// [`leave`](SbitmapQueue::leave) first.
+#[derive(Debug)]
+pub struct Stay(At);
+
+#[derive(Debug)]
+enum At {
+    Turns(turns::Stay),
+    Batched(Seat),
+}
+
+impl Stay {
+    /// Whether it has its place in the line: it waits, or has had a part and is to have more.
+    #[must_use]
+    pub const fn is_in_line(&self) -> bool {
+        match &self.0 {
+            At::Turns(stay) => stay.is_in_list(),
+            At::Batched(seat) => seat.is_in_list(),
+        }
+    }
+}
+
+impl SbitmapQueue {
+    /// A wait to come for what is asked for. With `Batched` bits come one by one.
+    #[must_use]
+    pub fn stay(&self, request: Request) -> Stay {
+        Stay(match self.inner {
+            Inner::Batched(_) => At::Batched(Seat::new(request)),
+            _ => At::Turns(turns::Stay::new(request)),
+        })
+    }
+
+    /// Waits as a task for the next part, which is pushed to `bits`; none, if the depth has
+    /// become too small.
+    pub fn poll_stay(&self, stay: &mut Stay, cx: &Context<'_>, bits: &mut Vec<usize>) -> Poll<()> {
+        match (&self.inner, &mut stay.0) {
+            (Inner::Batched(queue), At::Batched(seat)) => {
+                queue.poll_seat(seat, cx).map(|bit| bits.push(bit))
+            }
+            (Inner::Shared(queue), At::Turns(stay)) => queue.poll_stay(stay, cx, bits),
+            (Inner::Local(queue) | Inner::Rseq(queue, _), At::Turns(stay)) => {
+                queue.poll_stay(stay, cx, bits)
+            }
+            _ => unreachable!("a stay belongs to one queue"),
+        }
+    }
+
+    /// As `poll_stay` for a thread. `false`: the deadline has passed, and the line is left.
+    pub fn block_stay(
+        &self,
+        stay: &mut Stay,
+        deadline: Option<Instant>,
+        bits: &mut Vec<usize>,
+    ) -> bool {
+        match (&self.inner, &mut stay.0) {
+            (Inner::Batched(queue), At::Batched(seat)) => {
+                let until = deadline.map(|deadline| (&self.clock, deadline));
+                let bit = queue.block_seat(seat, until);
+                bits.extend(bit);
+                bit.is_some()
+            }
+            (Inner::Shared(queue), At::Turns(stay)) => queue.block_stay(stay, deadline, bits),
+            (Inner::Local(queue) | Inner::Rseq(queue, _), At::Turns(stay)) => {
+                queue.block_stay(stay, deadline, bits)
+            }
+            _ => unreachable!("a stay belongs to one queue"),
+        }
+    }
+
+    /// Leaves the line. What had been granted and not fetched goes to others.
+    pub fn leave(&self, stay: &mut Stay) {
+        match (&self.inner, &mut stay.0) {
+            (Inner::Batched(queue), At::Batched(seat)) => queue.leave_seat(seat),
+            (Inner::Shared(queue), At::Turns(stay)) => queue.leave_stay(stay),
+            (Inner::Local(queue) | Inner::Rseq(queue, _), At::Turns(stay)) => {
+                queue.leave_stay(stay)
+            }
+            _ => unreachable!("a stay belongs to one queue"),
+        }
+    }
+
+    /// Serves whoever may be served by now, after the [`Shares`] have let more.
+    pub fn serve(&self) {
+        match &self.inner {
+            Inner::Batched(queue) => queue.wake_all(),
+            Inner::Shared(queue) => queue.serve_all(),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.serve_all(),
+        }
+    }
+
+    /// Whether a newcomer that could wait may try first: the [`Door`]'s word.
+    #[inline]
+    #[must_use]
+    pub fn admits_newcomer(&self) -> bool {
+        match &self.inner {
+            Inner::Batched(queue) => queue.admits(),
+            _ => true,
+        }
+    }
+
+    /// `try_get` for a class that may take one, also while others wait that may not.
+    ///
+    /// The caller tells the [`Shares`] of the bit.
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn try_get_past(&self, class: Class) -> Option<usize> {
+        match &self.inner {
+            Inner::Batched(queue) => queue.try_get(),
+            Inner::Shared(queue) => queue.try_get_past(class),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(class),
+        }
+    }
+
+    /// Hands on a wake whose receiver does not take the `n` bits that it was counted for.
+    pub fn pass_on(&self, n: usize) {
+        if let Inner::Batched(queue) = &self.inner {
+            queue.pass_on(n);
+        }
+    }
+}

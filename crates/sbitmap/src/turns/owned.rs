@@ -1,0 +1,84 @@
+//! Stays that their owner keeps apart from the queue: of crates above.
+
+use super::list::Ids;
+use super::wait::{Stay, Wait};
+use super::{Chosen, Turns};
+use crate::above::{Class, Request};
+use crate::store::Store;
+use inflight_sync::atomic::{Ordering, fence};
+use inflight_sync::time::Instant;
+use inflight_sync::wait::Teller;
+use std::task::{Context, Poll};
+
+impl<S: Store> Turns<S> {
+    /// Lends a stay to its wait. Should `f` panic, the stay has left the line.
+    fn with<R>(&self, stay: &mut Stay, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
+        let nowhere = || Stay::new(Request::one(0));
+        let mut wait = Wait::with(self, std::mem::replace(stay, nowhere()));
+        let result = f(&mut wait);
+        *stay = std::mem::replace(&mut wait.stay, nowhere());
+        result
+    }
+
+    /// Waits as a task for the next part, which is pushed to `ids`.
+    pub(crate) fn poll_stay(
+        &self,
+        stay: &mut Stay,
+        cx: &Context<'_>,
+        ids: &mut Vec<usize>,
+    ) -> Poll<()> {
+        self.with(stay, |wait| wait.poll(cx))
+            .map(|outcome| ids.extend(outcome.map(Ids::into_vec).unwrap_or_default()))
+    }
+
+    /// As `poll_stay` for a thread. Returns whether it came in time; if not, the line is left.
+    pub(crate) fn block_stay(
+        &self,
+        stay: &mut Stay,
+        deadline: Option<Instant>,
+        ids: &mut Vec<usize>,
+    ) -> bool {
+        let outcome = self.with(stay, |wait| wait.block(deadline));
+        let in_time = outcome.is_some();
+        ids.extend(
+            outcome
+                .and_then(Result::ok)
+                .map(Ids::into_vec)
+                .unwrap_or_default(),
+        );
+        in_time
+    }
+
+    /// Leaves the line. What had been granted and not fetched goes back.
+    pub(crate) fn leave_stay(&self, stay: &mut Stay) {
+        if stay.is_in_list() {
+            let nowhere = Stay::new(Request::one(0));
+            drop(Wait::with(self, std::mem::replace(stay, nowhere)));
+        }
+    }
+
+    /// Serves whoever may be served by now.
+    pub(crate) fn serve_all(&self) {
+        // Ordering: M4, pairs with V2 in `Line::serve`: either this sees that somebody waits, or
+        // whoever has come to the line sees what lets it be served.
+        fence(Ordering::SeqCst);
+        if self.store.waiters() > 0 {
+            self.serve_and_tell(self.line.lock(), Chosen::default());
+        }
+    }
+
+    /// Takes an id past those who wait, if it is not one of them whose it is: they are all of
+    /// classes that may not be served, and none is of this class.
+    pub(crate) fn try_get_past(&self, class: Class) -> Option<usize> {
+        let mut line = self.line.lock();
+        let mut chosen = Chosen::default();
+        // Whoever may be served comes first.
+        self.serve(&mut line, None, &mut chosen);
+        let nobody = line.list.classes.len_of(class) == 0
+            && line.list.next(|class| self.rules.may_take(class)).is_none();
+        let id = if nobody { self.store.take() } else { None };
+        self.tell(line, chosen, Teller::default());
+        self.store.deliver(id?);
+        id
+    }
+}

@@ -1,0 +1,384 @@
+//! What crates above get: doors, weights, classes and lanes. The line is compared with a naive one.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sbitmap::above::{Above, Class, Door, Force, Request, Shares, Stay};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Wake, Waker};
+
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn with_door(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
+    let door = Door {
+        threshold: 8,
+        force,
+        per_tag,
+    };
+    let above = Above {
+        shares: None,
+        door: Some(door),
+    };
+    let queue = SbitmapQueue::builder(depth).fairness(Fairness::Batched);
+    queue.build_above(above).unwrap()
+}
+
+fn take(queue: &SbitmapQueue, n: usize) -> Vec<usize> {
+    (0..n).map(|_| queue.try_get().unwrap()).collect()
+}
+
+/// Registers a waiter of this weight.
+fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Stay {
+    let request = Request {
+        weight,
+        ..Request::one(0)
+    };
+    let mut stay = queue.stay(request);
+    let waker = Waker::from(woken.clone());
+    let polled = queue.poll_stay(&mut stay, &Context::from_waker(&waker), &mut Vec::new());
+    assert!(polled.is_pending());
+    stay
+}
+
+/// How many of these waiters one batch of eight bits wakes, of `depth`.
+fn woken_by_a_batch(depth: usize, weights: &[u32], per_tag: bool) -> usize {
+    let queue = with_door(depth, Force::Hysteresis, per_tag);
+    let bits = take(&queue, depth);
+    let woken = Arc::new(Counts::default());
+    let mut stays: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
+    queue.put_batch(&bits[..8]).unwrap();
+    let count = woken.0.load(Ordering::Relaxed);
+    stays.iter_mut().for_each(|stay| queue.leave(stay));
+    count
+}
+
+#[test]
+fn g20_wakes_by_weight() {
+    assert_eq!(woken_by_a_batch(64, &[8, 1, 1], true), 1);
+    assert_eq!(woken_by_a_batch(64, &[3; 9], true), 3);
+    assert_eq!(
+        woken_by_a_batch(64, &[1, 1], true),
+        2,
+        "and six are left for nobody"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[7, 9, 1], true),
+        2,
+        "the last one in part"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[8, 1, 1], false),
+        3,
+        "each worth one bit"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[1000, 1], true),
+        1,
+        "D26: at most the depth"
+    );
+}
+
+/// What a batch does not use up in one queue goes on to the next, of which there are eight.
+#[test]
+fn d24_a_batch_wakes_its_worth_or_everybody() {
+    for n in [1, 5, 8, 11, 30] {
+        let weights: Vec<u32> = (0..n).map(|i| 1 + i % 3).collect();
+        let mut worth = 0;
+        let enough = weights.iter().position(|&w| {
+            worth += w;
+            worth >= 8
+        });
+        let expected = enough.map_or(n as usize, |last| last + 1);
+        let woken = woken_by_a_batch(64, &weights, true);
+        // In turn over the queues, the first eight waiters are in the order they came.
+        if expected <= 8 {
+            assert_eq!(woken, expected, "{weights:?}");
+        }
+    }
+}
+
+#[test]
+fn g18_the_threshold_and_plenty() {
+    for (force, plenty) in [
+        (Force::Hysteresis, 24),
+        (Force::AsPosted, 16),
+        (Force::Never, usize::MAX),
+    ] {
+        let queue = with_door(64, force, false);
+        let mut bits = take(&queue, 64);
+        let woken = Arc::new(Counts::default());
+        // A batch with few bits free ends the beginning, in which newcomers are let in.
+        let mut stays = vec![wait(&queue, 1, &woken)];
+        queue.put_batch(&bits.split_off(56)).unwrap();
+        stays.drain(..).for_each(|mut stay| queue.leave(&mut stay));
+        bits.extend(take(&queue, 8));
+
+        for _ in 0..8 {
+            stays.push(wait(&queue, 1, &woken));
+        }
+        assert!(queue.admits_newcomer(), "8 wait");
+        for _ in 0..20 {
+            stays.push(wait(&queue, 1, &woken));
+        }
+        assert!(!queue.admits_newcomer(), "more wait");
+        for free in [8, 16, 24] {
+            queue.put_batch(&bits.split_off(bits.len() - 8)).unwrap();
+            assert_eq!(
+                queue.admits_newcomer(),
+                free >= plenty,
+                "{force:?}: {free} free"
+            );
+        }
+        stays.iter_mut().for_each(|stay| queue.leave(stay));
+    }
+}
+
+/// Each class may have so many.
+#[derive(Debug)]
+struct Limits {
+    limit: usize,
+    active: Vec<AtomicUsize>,
+    owners: Vec<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Shared(Arc<Limits>);
+
+impl Shares for Shared {
+    fn may_take(&self, class: Class) -> bool {
+        self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit
+    }
+
+    fn took(&self, class: Class, bit: usize) {
+        self.0.active[class as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.owners[bit].store(class as usize, Ordering::Relaxed);
+    }
+
+    fn gives(&self, bit: usize) {
+        let class = self.0.owners[bit].load(Ordering::Relaxed);
+        self.0.active[class].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const CLASSES: usize = 3;
+const DEPTH: usize = 6;
+const PART: usize = 2;
+
+/// A waiter as the naive line knows it.
+#[derive(Clone, Debug)]
+struct Naive {
+    class: usize,
+    large: bool,
+    left: usize,
+    has: usize,
+    full: bool,
+    gone: bool,
+}
+
+/// The rules of PROTOCOL-turns.md, "Classes, lanes and parts", by looking at everybody.
+#[derive(Debug)]
+struct Oracle {
+    limit: usize,
+    free: usize,
+    active: [usize; CLASSES],
+    waiters: Vec<Naive>,
+    turn: usize,
+    small_next: [bool; CLASSES],
+    goes_on: [Option<usize>; CLASSES],
+    collecting: Option<usize>,
+}
+
+impl Oracle {
+    fn next(&self) -> Option<usize> {
+        if self.collecting.is_some() {
+            return self.collecting;
+        }
+        (0..CLASSES)
+            .map(|i| (self.turn + i) % CLASSES)
+            .find_map(|class| {
+                let head = |large| {
+                    let waits = |w: &Naive| !w.gone && w.class == class && w.large == large;
+                    self.waiters.iter().position(waits)
+                };
+                let large_first = !self.small_next[class];
+                let first = self.goes_on[class]
+                    .or_else(|| head(large_first))
+                    .or_else(|| head(!large_first))?;
+                let may = self.active[class] < self.limit && !self.waiters[first].full;
+                may.then_some(first)
+            })
+    }
+
+    fn serve(&mut self) {
+        while let Some(at) = self.next() {
+            let class = self.waiters[at].class;
+            let part = |w: &Naive| w.left.min(if w.large { PART } else { 1 });
+            if self.waiters[at].has < part(&self.waiters[at]) && self.active[class] < self.limit {
+                if self.free == 0 {
+                    return;
+                }
+                self.free -= 1;
+                self.active[class] += 1;
+                self.waiters[at].has += 1;
+            }
+            let limited = self.active[class] >= self.limit;
+            let waiter = &mut self.waiters[at];
+            if waiter.has < part(waiter) && !limited {
+                self.collecting = Some(at);
+                continue;
+            }
+            self.collecting = None;
+            self.turn = class + 1;
+            waiter.full = true;
+            self.goes_on[class] = Some(at);
+            if waiter.has == waiter.left {
+                waiter.gone = true;
+                self.goes_on[class] = None;
+                self.small_next[class] = waiter.large;
+            }
+        }
+    }
+
+    /// What the waiter finds when it looks.
+    fn fetch(&mut self, at: usize) -> usize {
+        let waiter = &mut self.waiters[at];
+        if !waiter.full {
+            return 0;
+        }
+        waiter.full = false;
+        let has = std::mem::take(&mut waiter.has);
+        waiter.left -= has;
+        self.serve();
+        has
+    }
+
+    fn leave(&mut self, at: usize) {
+        let waiter = &mut self.waiters[at];
+        waiter.gone = true;
+        let (class, has) = (waiter.class, std::mem::take(&mut waiter.has));
+        if self.goes_on[class] == Some(at) {
+            self.goes_on[class] = None;
+        }
+        if self.collecting == Some(at) {
+            self.collecting = None;
+        }
+        self.serve();
+        for _ in 0..has {
+            self.active[class] -= 1;
+        }
+        self.free += has;
+        self.serve();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Join { class: usize, want: usize },
+    Put,
+    Leave(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..CLASSES, 0..6usize).prop_map(|(class, want)| Op::Join { class, want }),
+        6 => Just(Op::Put),
+        1 => (0..40usize).prop_map(Op::Leave),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
+
+    #[test]
+    fn the_line_serves_as_a_naive_one_does(
+        limit in 1..=DEPTH, ops in proptest::collection::vec(op(), 0..80),
+    ) {
+        let limits = Arc::new(Limits {
+            limit,
+            active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+            owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
+        });
+        let above = Above { shares: Some(Box::new(Shared(limits.clone()))), door: None };
+        let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fifo).engine(Engine::Shared);
+        let queue = queue.build_above(above).unwrap();
+        let mut oracle = Oracle {
+            limit,
+            free: DEPTH,
+            active: [0; CLASSES],
+            waiters: Vec::new(),
+            turn: 0,
+            small_next: [true; CLASSES],
+            goes_on: [None; CLASSES],
+            collecting: None,
+        };
+        let mut stays: Vec<Stay> = Vec::new();
+        let mut held: VecDeque<usize> = VecDeque::new();
+        let waker = Waker::from(Arc::new(Counts::default()));
+        let cx = Context::from_waker(&waker);
+        for op in ops {
+            match op {
+                Op::Join { class, want } => {
+                    // 0 is a small request, the others are large ones.
+                    let (large, want) = (want > 0, want.max(1));
+                    stays.push(queue.stay(Request {
+                        want,
+                        part: if large { PART } else { 1 },
+                        large,
+                        ..Request::one(class as Class)
+                    }));
+                    let (has, full, gone) = (0, false, false);
+                    oracle.waiters.push(Naive { class, large, left: want, has, full, gone });
+                    oracle.serve();
+                }
+                Op::Put => if let Some(bit) = held.pop_front() {
+                    let class = limits.owners[bit].load(Ordering::Relaxed);
+                    Shared(limits.clone()).gives(bit);
+                    queue.put(bit).unwrap();
+                    oracle.active[class] -= 1;
+                    oracle.free += 1;
+                    oracle.serve();
+                },
+                Op::Leave(at) => if at < stays.len() && !oracle.waiters[at].gone {
+                    queue.leave(&mut stays[at]);
+                    oracle.leave(at);
+                },
+            }
+            // Everybody looks until nobody finds anything.
+            loop {
+                let mut found = 0;
+                for (at, stay) in stays.iter_mut().enumerate() {
+                    if oracle.waiters[at].gone && !oracle.waiters[at].full {
+                        continue;
+                    }
+                    let mut bits = Vec::new();
+                    let polled = queue.poll_stay(stay, &cx, &mut bits);
+                    prop_assert_eq!(polled == Poll::Ready(()), !bits.is_empty());
+                    prop_assert_eq!(bits.len(), oracle.fetch(at), "waiter {}", at);
+                    found += bits.len();
+                    held.extend(bits);
+                }
+                if found == 0 {
+                    break;
+                }
+            }
+            prop_assert_eq!(queue.weight(), DEPTH - oracle.free);
+        }
+        stays.iter_mut().for_each(|stay| queue.leave(stay));
+        for bit in held {
+            Shared(limits.clone()).gives(bit);
+            queue.put(bit).unwrap();
+        }
+        prop_assert_eq!(queue.weight(), 0);
+        prop_assert!(limits.active.iter().all(|n| n.load(Ordering::Relaxed) == 0));
+    }
+}

@@ -1,0 +1,408 @@
+//! Models of what crates above are given: lanes, parts and classes. Events as in
+//! `PROTOCOL-turns.md`, "Classes, lanes and parts".
+//!
+//! Seen to fail, at the quick bound:
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | P2, the fence in `put` | both `*_between_parts`, `parts_*`, `h9_eligible_by_its_own_put` |
+//! | V2, the fence of the service | the same, `h9_eligible_by_a_larger_share` |
+//! | M4, the fence of `serve` | `h9_eligible_by_a_larger_share` |
+//! | `serve` serves nobody | `h9_eligible_by_a_larger_share`, `h9_past_*` |
+//! | C3 (`gives`) after P1 | most, `h9_eligible_by_its_own_put` among them |
+//! | V3 does not ask `may_take` for the next | all `h9_*` |
+//! | V3 goes to a full one again | all with parts of one id |
+//! | F0, no less than a part is given | `h9_a_share_falls_under_a_collector` |
+//! | a half-fed one is not the next | `h9_a_share_falls_under_a_collector` |
+//! | a half-fed one that left is the next | `a_half_fed_split_leaves` |
+//! | one that left goes on | both `*_between_parts`, `parts_*`, `a_fetched_part_*` |
+//! | F1 does not return the token | `a_deadline_between_parts` |
+//! | F1 does not serve | `a_fetched_part_*`, `a_part_meets_its_owner`, `parts_*` |
+//! | who comes back for a part is not told | `a_part_meets_its_owner` |
+//! | who leaves has a look once only: a part stays behind | `a_split_leaves_between_parts` |
+//! | what is left behind is not put, or stays on the account | `a_split_leaves_between_parts` |
+//! | a newcomer in a queue with classes does not serve | `h9_past_*` |
+//! | `try_get_past` does not tell whom it has served | `h9_past_*` |
+//!
+//! Not seen by any model: who goes on with parts is not the first of its class, an id for a class
+//! above its limit, `try_get_past` past those who may (all three are order: `tests/above.rs` has
+//! the naive line); a put with classes that hands out instead of serving, `leave` and
+//! `try_get_past` that do not serve (no execution was found in which nobody else did).
+#![cfg(loom)]
+
+use inflight_sbitmap::above::{Above, Class, Request, Shares, Stay};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::{Arc, cpu, thread};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(4),
+};
+
+/// Class 0 may have `limit` ids, others as many as they like.
+#[derive(Debug)]
+struct Limit {
+    limit: AtomicUsize,
+    active: [AtomicUsize; 2],
+    /// Class + 1.
+    owners: [AtomicUsize; 3],
+}
+
+#[derive(Debug)]
+struct Ledger(Arc<Limit>);
+
+// Relaxed throughout: what is needed beyond it is the queue's business.
+impl Shares for Ledger {
+    fn may_take(&self, class: Class) -> bool {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        class > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
+    }
+
+    fn took(&self, class: Class, bit: usize) {
+        self.0.active[class as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.owners[bit].store(class as usize + 1, Ordering::Relaxed);
+    }
+
+    fn gives(&self, bit: usize) {
+        let owner = self.0.owners[bit].swap(0, Ordering::Relaxed);
+        if owner > 0 {
+            self.0.active[owner - 1].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A queue whose ids are all taken, on nobody's account.
+struct Model {
+    queue: SbitmapQueue,
+    limit: Arc<Limit>,
+}
+
+impl Model {
+    fn new(depth: usize, limit: usize, clock: Clock) -> Arc<Self> {
+        let zero = || AtomicUsize::new(0);
+        let limit = Arc::new(Limit {
+            limit: AtomicUsize::new(limit),
+            active: [zero(), zero()],
+            owners: [zero(), zero(), zero()],
+        });
+        let above = Above {
+            shares: Some(Box::new(Ledger(limit.clone()))),
+            door: None,
+        };
+        let queue = SbitmapQueue::builder(depth)
+            .shift(1)
+            .engine(Engine::Shared)
+            .trusted(true)
+            .fairness(Fairness::Fair)
+            .clock(clock)
+            .build_above(above)
+            .unwrap();
+        for _ in 0..depth {
+            queue.try_get().unwrap();
+        }
+        Arc::new(Self { queue, limit })
+    }
+
+    fn small(&self, class: Class) -> Stay {
+        self.queue.stay(Request::one(class))
+    }
+
+    fn large(&self, class: Class, want: usize, part: usize) -> Stay {
+        self.queue.stay(Request {
+            want,
+            part,
+            large: true,
+            ..Request::one(class)
+        })
+    }
+
+    fn poll(&self, stay: &mut Stay) -> Vec<usize> {
+        let mut bits = Vec::new();
+        let cx = Context::from_waker(Waker::noop());
+        let polled = self.queue.poll_stay(stay, &cx, &mut bits);
+        assert_eq!(polled == Poll::Ready(()), !bits.is_empty());
+        bits
+    }
+
+    /// Waits for a part.
+    fn block(&self, stay: &mut Stay) -> Vec<usize> {
+        let mut bits = Vec::new();
+        assert!(self.queue.block_stay(stay, None, &mut bits));
+        assert!(!bits.is_empty());
+        bits
+    }
+
+    fn one(&self, class: Class) -> usize {
+        self.block(&mut self.small(class))[0]
+    }
+
+    fn put(&self, bits: &[usize]) {
+        for &bit in bits {
+            Ledger(self.limit.clone()).gives(bit);
+            self.queue.put(bit).unwrap();
+        }
+    }
+
+    fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        f: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> thread::JoinHandle<T> {
+        let this = self.clone();
+        // A CPU that no other thread alive has; the caller's is 0.
+        let cpu = Arc::strong_count(&this) - 1;
+        thread::spawn(move || {
+            cpu::set_current_for_thread(Some(cpu));
+            f(&this)
+        })
+    }
+
+    /// Nobody waits, no account has anything, and so many ids are free.
+    fn assert_quiet(&self, free: usize) {
+        assert_eq!(self.queue.snapshot().ws_active, 0);
+        let got = std::iter::from_fn(|| self.queue.try_get()).count();
+        assert_eq!(got, free, "an id is lost");
+    }
+
+    fn assert_no_account(&self) {
+        for active in &self.limit.active {
+            assert_eq!(active.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+const NO_LIMIT: usize = usize::MAX;
+
+/// A large request of two parts stands between two small ones. Everybody gets what he wants,
+/// the large one both parts.
+#[test]
+fn parts_between_two_small_waiters() {
+    check("parts_between_two_small_waiters", ONE, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let mut first = model.small(0);
+        assert!(model.poll(&mut first).is_empty());
+        let split = model.spawn(|model| {
+            let mut stay = model.large(0, 2, 1);
+            let mut bits = model.block(&mut stay);
+            bits.extend(model.block(&mut stay));
+            assert!(!stay.is_in_line());
+            model.put(&bits);
+        });
+        let small = model.spawn(|model| {
+            let bit = model.one(0);
+            model.put(&[bit]);
+        });
+        model.put(&[0]);
+        model.put(&[1]);
+        let bits = model.block(&mut first);
+        model.put(&bits);
+        split.join().unwrap();
+        small.join().unwrap();
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// F1: whoever has had a part keeps his class waiting until he fetches it, and then serves. The
+/// small one keeps its id.
+#[test]
+fn a_fetched_part_lets_others_be_served() {
+    check("a_fetched_part_lets_others_be_served", THREE, || {
+        let model = Model::new(3, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        let small = model.spawn(|model| model.one(0));
+        model.put(&[0, 1, 2]);
+        let mut bits = model.block(&mut split);
+        bits.extend(model.block(&mut split));
+        let kept = small.join().unwrap();
+        assert!(!bits.contains(&kept));
+        model.assert_quiet(0);
+    });
+}
+
+/// A large request leaves, before its part came, with a part that it has not fetched, or between
+/// two parts. The small one behind it keeps its id.
+#[test]
+fn a_split_leaves_between_parts() {
+    check("a_split_leaves_between_parts", THREE, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        let small = model.spawn(|model| model.one(0));
+        let putter = model.spawn(|model| model.put(&[0, 1]));
+        let bits = model.poll(&mut split);
+        model.queue.leave(&mut split);
+        model.put(&bits);
+        putter.join().unwrap();
+        let kept = small.join().unwrap();
+        model.put(&[kept]);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// The same by a deadline that passes while the next part comes.
+#[test]
+fn a_deadline_between_parts() {
+    check("a_deadline_between_parts", TWO, || {
+        let clock = Clock::manual();
+        let model = Model::new(2, NO_LIMIT, clock.clone());
+        let deadline = Instant::from_nanos(1);
+        let split = model.spawn(move |model| {
+            let mut stay = model.large(0, 2, 1);
+            let mut bits = Vec::new();
+            while model.queue.block_stay(&mut stay, Some(deadline), &mut bits) && bits.len() < 2 {}
+            assert!(!stay.is_in_line());
+            model.put(&bits);
+        });
+        let small = model.spawn(|model| model.one(0));
+        model.put(&[0]);
+        clock.advance(Duration::from_nanos(1));
+        split.join().unwrap();
+        let kept = small.join().unwrap();
+        assert_eq!(kept, 0);
+        model.put(&[0, 1]);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// Who comes back for a part as a thread that came as a task, while the part comes.
+#[test]
+fn a_part_meets_its_owner() {
+    check("a_part_meets_its_owner", UNBOUNDED, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        let putter = model.spawn(|model| model.put(&[0, 1]));
+        let mut bits = model.block(&mut split);
+        bits.extend(model.block(&mut split));
+        bits.sort_unstable();
+        assert_eq!(bits, [0, 1]);
+        putter.join().unwrap();
+        model.assert_quiet(0);
+    });
+}
+
+/// C3 against V2: a class at its limit waits beside a free id; what makes it eligible is a put of
+/// its own, which another newcomer's service meets.
+#[test]
+fn h9_eligible_by_its_own_put() {
+    check("h9_eligible_by_its_own_put", UNBOUNDED, || {
+        let model = Model::new(2, 1, Clock::system());
+        model.put(&[0, 1]);
+        let own = model.one(0);
+        let waiter = model.spawn(|model| model.one(0));
+        model.put(&[own]);
+        let kept = waiter.join().unwrap();
+        model.put(&[kept]);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// M4 against V2: the limit is raised while somebody comes to wait.
+#[test]
+fn h9_eligible_by_a_larger_share() {
+    check("h9_eligible_by_a_larger_share", UNBOUNDED, || {
+        let model = Model::new(2, 1, Clock::system());
+        model.put(&[0, 1]);
+        let own = model.one(0);
+        let waiter = model.spawn(|model| model.one(0));
+        model.limit.limit.store(2, Ordering::Relaxed);
+        model.queue.serve();
+        assert_ne!(waiter.join().unwrap(), own);
+        model.assert_quiet(0);
+    });
+}
+
+/// The limit falls under a request that has one of the two ids of its part: it gets that one (F0),
+/// or both from somebody who reads the limit late. Who waits in the other class gets one.
+#[test]
+fn h9_a_share_falls_under_a_collector() {
+    check("h9_a_share_falls_under_a_collector", THREE, || {
+        let model = Model::new(2, 2, Clock::system());
+        let mut split = model.large(0, 2, 2);
+        assert!(model.poll(&mut split).is_empty());
+        model.put(&[0]);
+        let other = model.spawn(|model| model.one(1));
+        model.limit.limit.store(1, Ordering::Relaxed);
+        model.put(&[1]);
+        let bits = model.poll(&mut split);
+        model.put(&bits);
+        let kept = other.join().unwrap();
+        match bits[..] {
+            [0] => assert_eq!(model.poll(&mut split), [1 - kept]),
+            _ => assert_eq!(bits.len(), 2),
+        }
+        assert!(!split.is_in_line());
+        model.put(&[kept]);
+        if bits.len() == 1 {
+            model.put(&[1 - kept]);
+        }
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// A class that may not be served waits. Whoever takes an id past it has served those who may
+/// first, and told them.
+#[test]
+fn h9_past_a_class_at_its_limit() {
+    check("h9_past_a_class_at_its_limit", TWO, || {
+        let model = Model::new(2, 0, Clock::system());
+        let mut limited = model.small(0);
+        assert!(model.poll(&mut limited).is_empty());
+        let other = model.spawn(|model| model.one(1));
+        let putter = model.spawn(|model| model.put(&[0, 1]));
+        let past = model.queue.try_get_past(1);
+        putter.join().unwrap();
+        let kept = other.join().unwrap();
+        let past = past.or_else(|| model.queue.try_get_past(1)).unwrap();
+        assert_ne!(past, kept);
+        model.put(&[past, kept]);
+        model.limit.limit.store(1, Ordering::Relaxed);
+        model.queue.serve();
+        let bits = model.poll(&mut limited);
+        assert_eq!(bits.len(), 1);
+        model.put(&bits);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// A request that has one of the two ids of its part leaves while the other comes.
+#[test]
+fn a_half_fed_split_leaves() {
+    check("a_half_fed_split_leaves", TWO, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 2);
+        assert!(model.poll(&mut split).is_empty());
+        model.put(&[0]);
+        let small = model.spawn(|model| model.one(0));
+        let putter = model.spawn(|model| model.put(&[1]));
+        model.queue.leave(&mut split);
+        putter.join().unwrap();
+        let kept = small.join().unwrap();
+        model.put(&[kept]);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
