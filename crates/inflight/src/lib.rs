@@ -8,6 +8,9 @@
 //! | [`topology`] | which CPUs share what, pinning, and where completions and woken threads belong | `inflight-topology` |
 //! | [`sync`] | the door to atomics, locks, threads and time that makes all of it model-checkable | `inflight-sync` |
 //!
+//! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue, on
+//! the CPU that submitted the request.
+//!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
 //! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
 //! `serde` is that of [`topology`] and [`sbitmap`]; `futures` and `tracing` are those of
@@ -48,7 +51,11 @@ pub use inflight_tags as tags;
 pub use inflight_topology as topology;
 pub use inflight_workqueue as workqueue;
 
+mod workqueue_sink;
+
 pub mod prelude;
+
+pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -70,7 +70,7 @@ fn bitmap_and_queue() -> Result<()> {
 
 #[test]
 fn tag_sets() -> Result<()> {
-    use inflight::tags::{AllocOptions, RedeemError, TagSet};
+    use inflight::tags::{AllocError, AllocOptions, RedeemError, Steering, TagSet};
     use inflight::topology::Topology;
 
     struct Req {
@@ -83,6 +83,7 @@ fn tag_sets() -> Result<()> {
         .depth(256)
         .reserved(8)
         .topology(&topo)
+        .steering(Steering::SameCache)
         .build(|_hwq, _tag| Req {
             off: 0,
             buf: vec![0; 4096],
@@ -106,6 +107,24 @@ fn tag_sets() -> Result<()> {
     let many = dev.try_alloc_batch(16);
     assert_eq!(many.len(), 16);
     drop(many);
+    let reserved = AllocOptions::new().reserved();
+    drop(inflight::sync::block_on(dev.alloc_with(reserved))?);
+    drop(dev.alloc_blocking_with(reserved)?);
+    drop(dev.alloc_timeout_with(Duration::from_millis(5), reserved)?);
+    assert_eq!(dev.try_alloc_batch_with(reserved, 16)?.len(), 8);
+
+    let mut pieces = 0;
+    let mut split = dev.split(8);
+    while let Some(tag) = inflight::sync::block_on(split.next())? {
+        drop(tag);
+        pieces += 1;
+    }
+    let mut split = dev.split(8);
+    while let Some(tag) = split.next_blocking()? {
+        drop(tag);
+        pieces += 1;
+    }
+    assert_eq!((pieces, split.remaining()), (16, 0));
 
     let token = dev.try_alloc(AllocOptions::new().reserved())?.into_token();
     set.for_each_in_flight(|t| {
@@ -119,6 +138,14 @@ fn tag_sets() -> Result<()> {
     assert!(frozen.is_some(), "no tag is held");
     drop(frozen);
     let _frozen = set.freeze_blocking();
+    set.resize(128)?;
+    set.set_hw_queues(8)?;
+    assert_eq!(
+        (set.depth(), set.hw_queues(), set.capacity()),
+        (128, 8, 1024)
+    );
+    let frozen = dev.try_alloc(AllocOptions::new());
+    assert!(matches!(frozen, Err(AllocError::Frozen)));
     Ok(())
 }
 

@@ -3,9 +3,14 @@
 //! Why not bare numbers: wherever a bit is given back a waker may panic, and then what the caller
 //! still has in hand must go back too, and the freezers must be told.
 
-use crate::bitmaps::{Bitmaps, Target};
+use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::tenant::{Ledger, Opened};
+use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::above::{Class, Request, Stay};
 use inflight_sync::time::Instant;
+use std::future::poll_fn;
 use std::mem::ManuallyDrop;
+use std::task::{Context, Poll};
 
 /// A bit that is no tag yet. Dropping it gives it back: P1 to P3.
 ///
@@ -24,6 +29,22 @@ impl Bit<'_> {
         self.target
     }
 
+    #[inline]
+    pub(crate) const fn bit(&self) -> usize {
+        self.bit
+    }
+
+    /// The same bit for another hardware queue, if its table is theirs too.
+    pub(crate) fn moved(mut self, to: Target) -> Result<Self, Self> {
+        let geometry = self.bitmaps.geometry();
+        if geometry.table(to.hw_queue) == geometry.table(self.target.hw_queue) {
+            self.target.hw_queue = to.hw_queue;
+            Ok(self)
+        } else {
+            Err(self)
+        }
+    }
+
     /// Its hardware queue and tag number, for who makes it a tag.
     #[inline]
     pub(crate) fn keep(self) -> (usize, usize) {
@@ -35,7 +56,9 @@ impl Bit<'_> {
 
 impl Drop for Bit<'_> {
     fn drop(&mut self) {
-        self.bitmaps.put_bit(self.target, self.bit);
+        let (bitmaps, target) = (self.bitmaps, self.target);
+        let place = (target.hw_queue, bitmaps.tag_of(target, self.bit));
+        bitmaps.put(bitmaps.bitmap(target), self.bit, place);
     }
 }
 
@@ -55,6 +78,14 @@ impl<'a> Batch<'a> {
         self.bits.len()
     }
 
+    pub(crate) fn bits(&self) -> impl Iterator<Item = usize> {
+        self.bits.iter().copied()
+    }
+
+    fn into_inner(mut self) -> Vec<usize> {
+        std::mem::take(&mut self.bits)
+    }
+
     /// One by one.
     pub(crate) fn into_bits(mut self) -> impl Iterator<Item = Bit<'a>> {
         let (bitmaps, target) = (self.bitmaps, self.target);
@@ -68,15 +99,65 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.bits.is_empty() {
             let _freezers = self.bitmaps.gate().tell_at_end();
+            if self.target.kind == Kind::Normal {
+                let ledger = self.bitmaps.ledger(self.target.hw_queue);
+                ledger.gives_all(&self.bits);
+            }
             let put = self.bitmaps.bitmap(self.target).put_batch(&self.bits);
             debug_assert!(put.is_ok(), "the bits came from this bitmap");
         }
     }
 }
 
+/// A wait for bits of one bitmap. Dropping it leaves the line; what had been granted and not
+/// fetched goes to others, and freezers are told.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    bitmaps: &'a Bitmaps,
+    target: Target,
+    stay: Stay,
+}
+
+impl<'a> Waiting<'a> {
+    /// Goes on with a stay that was begun before.
+    pub(crate) const fn resume(bitmaps: &'a Bitmaps, target: Target, stay: Stay) -> Self {
+        Self {
+            bitmaps,
+            target,
+            stay,
+        }
+    }
+
+    /// The stay, to be gone on with later, if there is more to come.
+    pub(crate) fn keep(mut self) -> Option<Stay> {
+        let nothing = self.bitmaps.bitmap(self.target).stay(Request::one(0));
+        let stay = std::mem::replace(&mut self.stay, nothing);
+        stay.is_in_line().then_some(stay)
+    }
+
+    /// As a task, for the next part.
+    pub(crate) fn poll(&mut self, cx: &Context<'_>, bits: &mut Vec<usize>) -> Poll<()> {
+        let bitmap = self.bitmaps.bitmap(self.target);
+        bitmap.poll_stay(&mut self.stay, cx, bits)
+    }
+
+    /// As a thread, for the next part. Returns whether it came in time.
+    pub(crate) fn block(&mut self, until: Option<Instant>, bits: &mut Vec<usize>) -> bool {
+        let bitmap = self.bitmaps.bitmap(self.target);
+        bitmap.block_stay(&mut self.stay, until, bits)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let _freezers = self.bitmaps.gate().tell_at_end();
+        self.bitmaps.bitmap(self.target).leave(&mut self.stay);
+    }
+}
+
 impl Bitmaps {
     #[inline]
-    const fn in_hand(&self, target: Target, bit: usize) -> Bit<'_> {
+    pub(crate) const fn in_hand(&self, target: Target, bit: usize) -> Bit<'_> {
         Bit {
             bitmaps: self,
             target,
@@ -84,17 +165,131 @@ impl Bitmaps {
         }
     }
 
-    /// A1 if a bit is free now.
+    /// A1 if a bit is free now and the class may have it.
     #[inline]
-    pub(crate) fn try_get(&self, target: Target) -> Option<Bit<'_>> {
-        let bit = self.bitmap(target).try_get()?;
+    pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<Bit<'_>> {
+        let bitmap = self.bitmap(target);
+        let bit = match self.limits(target, class) {
+            None => bitmap.try_get()?,
+            Some(ledger) => self.try_get_shared(target, class, ledger)?,
+        };
         Some(self.in_hand(target, bit))
     }
 
+    /// The ledger, if the target is shared among tenants at present. M1 comes before any try, so
+    /// that others give way although this one may fail.
+    #[inline]
+    pub(crate) fn limits(&self, target: Target, class: Class) -> Option<&Ledger> {
+        if !self.accounts().are_many() || target.kind != Kind::Normal {
+            return None;
+        }
+        let ledger = self.ledger(target.hw_queue);
+        if !ledger.is_marked(class) {
+            self.mark(target, class);
+        }
+        ledger.is_shared().then_some(ledger)
+    }
+
+    #[cold]
+    fn mark(&self, target: Target, class: Class) {
+        if self.ledger(target.hw_queue).mark(class, true) {
+            self.bitmap(target).add_user();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_get_shared(&self, target: Target, class: Class, ledger: &Ledger) -> Option<usize> {
+        let bitmap = self.bitmap(target);
+        if !ledger.may_take(class) {
+            self.look_for_idle(target.hw_queue);
+            if !ledger.may_take(class) {
+                return None;
+            }
+        }
+        let bit = bitmap.try_get().or_else(|| bitmap.try_get_past(class))?;
+        ledger.took(class, bit);
+        Some(bit)
+    }
+
+    /// Somebody is at its limit: another tenant may have gone idle.
+    fn look_for_idle(&self, hw_queue: usize) {
+        let idle = self.ledger(hw_queue).find_idle(self.clock().now());
+        if idle > 0 {
+            self.fewer_users(hw_queue, idle);
+        }
+    }
+
+    /// M3: the shares of the others have grown.
+    fn fewer_users(&self, hw_queue: usize, n: usize) {
+        let bitmap = self.bitmap(Target {
+            hw_queue,
+            kind: Kind::Normal,
+        });
+        (0..n).for_each(|_| bitmap.remove_user());
+        let _freezers = self.gate().tell_at_end();
+        bitmap.serve();
+    }
+
+    /// Shares may grow by it.
+    pub(crate) fn set_weight(&self, hw_queue: usize, class: Class, weight: u32) {
+        self.ledger(hw_queue).set_weight(class, weight);
+        self.fewer_users(hw_queue, 0);
+    }
+
+    /// A new tenant. Until there is a second one nobody counts anything, so the first is marked by
+    /// what it has in use then.
+    pub(crate) fn open_account(&self) -> Class {
+        let Opened {
+            class,
+            second,
+            left,
+        } = self.accounts().open();
+        if left {
+            // Nobody inherits a weight.
+            for hw_queue in 0..self.geometry().hw_queues {
+                self.ledger(hw_queue).set_weight(class, 1);
+            }
+        }
+        if second {
+            for hw_queue in 0..self.geometry().hw_queues {
+                let target = Target {
+                    hw_queue,
+                    kind: Kind::Normal,
+                };
+                if self.bitmap(target).is_any_set() {
+                    self.mark(target, 0);
+                }
+            }
+        }
+        class
+    }
+
+    /// The tenant's last handle is gone.
+    pub(crate) fn close_account(&self, class: Class) {
+        if self.accounts().close(class) {
+            for hw_queue in 0..self.geometry().hw_queues {
+                if self.ledger(hw_queue).mark(class, false) {
+                    self.fewer_users(hw_queue, 1);
+                }
+            }
+        }
+    }
+
     /// A1 for up to `n` bits.
-    pub(crate) fn try_get_batch(&self, target: Target, n: usize) -> Batch<'_> {
+    pub(crate) fn try_get_batch(&self, target: Target, n: usize, class: Class) -> Batch<'_> {
+        let limits = self.limits(target, class);
+        let n = limits.map_or(n, |ledger| n.min(ledger.room(class)));
         let mut bits = Vec::new();
-        self.bitmap(target).try_get_batch(n, &mut bits);
+        if n > 0 {
+            self.bitmap(target).try_get_batch(n, &mut bits);
+        }
+        if let Some(ledger) = limits {
+            if bits.is_empty() && n > 0 {
+                bits.extend(self.bitmap(target).try_get_past(class));
+            }
+            bits.iter().for_each(|&bit| ledger.took(class, bit));
+        }
         Batch {
             bitmaps: self,
             target,
@@ -102,42 +297,107 @@ impl Bitmaps {
         }
     }
 
+    /// A1 for `n` bits at once, or none.
+    pub(crate) fn try_get_all(&self, target: Target, n: usize, class: Class) -> Option<Vec<usize>> {
+        let batch = self.try_get_batch(target, n, class);
+        (batch.len() == n).then(|| batch.into_inner())
+    }
+
+    /// A wait for bits of a target.
+    pub(crate) fn wait_for(&self, target: Target, request: Request) -> Waiting<'_> {
+        if let Some(ledger) = self.limits(target, request.class) {
+            if ledger.is_limited() {
+                self.look_for_idle(target.hw_queue);
+            }
+        }
+        Waiting {
+            bitmaps: self,
+            target,
+            stay: self.bitmap(target).stay(request),
+        }
+    }
+
     /// A1 for a thread, at most until the deadline.
-    pub(crate) fn get_sleeping(&self, target: Target, until: Option<Instant>) -> Option<Bit<'_>> {
-        let bitmap = self.bitmap(target);
-        let bit = match until {
-            None => bitmap.get_blocking(),
-            Some(deadline) => bitmap.get_deadline(deadline)?,
-        };
-        Some(self.in_hand(target, bit))
+    pub(crate) fn get_sleeping(
+        &self,
+        target: Target,
+        class: Class,
+        until: Option<Instant>,
+    ) -> Option<Bit<'_>> {
+        let mut bits = Vec::with_capacity(1);
+        self.wait_for(target, Request::one(class))
+            .block(until, &mut bits);
+        Some(self.in_hand(target, bits.pop()?))
     }
 
     /// A1 for a task.
-    pub(crate) async fn get(&self, target: Target) -> Bit<'_> {
-        let bit = self.bitmap(target).get().await;
+    pub(crate) async fn get(&self, target: Target, class: Class) -> Bit<'_> {
+        let mut waiting = self.wait_for(target, Request::one(class));
+        let mut bits = Vec::with_capacity(1);
+        poll_fn(|cx| waiting.poll(cx, &mut bits)).await;
+        let bit = bits.pop().expect("a wait for one bit ends with one");
         self.in_hand(target, bit)
     }
 
-    /// Gives a tag back, whose slot its owner has retired: P1 to P3.
+    /// Bits that came from `try_get_all` or a wait.
     #[inline]
-    pub(crate) fn put(&self, hw_queue: usize, tag: usize) {
-        let (target, bit) = self.bit_of(hw_queue, tag);
-        self.put_bit(target, bit);
+    pub(crate) const fn several_in_hand(&self, target: Target, bits: Vec<usize>) -> Batch<'_> {
+        Batch {
+            bitmaps: self,
+            target,
+            bits,
+        }
     }
 
+    /// Gives a tag's bit back, whose slot its owner has retired: P1 to P3. The place is its
+    /// hardware queue and tag number.
     #[inline]
-    fn put_bit(&self, target: Target, bit: usize) {
+    pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, place: (usize, usize)) {
         // P2 and P3 follow P1 also if a waker panics in P1.
         let _freezers = self.gate().tell_at_end();
-        let put = self.bitmap(target).put(bit);
+        let many = self.accounts().are_many();
+        if many {
+            // C25: first the count, then the bit, then the wake.
+            self.uncount(place);
+        }
+        let put = bitmap.put(bit);
         debug_assert!(put.is_ok(), "the bit came from this bitmap");
+        if many && self.ledger(place.0).is_limited() {
+            self.look_for_idle(place.0);
+        }
+    }
+
+    /// [`put`](Self::put) for several bits of one bitmap, with one look at the waiters. The place
+    /// is that of one of them.
+    pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], place: (usize, usize)) {
+        // As in `put`.
+        let _freezers = self.gate().tell_at_end();
+        let many = self.accounts().are_many();
+        if many && self.bit_of(place.0, place.1).0.kind == Kind::Normal {
+            self.ledger(place.0).gives_all(bits);
+        }
+        let put = bitmap.put_batch(bits);
+        debug_assert!(put.is_ok(), "the bits came from this bitmap");
+        if many && self.ledger(place.0).is_limited() {
+            self.look_for_idle(place.0);
+        }
+    }
+
+    /// C3.
+    #[cold]
+    fn uncount(&self, (hw_queue, tag): (usize, usize)) {
+        let (target, bit) = self.bit_of(hw_queue, tag);
+        if target.kind == Kind::Normal {
+            self.ledger(hw_queue).gives(bit);
+        }
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::bitmaps::Geometry;
+    use crate::admission::Admission;
+    use crate::bitmaps::{Geometry, Lines};
     use crate::freeze::FrozenGuard;
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -145,11 +405,11 @@ mod tests {
     use std::future::Future;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::pin::pin;
-    use std::task::{Context, Poll, Wake, Waker};
+    use std::task::{Wake, Waker};
 
     const PLACE: Target = Target {
         hw_queue: 0,
-        reserved: false,
+        kind: Kind::Normal,
     };
 
     struct Panics;
@@ -175,11 +435,17 @@ mod tests {
             hw_queues: 1,
             depth: 3,
             reserved: 0,
+            shared: false,
+            extra: 0,
         };
-        let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false));
-        let batch = bitmaps.try_get_batch(PLACE, 9);
+        let preempt = Lines {
+            admission: Admission::Preempt, // a bit that is put is free, whoever waits
+            ..Lines::default()
+        };
+        let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false, preempt));
+        let batch = bitmaps.try_get_batch(PLACE, 9, 0);
         assert_eq!(batch.len(), 3);
-        let mut waiter = Box::pin(bitmaps.get(PLACE));
+        let mut waiter = Box::pin(bitmaps.get(PLACE, 0));
         let panics = Waker::from(Arc::new(Panics));
         let polled = waiter.as_mut().poll(&mut Context::from_waker(&panics));
         assert!(polled.is_pending());

@@ -1,36 +1,83 @@
 //! The bitmaps of all hardware queues: everything of a set but its payloads.
 
+use crate::admission::Admission;
 use crate::freeze::Gate;
+use crate::kind::{Kinds, QueueKind};
+use crate::leave::Service;
+use crate::life::Life;
+use crate::live::Size;
 use crate::set_id::SetId;
-use inflight_sbitmap::{Fairness, SbitmapQueue};
+use crate::steering::Advice;
+use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
+use inflight_sbitmap::above::Above;
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant};
+use std::ptr::NonNull;
 
-/// How many hardware queues, and how many tags each.
+/// How many hardware queues, and how many tags each: at most. `Size` has the present numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) hw_queues: usize,
     /// Tags per hardware queue, reserved ones included.
     pub(crate) depth: usize,
+    /// One table of tags for all hardware queues.
+    pub(crate) shared: bool,
     /// Tags 0..reserved of each hardware queue.
     pub(crate) reserved: usize,
+    /// Tags depth..depth + extra of each hardware queue: for
+    /// [`Admission::ElasticOvercommit`](crate::Admission).
+    pub(crate) extra: usize,
 }
 
 impl Geometry {
     pub(crate) const fn tags(self) -> usize {
-        self.hw_queues * self.depth
+        self.tables() * self.stride()
+    }
+
+    /// How many tables of tags there are, each with its bitmaps.
+    pub(crate) const fn tables(self) -> usize {
+        self.tables_of(self.hw_queues)
+    }
+
+    /// How many tables `hw_queues` have.
+    pub(crate) const fn tables_of(self, hw_queues: usize) -> usize {
+        if self.shared { 1 } else { hw_queues }
+    }
+
+    /// The table of a hardware queue.
+    #[inline]
+    pub(crate) const fn table(self, hw_queue: usize) -> usize {
+        if self.shared { 0 } else { hw_queue }
+    }
+
+    /// The ids of a hardware queue.
+    #[inline]
+    pub(crate) const fn stride(self) -> usize {
+        self.depth + self.extra
     }
 
     #[inline]
     pub(crate) const fn flat(self, hw_queue: usize, tag: usize) -> usize {
-        hw_queue * self.depth + tag
+        self.table(hw_queue) * self.stride() + tag
     }
 }
 
-/// One of the two bitmaps of one hardware queue.
+/// The bitmaps of a hardware queue, in the order of their tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Reserved,
+    Normal,
+    /// Beyond the depth.
+    Extra,
+}
+
+/// One of the bitmaps of one hardware queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) hw_queue: usize,
-    pub(crate) reserved: bool,
+    pub(crate) kind: Kind,
 }
 
 /// The bitmaps of one hardware queue.
@@ -39,42 +86,102 @@ struct HwQueue {
     normal: SbitmapQueue,
     /// If the set has reserved tags.
     reserved: Option<SbitmapQueue>,
+    /// If the set has tags beyond the depth. Nobody waits for these.
+    extra: Option<SbitmapQueue>,
+    /// Who has how many of the normal ones.
+    ledger: Arc<Ledger>,
 }
 
 /// The bitmaps of all hardware queues, and the gate before them.
 #[derive(Debug)]
 pub(crate) struct Bitmaps {
     geometry: Geometry,
+    size: Size,
+    service: Service,
+    /// By table.
     hw_queues: Box<[HwQueue]>,
     gate: Gate,
+    life: Life,
+    /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
+    owner: AtomicPtr<()>,
     set_id: SetId,
     clock: Clock,
     keep_ages: bool,
+    admission: Admission,
+    kinds: Kinds,
+    steering: Advice,
+    accounts: Accounts,
+}
+
+/// How the bitmaps wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lines {
+    pub(crate) admission: Admission,
+    pub(crate) engine: Engine,
+    pub(crate) share: SharePolicy,
+    pub(crate) kinds: Kinds,
+    /// The depth at first, if not the largest; and the number of hardware queues.
+    pub(crate) depth: Option<usize>,
+    pub(crate) hw_queues: Option<usize>,
 }
 
 impl Bitmaps {
     /// `geometry` has been checked.
-    pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool) -> Self {
-        let bitmap = |depth| {
+    pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, lines: Lines) -> Self {
+        let (fairness, engine) = match lines.admission {
+            Admission::WholeIo => (Fairness::Fair, lines.engine),
+            _ => (Fairness::Batched, Engine::Shared),
+        };
+        let depth = lines.depth.unwrap_or(geometry.depth);
+        let hw_queues = lines.hw_queues.unwrap_or(geometry.hw_queues);
+        let bitmap = |depth, max_depth, shares| {
             SbitmapQueue::builder(depth)
-                .fairness(Fairness::Batched)
+                .max_depth(max_depth)
+                .fairness(fairness)
+                .engine(engine)
                 .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())
-                .build()
+                .build_above(Above {
+                    shares,
+                    door: lines.admission.door(),
+                })
                 .expect("a depth of at most 10,240 is legal")
         };
-        let hw_queue = |_| HwQueue {
-            normal: bitmap(geometry.depth - geometry.reserved),
-            reserved: (geometry.reserved > 0).then(|| bitmap(geometry.reserved)),
+        let hw_queue = |_| {
+            let (normal, most) = (
+                depth - geometry.reserved,
+                geometry.depth - geometry.reserved,
+            );
+            let (reserved, extra) = (geometry.reserved, geometry.extra);
+            let ledger = Arc::new(Ledger::new(lines.share, normal, most));
+            HwQueue {
+                normal: bitmap(normal, most, Some(Box::new(Shares(ledger.clone())))),
+                reserved: (reserved > 0).then(|| bitmap(reserved, reserved, None)),
+                extra: (extra > 0).then(|| bitmap(extra, extra, None)),
+                ledger,
+            }
         };
         Self {
             geometry,
-            hw_queues: (0..geometry.hw_queues).map(hw_queue).collect(),
+            size: Size::new(hw_queues, depth),
+            service: Service::new(geometry.hw_queues),
+            hw_queues: (0..geometry.tables()).map(hw_queue).collect(),
             gate: Gate::new(),
+            life: Life::new(),
+            owner: AtomicPtr::new(std::ptr::null_mut()),
             set_id: SetId::new(),
             clock: clock.clone(),
             keep_ages,
+            admission: lines.admission,
+            kinds: lines.kinds,
+            steering: Advice::new(),
+            accounts: Accounts::new(),
         }
+    }
+
+    #[inline]
+    pub(crate) const fn admission(&self) -> Admission {
+        self.admission
     }
 
     #[inline]
@@ -83,13 +190,94 @@ impl Bitmaps {
     }
 
     #[inline]
+    pub(crate) const fn size(&self) -> &Size {
+        &self.size
+    }
+
+    /// What a hardware queue that is there is for.
+    pub(crate) fn kind_of(&self, hw_queue: usize) -> QueueKind {
+        self.kinds.of(hw_queue, self.size.hw_queues())
+    }
+
+    pub(crate) const fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The hardware queue itself, or the one that stands in for it while it is inactive.
+    #[inline]
+    pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
+        if self.gate.state().is_short() {
+            self.service.stand_in(hw_queue)
+        } else {
+            hw_queue
+        }
+    }
+
+    /// A2 and A3, after A1, with A4 and D4: whether bits of the hardware queue may become tags.
+    pub(crate) fn admits(&self, hw_queue: usize) -> bool {
+        let state = self.gate.state_after_get();
+        if state.is_short() {
+            if self.service.stand_in(hw_queue) != hw_queue {
+                return false;
+            }
+            // D5: who drains may have taken the bit for another hardware queue's.
+            if self.geometry.shared {
+                self.gate.drained().notify_all();
+            }
+        }
+        state.closed().is_none() && hw_queue < self.size.hw_queues()
+    }
+
+    #[inline]
     pub(crate) const fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    pub(crate) fn set_owner(&self, owner: NonNull<()>) {
+        // Relaxed: the set is not shared yet.
+        self.owner.store(owner.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// The set they belong to.
+    ///
+    /// # Safety
+    ///
+    /// `this` lives.
+    pub(crate) unsafe fn owner(this: *const Self) -> *mut () {
+        // Relaxed: see `set_owner`.
+        // SAFETY: by the contract.
+        unsafe { (*this).owner.load(Ordering::Relaxed) }
+    }
+
+    /// The count of ended tags. A pointer: the memory may go while the caller is in it.
+    ///
+    /// # Safety
+    ///
+    /// `this` lives.
+    #[inline]
+    pub(crate) const unsafe fn life(this: *const Self) -> *const Life {
+        // SAFETY: by the contract.
+        unsafe { &raw const (*this).life }
+    }
+
+    /// K3.
+    pub(crate) fn close(&self) -> u64 {
+        self.life.close()
+    }
+
+    /// K5.
+    pub(crate) fn settle(&self, given_out: u64, ended: u64) -> bool {
+        self.life.settle(given_out, ended)
     }
 
     #[inline]
     pub(crate) const fn set_id(&self) -> u8 {
         self.set_id.number()
+    }
+
+    #[inline]
+    pub(crate) const fn steering(&self) -> &Advice {
+        &self.steering
     }
 
     pub(crate) const fn clock(&self) -> &Clock {
@@ -102,26 +290,34 @@ impl Bitmaps {
         self.keep_ages.then(|| self.clock.now())
     }
 
-    /// A target with `reserved` is asked for only where the set has reserved tags.
+    /// A kind is asked for only where the set has tags of it.
     #[inline]
     pub(crate) fn bitmap(&self, target: Target) -> &SbitmapQueue {
-        let hw_queue = &self.hw_queues[target.hw_queue];
-        if target.reserved {
-            hw_queue
-                .reserved
-                .as_ref()
-                .expect("the options were checked")
-        } else {
-            &hw_queue.normal
-        }
+        let hw_queue = &self.hw_queues[self.geometry.table(target.hw_queue)];
+        let bitmap = match target.kind {
+            Kind::Normal => return &hw_queue.normal,
+            Kind::Reserved => &hw_queue.reserved,
+            Kind::Extra => &hw_queue.extra,
+        };
+        bitmap.as_ref().expect("the set has tags of this kind")
+    }
+
+    /// Who has how many bits of a hardware queue's normal bitmap.
+    #[inline]
+    pub(crate) fn ledger(&self, hw_queue: usize) -> &Ledger {
+        &self.hw_queues[self.geometry.table(hw_queue)].ledger
+    }
+
+    pub(crate) const fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Where the bits of a bitmap begin among the tags of its hardware queue.
     const fn first_tag(&self, target: Target) -> usize {
-        if target.reserved {
-            0
-        } else {
-            self.geometry.reserved
+        match target.kind {
+            Kind::Reserved => 0,
+            Kind::Normal => self.geometry.reserved,
+            Kind::Extra => self.geometry.depth,
         }
     }
 
@@ -133,33 +329,32 @@ impl Bitmaps {
     /// The inverse of [`tag_of`](Self::tag_of).
     #[inline]
     pub(crate) const fn bit_of(&self, hw_queue: usize, tag: usize) -> (Target, usize) {
-        let target = Target {
-            hw_queue,
-            reserved: tag < self.geometry.reserved,
+        let kind = if tag < self.geometry.reserved {
+            Kind::Reserved
+        } else if tag < self.geometry.depth {
+            Kind::Normal
+        } else {
+            Kind::Extra
         };
+        let target = Target { hw_queue, kind };
         (target, tag - self.first_tag(target))
     }
 
-    /// All bitmaps, each hardware queue's reserved one first, as its tags are numbered.
+    /// All bitmaps, each table's in the order in which its tags are numbered.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Target> + use<> {
-        let has_reserved = self.geometry.reserved > 0;
-        (0..self.geometry.hw_queues)
-            .flat_map(|hw_queue| [true, false].map(|reserved| Target { hw_queue, reserved }))
-            .filter(move |target| has_reserved || !target.reserved)
+        let geometry = self.geometry;
+        let kinds = [Kind::Reserved, Kind::Normal, Kind::Extra];
+        (0..geometry.tables())
+            .flat_map(move |hw_queue| kinds.map(|kind| Target { hw_queue, kind }))
+            .filter(move |target| match target.kind {
+                Kind::Reserved => geometry.reserved > 0,
+                Kind::Normal => true,
+                Kind::Extra => geometry.extra > 0,
+            })
     }
 
     pub(crate) fn any_in_use(&self) -> bool {
         self.targets()
             .any(|target| self.bitmap(target).is_any_set())
-    }
-
-    /// Calls `f` with the hardware queue and number of each bit that is set.
-    pub(crate) fn for_each_set(&self, mut f: impl FnMut(usize, usize)) {
-        for target in self.targets() {
-            self.bitmap(target).for_each_set(0, |bit| {
-                f(target.hw_queue, self.tag_of(target, bit));
-                true
-            });
-        }
     }
 }

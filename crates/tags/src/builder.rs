@@ -1,16 +1,23 @@
 //! How a set is made.
 
-use crate::bitmaps::{Bitmaps, Geometry};
+use crate::admission::Admission;
+use crate::bitmaps::{Bitmaps, Geometry, Lines};
 use crate::error::BuildError;
-use crate::map::{CpuMap, row_of_neighbours};
-use crate::set::{Shared, TagSet};
+use crate::expire::DEFAULT_TIMEOUT;
+use crate::group::Machine;
+use crate::map::CpuMap;
+use crate::set::{BeforeWait, Handle, Shared, TagSet};
 use crate::slot::Slot;
+use crate::steering::SteeringPolicy;
+use crate::tenant::SharePolicy;
 use crate::token::MAX_SLOTS;
-use inflight_sync::Arc;
+use inflight_sbitmap::Engine;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, CachePadded};
 use inflight_topology::Topology;
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// The largest depth of a hardware queue, as in blk-mq.
 const MAX_DEPTH: usize = 10_240;
@@ -41,9 +48,15 @@ const DEFAULT_DEPTH: usize = 128;
 pub struct TagSetBuilder<T> {
     geometry: Geometry,
     /// The CPUs of the topology, if one was given.
-    row: Option<Vec<usize>>,
+    machine: Option<Machine>,
     clock: Clock,
     ages: bool,
+    max_depth: Option<usize>,
+    max_hw_queues: Option<usize>,
+    timeout: Duration,
+    before_wait: Option<BeforeWait>,
+    lines: Lines,
+    steering: Option<SteeringPolicy>,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -54,10 +67,18 @@ impl<T> TagSetBuilder<T> {
                 hw_queues: 1,
                 depth: DEFAULT_DEPTH,
                 reserved: 0,
+                extra: 0,
+                shared: false,
             },
-            row: None,
+            machine: None,
             clock: Clock::system(),
             ages: true,
+            max_depth: None,
+            max_hw_queues: None,
+            timeout: DEFAULT_TIMEOUT,
+            before_wait: None,
+            lines: Lines::default(),
+            steering: None,
             payload: PhantomData,
         }
     }
@@ -87,6 +108,102 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
+    /// How long a request may be in flight before it [expires](TagSet::expire); by default 30
+    /// seconds.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::from_secs(5)).build(|_, _| ())?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How deep the set may [become](TagSet::resize), up to 10,240; by default, and at least, the
+    /// depth. Memory is laid out for it at once; the payloads are made when the set grows.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(32).max_depth(256).build(|_, _| ())?;
+    /// set.resize(256)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_depth(mut self, depth: usize) -> Self {
+        self.max_depth = Some(depth);
+        self
+    }
+
+    /// How many hardware queues there may [be](TagSet::set_hw_queues), and at least the number at
+    /// first. By default twice that if it is two or more and this makes 65,536 tags at most, else
+    /// that (always that under `--cfg loom`, where each costs a model). Memory is laid out for all
+    /// at once; the payloads are made when they come.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().hw_queues(2).max_hw_queues(8).build(|_, _| ())?;
+    /// set.set_hw_queues(8)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_hw_queues(mut self, n: usize) -> Self {
+        self.max_hw_queues = Some(n);
+        self
+    }
+
+    /// Whether all hardware queues take their tags from one table of `depth` tags; by default each
+    /// has a table of its own. For devices whose queues share one limit.
+    ///
+    /// A tag's number is then unique in the whole set, its hardware queue is that of the CPU (or
+    /// the options) it was asked for on, and a tag that is freed on one hardware queue goes to a
+    /// waiter on any. The build closure gets 0 for the hardware queue.
+    ///
+    /// The idea is the host-wide tags of blk-mq.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(4).depth(1).shared_tags(true).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let tag = dev.try_alloc(AllocOptions::new().hw_queue(3))?;
+    /// assert_eq!((tag.hw_queue(), set.capacity()), (3, 1));
+    /// let other = dev.try_alloc(AllocOptions::new().hw_queue(0));
+    /// assert_eq!(other.unwrap_err(), AllocError::Exhausted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared_tags(mut self, shared: bool) -> Self {
+        self.geometry.shared = shared;
+        self
+    }
+
+    /// What is called before a submitter waits for a tag, with its hardware queue: to submit what
+    /// was collected and to reap what is complete, so that something can complete at all. It may
+    /// free tags; the submitter tries again before it waits.
+    ///
+    /// It is called on the submitter's thread, or in its task's poll, so it should not block; it
+    /// may use the set but not wait for its tags. The try forms do not call it.
+    ///
+    /// The idea is blk-mq's, which runs the hardware queue before a submitter sleeps.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::sync::{Arc, Mutex};
+    /// let held = Arc::new(Mutex::new(Vec::new()));
+    /// let set = TagSet::builder().depth(1).before_wait({
+    ///     let held = held.clone();
+    ///     move |_hwq| held.lock().unwrap().clear() // frees the tag
+    /// });
+    /// let dev = set.build(|_, _| ())?.add_queue("nvme0n1");
+    /// held.lock().unwrap().push(dev.alloc_blocking()?);
+    /// let tag = dev.alloc_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn before_wait(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.before_wait = Some(Box::new(hook));
+        self
+    }
+
     /// How many of the tags of each hardware queue are reserved, below the depth; by default none.
     /// They have the numbers from 0 and are given only to who asks for one.
     ///
@@ -100,9 +217,17 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Spreads the hardware queues over the CPUs of `topology`: groups of neighbours (same core,
-    /// same cache, same node) whose sizes differ by at most one. A CPU the topology does not have,
-    /// or every CPU if none is given, is served by hardware queue `cpu % hw_queues`.
+    /// Spreads the hardware queues over the CPUs of `topology`. Without one, they are spread by
+    /// turns: CPU `n` is served by hardware queue `n % hw_queues`.
+    ///
+    /// With more hardware queues than memory nodes, each node has queues of its own, by its part of
+    /// the CPUs; the groups of CPUs within a node are neighbours (same core, same cache) and differ
+    /// by at most one CPU. With fewer, the nodes go to the queues by turns. CPUs that may be used
+    /// some day, but cannot be now, come after the others. A CPU the topology does not know goes to
+    /// the first hardware queue. With more queues than CPUs the last ones serve none, and are
+    /// reached only by [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue).
+    ///
+    /// The idea is blk-mq's even grouping.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -114,7 +239,42 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn topology(mut self, topology: &Topology) -> Self {
-        self.row = Some(row_of_neighbours(topology));
+        self.machine = Some(Machine::new(topology));
+        self
+    }
+
+    /// How many of the hardware queues are for reads alone; by default none. They come after the
+    /// default ones and are spread over the CPUs like these.
+    /// [`AllocOptions::read`](crate::AllocOptions::read) asks for their tags.
+    ///
+    /// ```
+    /// use inflight_tags::{QueueKind, TagSet};
+    /// let set = TagSet::builder().hw_queues(4).read_queues(1).poll_queues(1).build(|_, _| ())?;
+    /// let kinds: Vec<_> = (0..4).filter_map(|hwq| set.queue_kind(hwq)).collect();
+    /// use QueueKind::{Default, Poll, Read};
+    /// assert_eq!(kinds, [Default, Default, Read, Poll]);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn read_queues(mut self, n: usize) -> Self {
+        self.lines.kinds.read = n;
+        self
+    }
+
+    /// How many of the hardware queues are for polled requests alone; by default none. They are the
+    /// last ones. [`AllocOptions::polled`](crate::AllocOptions::polled) asks for their tags. What
+    /// is submitted under one of these completes where it is seen, as by
+    /// [`Tag::into_polled_token`](crate::Tag::into_polled_token).
+    ///
+    /// ```
+    /// use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).poll_queues(1).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert_eq!(dev.try_alloc(AllocOptions::new().polled())?.hw_queue(), 1);
+    /// assert_eq!(dev.try_alloc(AllocOptions::new())?.hw_queue(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_queues(mut self, n: usize) -> Self {
+        self.lines.kinds.poll = n;
         self
     }
 
@@ -133,6 +293,22 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
+    /// Where completions run; by default [`SameCache`](crate::Steering::SameCache). Each request
+    /// takes the policy of the moment with it when it is submitted.
+    /// [`TagSet::set_steering`](crate::TagSet::set_steering) changes it later. It means nothing
+    /// until the set has [`Completions`](crate::Completions).
+    ///
+    /// ```
+    /// use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
+    /// assert_eq!(set.steering().steering(), Steering::SameCpu);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn steering(mut self, policy: impl Into<SteeringPolicy>) -> Self {
+        self.steering = Some(policy.into());
+        self
+    }
+
     /// Whether tags remember when they were put in flight; by default they do. It costs one
     /// reading of the clock (some 20 ns) in each [`into_token`](crate::Tag::into_token); without
     /// it every [`age`](crate::InFlight::age) is zero.
@@ -148,6 +324,53 @@ impl<T> TagSetBuilder<T> {
     /// ```
     pub fn ages(mut self, keep: bool) -> Self {
         self.ages = keep;
+        self
+    }
+
+    /// Who gets a tag when there are too few: by default [`Admission::WholeIo`].
+    ///
+    /// ```
+    /// use inflight_tags::{Admission, TagSet};
+    /// let policy = Admission::ElasticOvercommit { max_extra: 56 };
+    /// let set = TagSet::builder().depth(8).admission(policy).build(|_, _| ())?;
+    /// assert_eq!(set.depth(), 8);
+    /// assert_eq!(set.capacity(), 64, "the slots beyond the depth are made too");
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn admission(mut self, policy: Admission) -> Self {
+        self.geometry.extra = match policy {
+            Admission::ElasticOvercommit { max_extra } => max_extra,
+            _ => 0,
+        };
+        self.lines.admission = policy;
+        self
+    }
+
+    /// What keeps the bits under [`Admission::WholeIo`]. The other policies have
+    /// [`Engine::Shared`], whatever is said here.
+    ///
+    /// ```
+    /// use inflight_sbitmap::Engine;
+    /// use inflight_tags::TagSet;
+    /// let set = TagSet::builder().engine(Engine::Shared).build(|_, _| ())?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.lines.engine = engine;
+        self
+    }
+
+    /// How tenants share the tags: by default each the same.
+    ///
+    /// ```
+    /// use inflight_tags::{SharePolicy, TagSet};
+    /// let set = TagSet::builder().share(SharePolicy::None).build(|_, _| ())?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn share(mut self, policy: SharePolicy) -> Self {
+        self.lines.share = policy;
         self
     }
 
@@ -173,26 +396,65 @@ impl<T> TagSetBuilder<T> {
         F: Fn(usize, usize) -> T + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let geometry = self.geometry;
+        let mut geometry = self.geometry;
+        let (hw_queues, depth) = (geometry.hw_queues, geometry.depth);
         check(geometry)?;
-        let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages));
+        let kinds = self.lines.kinds;
+        if kinds.read.saturating_add(kinds.poll) >= hw_queues {
+            return Err(BuildError::Kinds {
+                read: kinds.read,
+                poll: kinds.poll,
+                hw_queues,
+            });
+        }
+        geometry.depth = self.max_depth.unwrap_or(depth).max(depth);
+        geometry.hw_queues = match self.max_hw_queues {
+            Some(most) => most.max(hw_queues),
+            None => default_max_hw_queues(geometry),
+        };
+        check(geometry)?;
+        let tables = geometry.tables_of(hw_queues);
+        let lines = Lines {
+            depth: Some(depth),
+            hw_queues: Some(hw_queues),
+            ..self.lines
+        };
+        let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, lines));
+        if let Some(policy) = self.steering {
+            bitmaps.steering().set(policy);
+        }
         let slot = |flat: usize| {
-            let (hw_queue, tag) = (flat / geometry.depth, flat % geometry.depth);
-            Arc::new(Slot::new(
-                bitmaps.clone(),
-                hw_queue,
-                tag,
-                payload(hw_queue, tag),
-            ))
+            let (table, tag) = (flat / geometry.stride(), flat % geometry.stride());
+            let slot = Slot::new(&bitmaps, table, tag);
+            // Tags beyond the geometry's depth are there from the beginning.
+            if table < tables && (tag < depth || tag >= geometry.depth) {
+                slot.make(payload(table, tag));
+            }
+            CachePadded::new(slot)
         };
         let slots = (0..geometry.tags()).map(slot).collect();
-        let map = match self.row {
-            Some(row) => CpuMap::by_row(row, geometry.hw_queues),
-            None => CpuMap::modulo(geometry.hw_queues),
-        };
-        Ok(TagSet::from_shared(Arc::new(Shared::new(
-            bitmaps, slots, map,
-        ))))
+        let map = CpuMap::new(self.machine, kinds, hw_queues);
+        let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
+        shared.timeout = self.timeout;
+        shared.before_wait = self.before_wait;
+        Ok(TagSet::from_shared(Handle::new(shared)))
+    }
+}
+
+/// Memory for more tags than these is laid out only for who asks for it.
+const MAX_SLOTS_UNASKED: usize = 1 << 16;
+
+/// Room to grow for a set that says nothing. `geometry` has the most tags per hardware queue.
+fn default_max_hw_queues(geometry: Geometry) -> usize {
+    let first = geometry.hw_queues;
+    let twice = Geometry {
+        hw_queues: 2 * first,
+        ..geometry
+    };
+    if cfg!(loom) || first == 1 || check(twice).is_err() || twice.tags() > MAX_SLOTS_UNASKED {
+        first
+    } else {
+        twice.hw_queues
     }
 }
 
@@ -201,6 +463,8 @@ fn check(geometry: Geometry) -> Result<(), BuildError> {
         hw_queues,
         depth,
         reserved,
+        extra,
+        shared: _,
     } = geometry;
     if !(1..=MAX_HW_QUEUES).contains(&hw_queues) {
         return Err(BuildError::HwQueues { hw_queues });
@@ -210,6 +474,9 @@ fn check(geometry: Geometry) -> Result<(), BuildError> {
     }
     if reserved >= depth {
         return Err(BuildError::Reserved { reserved, depth });
+    }
+    if extra > MAX_DEPTH {
+        return Err(BuildError::Extra { extra });
     }
     if geometry.tags() > MAX_SLOTS {
         return Err(BuildError::TooLarge {
@@ -223,7 +490,7 @@ impl<T> fmt::Debug for TagSetBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSetBuilder")
             .field("geometry", &self.geometry)
-            .field("topology", &self.row.is_some())
+            .field("topology", &self.machine.is_some())
             .field("ages", &self.ages)
             .finish_non_exhaustive()
     }

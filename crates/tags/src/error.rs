@@ -30,6 +30,21 @@ pub enum BuildError {
         /// The depth they are to come out of.
         depth: usize,
     },
+    /// [`Admission::ElasticOvercommit`](crate::Admission::ElasticOvercommit) asks for more than
+    /// 10,240 tags beyond the depth.
+    Extra {
+        /// The number asked for.
+        extra: usize,
+    },
+    /// The hardware queues for reads and for polled requests leave no default one.
+    Kinds {
+        /// How many are asked for for reads.
+        read: usize,
+        /// How many are asked for for polled requests.
+        poll: usize,
+        /// How many there are in all.
+        hw_queues: usize,
+    },
     /// All hardware queues together have more than 2^24 tags.
     TooLarge {
         /// How many tags they have.
@@ -53,12 +68,78 @@ impl fmt::Display for BuildError {
                     "{reserved} reserved tags leave no normal one at depth {depth}"
                 )
             }
+            Self::Extra { extra } => {
+                write!(f, "{extra} tags beyond the depth are more than 10240")
+            }
+            Self::Kinds {
+                read,
+                poll,
+                hw_queues,
+            } => {
+                write!(
+                    f,
+                    "{read} read and {poll} poll queues leave no default one of {hw_queues}"
+                )
+            }
             Self::TooLarge { tags } => write!(f, "{tags} tags are more than 16777216"),
         }
     }
 }
 
 impl Error for BuildError {}
+
+/// Why a set kept its size.
+///
+/// ```
+/// use inflight_tags::{ResizeError, TagSet};
+/// let set = TagSet::builder().depth(8).reserved(2).build(|_, _| ())?;
+/// let error = set.resize(9).unwrap_err();
+/// assert_eq!(error, ResizeError::Depth { depth: 9, least: 3, most: 8 });
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// The depth is outside the set's limits.
+    Depth {
+        /// The depth asked for.
+        depth: usize,
+        /// One more than the reserved tags.
+        least: usize,
+        /// The builder's [`max_depth`](crate::TagSetBuilder::max_depth).
+        most: usize,
+    },
+    /// There cannot be so many hardware queues.
+    HwQueues {
+        /// The number asked for.
+        hw_queues: usize,
+        /// The builder's [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
+        most: usize,
+    },
+}
+
+impl fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Depth { depth, least, most } => {
+                write!(
+                    f,
+                    "depth {depth} is not in {least} (one more than reserved) to {most} (the \
+                     builder's max_depth)"
+                )
+            }
+            Self::HwQueues { hw_queues, most } => {
+                write!(
+                    f,
+                    "{hw_queues} hardware queues asked for; 1 to {most} (the builder's \
+                     max_hw_queues) are possible"
+                )
+            }
+        }
+    }
+}
+
+impl Error for ResizeError {}
 
 /// Why a [`Queue`](crate::Queue) gave no tag.
 ///
@@ -73,31 +154,78 @@ impl Error for BuildError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// All tags of the kind asked for are in use on this hardware queue. Only the try forms say so.
+    /// There is no tag for this caller now: on this hardware queue all tags of the kind asked for
+    /// are in use, or its tenant has its [share](crate::SharePolicy), or others wait and come
+    /// first. Only the try forms say so.
     Exhausted,
     /// The set is frozen. Only the try forms say so.
     Frozen,
+    /// The set is [quiesced](crate::TagSet::quiesce). Only the try forms say so.
+    Quiesced,
     /// The time was up before a tag was free, or before the set was thawed.
     TimedOut,
     /// A reserved tag was asked for and the set has none.
     NoReserved,
     /// A hardware queue was asked for that the set does not have.
     NoSuchHwQueue,
+    /// [`mapped_hw_queue`](crate::AllocOptions::mapped_hw_queue) asks for a hardware queue that
+    /// serves no CPU.
+    Unmapped,
+    /// A hardware queue was asked for all CPUs of which are
+    /// [offline](crate::TagSet::cpu_offline).
+    InactiveHwQueue,
 }
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Exhausted => "all tags of this hardware queue are in use",
+            Self::Exhausted => {
+                "no tag for this tenant now: all of this hardware queue are in use, its share is \
+                 used up, or others wait"
+            }
             Self::Frozen => "the tag set is frozen",
+            Self::Quiesced => "the tag set is quiesced",
             Self::TimedOut => "no tag became free in time",
             Self::NoReserved => "the tag set has no reserved tags",
             Self::NoSuchHwQueue => "the tag set has no such hardware queue",
+            Self::Unmapped => "the hardware queue serves no CPU",
+            Self::InactiveHwQueue => "all CPUs of this hardware queue are offline",
         })
     }
 }
 
 impl Error for AllocError {}
+
+/// Why a hardware queue was not drained.
+///
+/// ```
+/// use inflight_tags::{DrainError, TagSet};
+/// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
+/// assert_eq!(set.drain_hw_queue_blocking(1), Err(DrainError::Active));
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DrainError {
+    /// It serves, or did so meanwhile.
+    Active,
+    /// The time was up before its last tag was freed.
+    TimedOut,
+    /// The set has no such hardware queue.
+    NoSuchHwQueue,
+}
+
+impl fmt::Display for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "the hardware queue is in service",
+            Self::TimedOut => "the hardware queue was not drained in time",
+            Self::NoSuchHwQueue => "the tag set has no such hardware queue",
+        })
+    }
+}
+
+impl Error for DrainError {}
 
 /// Why a token was not turned back into its tag.
 ///
@@ -137,7 +265,7 @@ impl fmt::Display for RedeemError {
             Self::NotInFlight => "the tag of this token is not in flight",
             Self::OutOfRange => "the tag set has no slot of this token's number",
             Self::Foreign => "another tag set made this token",
-            Self::TimedOut => "the tag of this token has timed out",
+            Self::TimedOut => "the tag of this token has timed out: redeem_timed_out has it",
             Self::NotTimedOut => "the tag of this token is in flight and has not timed out",
         })
     }

@@ -11,21 +11,70 @@
 //! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
 //! ```
 //!
-//! PROTOCOL.md has the proof.
+//! PROTOCOL.md has the proof. The word has room for two more things that stop an allocation:
+//! quiescing (`quiesce`), and hardware queues that are inactive (`leave`).
 
 use crate::bitmaps::Bitmaps;
+use crate::error::AllocError;
 use inflight_sync::asym::AsymFence;
-use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded};
+use std::fmt;
 
-/// The freeze depth and the two places to wait.
+/// One freeze in the gate's word, which has room for 2^31 - 1.
+pub(crate) const FREEZE: u64 = 1;
+/// One quiesce, likewise.
+pub(crate) const QUIESCE: u64 = 1 << 31;
+/// Some hardware queue is inactive.
+const INACTIVE: u64 = 1 << 62;
+/// All freezes and quiesces: while there are any, nobody is admitted.
+const CLOSED: u64 = INACTIVE - 1;
+
+/// What the gate's word says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State(u64);
+
+impl State {
+    /// Nothing stops anybody.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Why nobody is admitted, if so.
+    pub(crate) const fn closed(self) -> Option<AllocError> {
+        if self.is_frozen() {
+            Some(AllocError::Frozen)
+        } else if self.is_quiesced() {
+            Some(AllocError::Quiesced)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) const fn is_frozen(self) -> bool {
+        self.0 & (QUIESCE - 1) != 0
+    }
+
+    pub(crate) const fn is_quiesced(self) -> bool {
+        self.0 & CLOSED >= QUIESCE
+    }
+
+    /// Whether some hardware queue is inactive.
+    #[inline]
+    pub(crate) const fn is_short(self) -> bool {
+        self.0 & INACTIVE != 0
+    }
+}
+
+/// The gate's word and the two places to wait.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// On a line of its own: every allocation and every put reads it.
     door: CachePadded<Door>,
-    /// Freezers wait here for bits to be cleared.
+    /// Who drains waits here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw.
     thawed: Event,
@@ -33,8 +82,8 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct Door {
-    /// How many guards there are.
-    depth: AtomicUsize,
+    /// See `State`.
+    state: AtomicU64,
     fence: AsymFence,
 }
 
@@ -42,7 +91,7 @@ impl Gate {
     pub(crate) fn new() -> Self {
         Self {
             door: CachePadded::new(Door {
-                depth: AtomicUsize::new(0),
+                state: AtomicU64::new(0),
                 fence: AsymFence::new(),
             }),
             drained: Event::new(),
@@ -50,19 +99,56 @@ impl Gate {
         }
     }
 
-    /// Whether somebody freezes or has frozen. A hint before A1, the condition in B2.
+    /// A hint before A1, the condition in B2.
     #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        // Ordering: pairs with T1: who waited for the thaw sees what was done under the freeze.
-        self.door.depth.load(Ordering::Acquire) != 0
+    pub(crate) fn state(&self) -> State {
+        // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
+        State(self.door.state.load(Ordering::Acquire))
     }
 
-    /// A2 and A3, after A1. Whether the bit may become a tag.
+    fn is_closed(&self) -> bool {
+        self.state().closed().is_some()
+    }
+
+    /// A2 and A3, after A1. If it is plain, the bit may become a tag.
     #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        // Ordering: A2, pairs with F2 in `FrozenGuard::raise`.
+    pub(crate) fn state_after_get(&self) -> State {
+        // Ordering: A2, pairs with F2 in `raise`, D2 in `leave` and R2 in `publish`.
         self.door.fence.light();
-        !self.is_closed()
+        self.state()
+    }
+
+    /// F1 and F2, for one freeze or quiesce more. `raised` runs between them: F2 can panic.
+    pub(crate) fn raise<R>(&self, unit: u64, raised: impl FnOnce() -> R) -> R {
+        // Relaxed: F2 orders it before the scan.
+        self.door.state.fetch_add(unit, Ordering::Relaxed);
+        let guard = raised();
+        // Ordering: F2, pairs with A2 in `state_after_get` and P2 in `after_put`.
+        self.door.fence.heavy();
+        guard
+    }
+
+    /// The end of D1 and E1: whether some hardware queue is inactive.
+    pub(crate) fn set_short(&self, short: bool) {
+        if short {
+            // Relaxed: D2 orders it before the scan.
+            self.door.state.fetch_or(INACTIVE, Ordering::Relaxed);
+        } else {
+            // Ordering: E1, pairs with the Acquire load in `state`.
+            self.door.state.fetch_and(!INACTIVE, Ordering::Release);
+        }
+    }
+
+    /// R2 and D2. What was written before is visible to whoever is admitted with a bit that is
+    /// made free afterwards.
+    pub(crate) fn publish(&self) {
+        // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in `after_put`.
+        self.door.fence.heavy();
+    }
+
+    /// Where who drains waits.
+    pub(crate) const fn drained(&self) -> &Event {
+        &self.drained
     }
 
     /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
@@ -74,17 +160,18 @@ impl Gate {
     /// P2 and P3, after P1.
     #[inline]
     fn after_put(&self) {
-        // Ordering: P2, pairs with F2 in `FrozenGuard::raise`.
+        // Ordering: P2, pairs with F2 in `raise` and D2 in `publish`.
         self.door.fence.light();
         // Relaxed: nothing is read on its account.
-        if self.door.depth.load(Ordering::Relaxed) != 0 {
+        if self.door.state.load(Ordering::Relaxed) != 0 {
             self.drained.notify_all();
         }
     }
 
-    fn lower(&self) {
-        // Ordering: T1, pairs with the Acquire load in `is_closed`.
-        if self.door.depth.fetch_sub(1, Ordering::Release) == 1 {
+    /// One freeze or quiesce less.
+    pub(crate) fn lower(&self, unit: u64) {
+        // Ordering: T1, pairs with the Acquire load in `state`.
+        if self.door.state.fetch_sub(unit, Ordering::Release) & CLOSED == unit {
             self.thawed.notify_all();
         }
     }
@@ -145,7 +232,6 @@ impl Drop for TellAtEnd<'_> {
 /// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "the set thaws when the guard is dropped"]
 pub struct FrozenGuard {
     bitmaps: Arc<Bitmaps>,
@@ -154,16 +240,10 @@ pub struct FrozenGuard {
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
     pub(crate) fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
-        let door = &bitmaps.gate().door;
-        // Relaxed: F2 orders it before the scan.
-        door.depth.fetch_add(1, Ordering::Relaxed);
         // Built before F2, which can panic: then its drop thaws.
-        let guard = Self {
+        bitmaps.gate().raise(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
-        };
-        // Ordering: F2, pairs with A2 in `admits` and P2 in `after_put`.
-        door.fence.heavy();
-        guard
+        })
     }
 
     /// F3 without waiting: whether a bit is set. If none is, what the last owners wrote is visible.
@@ -197,8 +277,14 @@ impl FrozenGuard {
     }
 }
 
+impl fmt::Debug for FrozenGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrozenGuard").finish_non_exhaustive()
+    }
+}
+
 impl Drop for FrozenGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().lower();
+        self.bitmaps.gate().lower(FREEZE);
     }
 }

@@ -156,14 +156,21 @@ impl InFlight<'_> {
 }
 
 impl<T> Shared<T> {
+    /// Stops at the first.
+    pub(crate) fn any_in_flight(&self) -> bool {
+        self.slots().any(|slot| {
+            let phase = slot.record.observe().phase;
+            matches!(phase, Phase::InFlight | Phase::Overdue)
+        })
+    }
+
     /// Shows each tag in flight to `f`.
     pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
         let now = self.bitmaps.issue_time();
-        self.bitmaps.for_each_set(|hw_queue, index| {
-            let slot = self.slot(hw_queue, index);
+        for slot in self.slots() {
             let state = slot.record.observe();
             if !matches!(state.phase, Phase::InFlight | Phase::Overdue) {
-                return;
+                continue;
             }
             f(&InFlight {
                 record: &slot.record,
@@ -174,10 +181,10 @@ impl<T> Shared<T> {
                     place: slot.place(),
                 }
                 .encode(),
-                hw_queue,
-                index,
+                hw_queue: slot.hw_queue(),
+                index: slot.tag,
                 now,
             });
-        });
+        }
     }
 }

@@ -40,36 +40,59 @@
 //! [frozen](TagSet::freeze_blocking) until no request exists. [`TagSet::for_each_in_flight`] looks
 //! at requests while they complete.
 //!
-//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The proofs of the two
-//! protocols, slot ownership and freezing, are in `PROTOCOL.md` beside the sources; the loom
-//! models in `tests/` use its names.
+//! A request that needs several tags asks for them by [`Queue::split`]; who gets a tag when there
+//! are too few is the set's [`Admission`], and each [`Queue`] is a tenant with a
+//! [share](SharePolicy). [`TagSet::expire`] finds requests that take too long, and [`steering`]
+//! runs completions on the CPU that submitted.
+//!
+//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
+//! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
+mod admission;
+mod batch;
 mod bit;
 mod bitmaps;
 mod builder;
 mod error;
+mod expire;
 mod freeze;
+mod group;
 mod iter;
+mod kind;
+mod leave;
+mod life;
+mod live;
 mod map;
 mod options;
 mod queue;
+mod quick;
+mod quiesce;
 mod set;
 mod set_id;
 mod slot;
+mod split;
 mod stats;
+pub mod steering;
 mod tag;
+mod tenant;
 mod token;
 
+pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
 pub use builder::TagSetBuilder;
-pub use error::{AllocError, BuildError, RedeemError};
+pub use error::{AllocError, BuildError, DrainError, RedeemError, ResizeError};
 pub use freeze::FrozenGuard;
 pub use iter::InFlight;
+pub use kind::QueueKind;
 pub use options::AllocOptions;
 pub use queue::Queue;
+pub use quiesce::QuiesceGuard;
 pub use set::TagSet;
+pub use split::Split;
 pub use stats::{QueueStats, SetStats};
+pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
+pub use tenant::SharePolicy;
 
 // Keeps the example of the README true.
 #[cfg(doctest)]

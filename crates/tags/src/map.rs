@@ -1,133 +1,154 @@
 //! Which hardware queue serves which CPU.
 
-use inflight_topology::{Scope, Topology};
+use crate::group::Machine;
+use crate::kind::{Kinds, QueueKind, Span};
+use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::cpu;
 
-/// From CPU number to hardware queue, for any number.
+/// From CPU number to hardware queue, for any number and each kind.
 #[derive(Debug)]
 pub(crate) struct CpuMap {
-    /// By CPU number; `UNMAPPED` for numbers between those of the topology's CPUs.
-    table: Box<[u32]>,
-    hw_queues: usize,
+    /// Without one, CPUs are told apart by their number alone.
+    machine: Option<Machine>,
+    kinds: Kinds,
+    /// By kind.
+    maps: [KindMap; 3],
+}
+
+#[derive(Debug)]
+struct KindMap {
+    /// By CPU number; `UNMAPPED` for numbers that name no CPU.
+    table: Box<[AtomicU32]>,
+    /// The hardware queues by turns of the numbers that are not in the table: one, if there is a
+    /// machine.
+    first: AtomicUsize,
+    len: AtomicUsize,
 }
 
 const UNMAPPED: u32 = u32::MAX;
 
 impl CpuMap {
-    /// By the number alone.
-    pub(crate) fn modulo(hw_queues: usize) -> Self {
-        Self {
-            table: Box::default(),
-            hw_queues,
+    /// Even groups of the machine's CPUs for each kind; without a machine by the number alone.
+    pub(crate) fn new(machine: Option<Machine>, kinds: Kinds, hw_queues: usize) -> Self {
+        let cpus = machine.as_ref().map_or(0, Machine::cpus);
+        let map = |_| KindMap {
+            table: (0..cpus).map(|_| AtomicU32::new(UNMAPPED)).collect(),
+            first: AtomicUsize::new(0),
+            len: AtomicUsize::new(1),
+        };
+        let map = Self {
+            machine,
+            kinds,
+            maps: QueueKind::ALL.map(map),
+        };
+        map.set_hw_queues(hw_queues);
+        map
+    }
+
+    /// Spreads the CPUs over another number. Who looks meanwhile finds an old or a new number.
+    pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
+        // Relaxed throughout: who was admitted after the change compares; see `Queue::admit`.
+        for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
+            let Span { first, len } = self.kinds.span(kind, hw_queues);
+            if let Some(machine) = &self.machine {
+                machine.spread(len, |cpu, group| {
+                    let queue = u32::try_from(first + group);
+                    let queue = queue.expect("at most 65,536 hardware queues");
+                    map.table[cpu].store(queue, Ordering::Relaxed);
+                });
+            } else {
+                map.len.store(len, Ordering::Relaxed);
+            }
+            map.first.store(first, Ordering::Relaxed);
         }
     }
 
-    /// Even groups of neighbours.
-    ///
-    /// The CPUs stand in a row in which those of a node, within it of a cache, within it of a core
-    /// stand together. The row is cut into as many pieces as there are hardware queues; the pieces
-    /// differ by at most one CPU, the longer ones first. With more queues than CPUs each CPU has
-    /// one of its own, and the rest are reached only by
-    /// [`AllocOptions::hw_queue`](crate::AllocOptions).
-    pub(crate) fn by_row(row: Vec<usize>, hw_queues: usize) -> Self {
-        let mut table = vec![UNMAPPED; row.iter().max().map_or(0, |last| last + 1)];
-        let pieces = hw_queues.min(row.len()).max(1);
-        let (short, longer) = (row.len() / pieces, row.len() % pieces);
-        let mut cpus = row.into_iter();
-        for piece in 0..pieces {
-            let len = short + usize::from(piece < longer);
-            for cpu in cpus.by_ref().take(len) {
-                table[cpu] = u32::try_from(piece).expect("at most 65,536 hardware queues");
-            }
-        }
-        Self {
-            table: table.into(),
-            hw_queues,
+    /// The CPUs that can be used.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        match &self.machine {
+            Some(machine) => machine.present().collect(),
+            None => (0..cpu::possible()).collect(),
         }
     }
 
     #[inline]
-    pub(crate) fn hw_queue_of(&self, cpu: usize) -> usize {
-        match self.table.get(cpu) {
-            Some(&queue) if queue != UNMAPPED => queue as usize,
-            _ => cpu % self.hw_queues,
+    pub(crate) fn hw_queue_of(&self, kind: QueueKind, cpu: usize) -> usize {
+        let map = &self.maps[kind as usize];
+        // Relaxed: as in `set_hw_queues`.
+        let queue = map
+            .table
+            .get(cpu)
+            .map(|queue| queue.load(Ordering::Relaxed));
+        match queue {
+            Some(queue) if queue != UNMAPPED => queue as usize,
+            // Relaxed: as above.
+            _ => map.first.load(Ordering::Relaxed) + cpu % map.len.load(Ordering::Relaxed),
         }
     }
-}
 
-/// The CPUs of a machine, neighbours together.
-pub(crate) fn row_of_neighbours(topology: &Topology) -> Vec<usize> {
-    let pod = |scope, cpu| topology.pod_of(scope, cpu).map(|pod| pod.id());
-    let mut row: Vec<usize> = topology.cpus().iter().collect();
-    row.sort_by_key(|&cpu| {
-        [Scope::Numa, Scope::Cache, Scope::CacheShard, Scope::Smt].map(|scope| pod(scope, cpu))
-    });
-    row
+    /// Whether a hardware queue serves any CPU that can be used.
+    pub(crate) fn serves_any(&self, hw_queue: usize) -> bool {
+        let serves = |cpu| {
+            let is_it = |kind| self.hw_queue_of(kind, cpu) == hw_queue;
+            QueueKind::ALL.into_iter().any(is_it)
+        };
+        // Unknown CPUs go to the first.
+        hw_queue == 0 || self.cpus().into_iter().any(serves)
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use inflight_topology::Topology;
 
-    fn map(machine: &str, hw_queues: usize) -> Vec<usize> {
+    const ALL: Kinds = Kinds { read: 0, poll: 0 };
+
+    fn map(machine: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
         let topology = Topology::synthetic(machine).unwrap();
-        let map = CpuMap::by_row(row_of_neighbours(&topology), hw_queues);
-        topology
-            .cpus()
-            .iter()
-            .map(|cpu| map.hw_queue_of(cpu))
-            .collect()
+        CpuMap::new(Some(Machine::new(&topology)), kinds, hw_queues)
+    }
+
+    fn queues(map: &CpuMap, kind: QueueKind, cpus: usize) -> Vec<usize> {
+        (0..cpus).map(|cpu| map.hw_queue_of(kind, cpu)).collect()
     }
 
     #[test]
-    fn vectors() {
-        assert_eq!(map("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
-        assert_eq!(map("core:4", 1), [0; 4]);
-        assert_eq!(map("core:2", 5), [0, 1], "a queue each, three unmapped");
-        // CPUs 0-3 are the first threads of the cores, 4-7 the second ones.
-        assert_eq!(map("core:4 smt:2", 4), [0, 1, 2, 3, 0, 1, 2, 3]);
-        assert_eq!(map("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
+    fn c51_groups_are_hardware_queues() {
+        let queues = |machine, n| queues(&map(machine, ALL, n), QueueKind::Default, 8);
+        assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
     }
 
     #[test]
-    fn unknown_cpus_are_served_too() {
-        let topology = Topology::synthetic("core:4").unwrap();
-        let map = CpuMap::by_row(row_of_neighbours(&topology), 3);
-        assert_eq!(map.hw_queue_of(4), 1);
-        assert_eq!(map.hw_queue_of(usize::MAX), usize::MAX % 3);
-        assert_eq!(CpuMap::modulo(3).hw_queue_of(7), 1);
+    fn c53_a_cpu_without_a_mapping_goes_to_the_first_queue() {
+        let map = map("core:4", Kinds { read: 1, poll: 1 }, 5);
+        assert_eq!(map.hw_queue_of(QueueKind::Default, 4), 0);
+        assert_eq!(map.hw_queue_of(QueueKind::Default, usize::MAX), 0);
+        assert_eq!(map.hw_queue_of(QueueKind::Poll, usize::MAX), 4);
+        let modulo = CpuMap::new(None, ALL, 3);
+        assert_eq!(modulo.hw_queue_of(QueueKind::Default, 7), 1);
     }
 
-    proptest! {
-        #[test]
-        fn groups_are_even_and_keep_neighbours_together(
-            numa in 1usize..4, cache in 1usize..4, core in 1usize..6, smt in 1usize..3,
-            hw_queues in 1usize..70,
-        ) {
-            let machine = format!("numa:{numa} cache:{cache} core:{core} smt:{smt}");
-            let topology = Topology::synthetic(&machine).unwrap();
-            let map = CpuMap::by_row(row_of_neighbours(&topology), hw_queues);
-            let mut sizes = vec![0usize; hw_queues];
-            for cpu in topology.cpus().iter() {
-                sizes[map.hw_queue_of(cpu)] += 1;
-            }
-            let used = hw_queues.min(topology.cpus().len());
-            let (mapped, unmapped) = sizes.split_at(used);
-            prop_assert!(mapped.iter().max().unwrap() - mapped.iter().min().unwrap() <= 1);
-            prop_assert!(unmapped.iter().all(|&size| size == 0));
+    #[test]
+    fn c54_queues_beyond_the_cpus_serve_none_but_the_first_always_does() {
+        let map = map("core:2", ALL, 5);
+        assert_eq!(queues(&map, QueueKind::Default, 2), [0, 1]);
+        let serving: Vec<usize> = (0..5).filter(|&n| map.serves_any(n)).collect();
+        assert_eq!(serving, [0, 1]);
+    }
 
-            // As soon as the queues divide the caches evenly, no queue crosses a cache.
-            if (numa * cache) % hw_queues == 0 || hw_queues % (numa * cache) == 0 {
-                let per_cache = (core * smt * numa * cache) / hw_queues;
-                for pod in topology.pods(Scope::Cache) {
-                    let mut queues: Vec<usize> =
-                        pod.cpus().iter().map(|cpu| map.hw_queue_of(cpu)).collect();
-                    queues.sort_unstable();
-                    queues.dedup();
-                    let most = (core * smt).div_ceil(per_cache.max(1)).max(1);
-                    prop_assert!(queues.len() <= most);
-                }
-            }
-        }
+    #[test]
+    fn c8_each_kind_has_a_map_and_a_missing_one_falls_back() {
+        let map = map("core:4", Kinds { read: 2, poll: 1 }, 5);
+        assert_eq!(queues(&map, QueueKind::Default, 4), [0, 0, 1, 1]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [2, 2, 3, 3]);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [4; 4]);
+        map.set_hw_queues(2);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [1; 4]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [0; 4], "none is left");
+        let modulo = CpuMap::new(None, Kinds { read: 2, poll: 0 }, 5);
+        assert_eq!(queues(&modulo, QueueKind::Read, 4), [3, 4, 3, 4]);
+        assert_eq!(queues(&modulo, QueueKind::Poll, 4), [0, 1, 2, 0]);
     }
 }

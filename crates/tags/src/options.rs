@@ -1,5 +1,7 @@
 //! What kind of tag is wanted.
 
+use crate::kind::QueueKind;
+
 /// What kind of tag an allocation asks for: by default a normal one of the hardware queue that
 /// serves the calling CPU.
 ///
@@ -16,6 +18,9 @@
 pub struct AllocOptions {
     pub(crate) reserved: bool,
     pub(crate) hw_queue: Option<usize>,
+    /// It must serve a CPU.
+    pub(crate) mapped: bool,
+    pub(crate) kind: QueueKind,
 }
 
 impl AllocOptions {
@@ -29,6 +34,8 @@ impl AllocOptions {
         Self {
             reserved: false,
             hw_queue: None,
+            mapped: false,
+            kind: QueueKind::Default,
         }
     }
 
@@ -64,6 +71,69 @@ impl AllocOptions {
     /// ```
     pub const fn hw_queue(mut self, n: usize) -> Self {
         self.hw_queue = Some(n);
+        self.mapped = false;
+        self
+    }
+
+    /// Asks for a tag of hardware queue `n`, if it serves any CPU: refused with
+    /// [`Unmapped`](crate::AllocError::Unmapped) otherwise. For requests that are worked on by the
+    /// threads of that queue's CPUs, as when each queue is to be told something at the start: where
+    /// there are none, the request would lie there. Each allocation looks through the map.
+    ///
+    /// With [`reserved`](Self::reserved) and a try form it is blk-mq's allocation for one hardware
+    /// queue, which allows nothing else because a waiter might move. A waiter here stays with the
+    /// queue it named, so all forms may be used.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// use inflight_topology::Topology;
+    /// let topo = Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(3).topology(&topo).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert!(dev.try_alloc(AllocOptions::new().mapped_hw_queue(1)).is_ok());
+    /// let refused = dev.try_alloc(AllocOptions::new().mapped_hw_queue(2)).unwrap_err();
+    /// assert_eq!(refused, AllocError::Unmapped);
+    /// assert!(dev.try_alloc(AllocOptions::new().hw_queue(2)).is_ok(), "a ring of its own");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn mapped_hw_queue(mut self, n: usize) -> Self {
+        self.hw_queue = Some(n);
+        self.mapped = true;
+        self
+    }
+
+    /// Asks for a tag for a read: of a
+    /// [hardware queue for reads](crate::TagSetBuilder::read_queues) near the caller, or of a
+    /// default one if the set has none. The last of this and [`polled`](Self::polled) counts;
+    /// beside [`hw_queue`](Self::hw_queue) it means nothing.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).read_queues(1).depth(4).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// assert_eq!(dev.try_alloc(AllocOptions::new().read())?.hw_queue(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn read(mut self) -> Self {
+        self.kind = QueueKind::Read;
+        self
+    }
+
+    /// Asks for a tag for a request whose submitter looks for the completion itself: of a
+    /// [hardware queue for polling](crate::TagSetBuilder::poll_queues) near the caller, or of a
+    /// default one if the set has none; then it is a request like any other. Beside
+    /// [`hw_queue`](Self::hw_queue) it means nothing.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocOptions, QueueKind, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).poll_queues(1).depth(4).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let tag = dev.try_alloc(AllocOptions::new().polled())?;
+    /// assert_eq!(set.queue_kind(tag.hw_queue()), Some(QueueKind::Poll));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn polled(mut self) -> Self {
+        self.kind = QueueKind::Poll;
         self
     }
 }

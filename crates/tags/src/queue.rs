@@ -1,12 +1,15 @@
 //! A tenant of a set: the place tags are allocated from.
 
 use crate::bit::Bit;
-use crate::bitmaps::{Bitmaps, Target};
+use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::AllocError;
 use crate::options::AllocOptions;
-use crate::set::{Shared, TagSet};
+use crate::set::{Handle, TagSet};
+use crate::split::Split;
 use crate::stats::{QueueStats, Striped};
 use crate::tag::Tag;
+use inflight_sbitmap::above::Class;
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, cpu};
 use std::fmt;
@@ -28,8 +31,11 @@ use std::time::Duration;
 ///
 /// Each form exists three times: `try_alloc` never waits, `alloc` is a future, `alloc_blocking`
 /// and `alloc_timeout` put the thread to sleep. Threads and tasks wait in the same order.
-/// Reserved tags have waiters of their own. Who waits while the set is frozen waits on, for
-/// the thaw first.
+/// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits
+/// on, for the end of that first. Who waits at a hardware queue that turns
+/// [inactive](TagSet::cpu_offline) goes to the one that stands in for it, or, having named it, gets
+/// [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when the
+/// queue is drained.
 ///
 /// # Panics
 ///
@@ -47,29 +53,43 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<T> {
-    shared: Arc<Shared<T>>,
-    tenant: Arc<Tenant>,
+    pub(crate) shared: Handle<T>,
+    pub(crate) tenant: Arc<Tenant>,
 }
 
 #[derive(Debug)]
-struct Tenant {
+pub(crate) struct Tenant {
     name: String,
-    counters: Striped,
+    pub(crate) counters: Striped,
+    /// Its account in each hardware queue's ledger.
+    class: Class,
+    /// How many handles there are.
+    handles: AtomicUsize,
+    /// In nanoseconds, of the waits that have ended.
+    longest_wait: AtomicU64,
 }
 
 /// What a waiting form does next.
-enum Step<T> {
+pub(crate) enum Step<T> {
     Done(Result<Tag<T>, AllocError>),
-    WaitForThaw,
+    /// The gate is closed; why.
+    WaitForThaw(AllocError),
     WaitForBit(Target),
 }
 
 impl<T: Send + 'static> Queue<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, name: String) -> Self {
+    pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
+        let tenant = Tenant {
+            name,
+            counters,
+            class: shared.bitmaps.open_account(),
+            handles: AtomicUsize::new(1),
+            longest_wait: AtomicU64::new(0),
+        };
         Self {
             shared,
-            tenant: Arc::new(Tenant { name, counters }),
+            tenant: Arc::new(tenant),
         }
     }
 
@@ -111,17 +131,21 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> QueueStats {
-        self.tenant.counters.sum()
+        let mut stats = self.tenant.counters.sum();
+        let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
+        stats.longest_wait = Duration::from_nanos(longest);
+        stats
     }
 
     /// Takes a tag if one is free now.
     ///
     /// # Errors
     ///
-    /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) while
-    /// somebody freezes the set, [`NoReserved`](AllocError::NoReserved) and
-    /// [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if the options ask for what the set does not
-    /// have.
+    /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) and
+    /// [`Quiesced`](AllocError::Quiesced) while somebody freezes or quiesces the set,
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
+    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
+    /// not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -133,16 +157,27 @@ impl<T: Send + 'static> Queue<T> {
     /// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn try_alloc(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        match self.step(options) {
+        if !options.reserved && options.hw_queue.is_none() {
+            if let Some(tag) = self.quick(options.kind) {
+                return Ok(tag);
+            }
+        }
+        self.try_alloc_slow(options)
+    }
+
+    #[inline(never)]
+    fn try_alloc_slow(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
+        match self.step(options, false) {
             Step::Done(result) => result,
-            Step::WaitForThaw => Err(self.frozen()),
+            Step::WaitForThaw(why) => Err(self.closed(why)),
             Step::WaitForBit(_) => Err(self.exhausted()),
         }
     }
 
     /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
-    /// queue: a plug's worth. None while the set is frozen.
+    /// queue: a plug's worth. None while the set is frozen or quiesced.
     ///
     /// [`try_alloc_batch_with`](Queue::try_alloc_batch_with) says why there is none.
     ///
@@ -184,23 +219,26 @@ impl<T: Send + 'static> Queue<T> {
         options: AllocOptions,
         n: usize,
     ) -> Result<Vec<Tag<T>>, AllocError> {
-        self.check(options)?;
         let bitmaps = self.bitmaps();
-        // A look beforehand, as in `step`.
-        if bitmaps.gate().is_closed() {
-            return Err(self.frozen());
+        loop {
+            self.check(options)?;
+            // A look beforehand, as in `step`.
+            if let Some(why) = bitmaps.gate().state().closed() {
+                return Err(self.closed(why));
+            }
+            let target = self.target(options);
+            let batch = bitmaps.try_get_batch(target, n, self.class());
+            if n > 0 && batch.len() == 0 {
+                return Err(self.exhausted());
+            }
+            batch.bits().for_each(|bit| self.note_hw_queue(target, bit));
+            if !bitmaps.admits(target.hw_queue) {
+                drop(batch);
+                continue;
+            }
+            self.tenant.counters.add_allocs(batch.len() as u64);
+            return Ok(batch.into_bits().map(|bit| self.tag(bit)).collect());
         }
-        let batch = bitmaps.try_get_batch(self.target(options), n);
-        if n > 0 && batch.len() == 0 {
-            return Err(self.exhausted());
-        }
-        if !bitmaps.gate().admits() {
-            let frozen = self.frozen();
-            drop(batch);
-            return Err(frozen);
-        }
-        self.tenant.counters.add(|c| &c.allocs, batch.len() as u64);
-        Ok(batch.into_bits().map(|bit| self.tag(bit)).collect())
     }
 
     /// Takes a normal tag, waiting as a task until one is free.
@@ -232,8 +270,9 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
-    /// the options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
+    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
+    /// not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -244,17 +283,31 @@ impl<T: Send + 'static> Queue<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn alloc_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        let mut waited = false;
+        let mut since = None;
+        let result = self.alloc_as_task(options, &mut since).await;
+        self.end_wait(since);
+        result
+    }
+
+    async fn alloc_as_task(
+        &self,
+        options: AllocOptions,
+        since: &mut Option<Instant>,
+    ) -> Result<Tag<T>, AllocError> {
+        let mut asked = false;
         loop {
-            match self.step(options) {
+            match self.step(options, true) {
                 Step::Done(result) => return result,
-                Step::WaitForThaw => {
-                    self.count_wait(&mut waited);
+                Step::WaitForThaw(_) => {
+                    self.begin_wait(since);
                     self.bitmaps().gate().thawed().await;
                 }
                 Step::WaitForBit(target) => {
-                    self.count_wait(&mut waited);
-                    let bit = self.bitmaps().get(target).await;
+                    if self.before_wait(target, &mut asked) {
+                        continue;
+                    }
+                    self.begin_wait(since);
+                    let bit = self.bitmaps().get(target, self.class()).await;
                     if let Some(tag) = self.woken(options, bit) {
                         return Ok(tag);
                     }
@@ -285,8 +338,9 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
-    /// the options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
+    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
+    /// not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -325,8 +379,9 @@ impl<T: Send + 'static> Queue<T> {
     /// # Errors
     ///
     /// [`TimedOut`](AllocError::TimedOut) if the time was up first;
-    /// [`NoReserved`](AllocError::NoReserved) and [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) if
-    /// the options ask for what the set does not have.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
+    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
+    /// not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -346,24 +401,74 @@ impl<T: Send + 'static> Queue<T> {
         self.alloc_sleeping(options, Some((clock, clock.now() + timeout)))
     }
 
+    /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
+    /// Nothing is asked for before its first call.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let mut split = dev.split(8);
+    /// let mut tokens = Vec::new();
+    /// while let Some(tag) = split.next_blocking()? {
+    ///     tokens.push(tag.into_token()); // submit
+    /// }
+    /// assert_eq!(tokens.len(), 8);
+    /// # for token in tokens { set.redeem(token)?; }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split(&self, n: usize) -> Split<T> {
+        self.split_with(AllocOptions::new(), n)
+    }
+
+    /// As [`split`](Queue::split), for tags of the kind asked for.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
+    /// let mut split = set.add_queue("nvme0n1").split_with(AllocOptions::new().hw_queue(1), 2);
+    /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split_with(&self, options: AllocOptions, n: usize) -> Split<T> {
+        Split::new(self.clone(), options, n)
+    }
+
     /// The waiting forms for threads.
     fn alloc_sleeping(
         &self,
         options: AllocOptions,
         until: Option<(&Clock, Instant)>,
     ) -> Result<Tag<T>, AllocError> {
-        let mut waited = false;
+        let mut since = None;
+        let result = self.alloc_as_thread(options, until, &mut since);
+        self.end_wait(since);
+        result
+    }
+
+    fn alloc_as_thread(
+        &self,
+        options: AllocOptions,
+        until: Option<(&Clock, Instant)>,
+        since: &mut Option<Instant>,
+    ) -> Result<Tag<T>, AllocError> {
+        let mut asked = false;
         loop {
-            let in_time = match self.step(options) {
+            let in_time = match self.step(options, true) {
                 Step::Done(result) => return result,
-                Step::WaitForThaw => {
-                    self.count_wait(&mut waited);
+                Step::WaitForThaw(_) => {
+                    self.begin_wait(since);
                     self.bitmaps().gate().wait_thaw(until)
                 }
                 Step::WaitForBit(target) => {
-                    self.count_wait(&mut waited);
+                    if self.before_wait(target, &mut asked) {
+                        continue;
+                    }
+                    self.begin_wait(since);
                     let deadline = until.map(|(_, deadline)| deadline);
-                    let bit = self.bitmaps().get_sleeping(target, deadline);
+                    let bit = self.bitmaps().get_sleeping(target, self.class(), deadline);
                     let in_time = bit.is_some();
                     if let Some(tag) = bit.and_then(|bit| self.woken(options, bit)) {
                         return Ok(tag);
@@ -372,28 +477,33 @@ impl<T: Send + 'static> Queue<T> {
                 }
             };
             if !in_time {
-                self.tenant.counters.add(|c| &c.timeouts, 1);
-                return Err(AllocError::TimedOut);
+                return Err(self.timed_out());
             }
         }
     }
 
-    /// One try, and what to wait for if it failed.
-    fn step(&self, options: AllocOptions) -> Step<T> {
-        if let Err(error) = self.check(options) {
-            return Step::Done(Err(error));
-        }
-        // A look beforehand, so that a frozen set's bitmaps are left alone.
-        if self.bitmaps().gate().is_closed() {
-            return Step::WaitForThaw;
-        }
-        let target = self.target(options);
-        match self.bitmaps().try_get(target) {
-            None => Step::WaitForBit(target),
-            Some(bit) => match self.admit(bit) {
-                Some(tag) => Step::Done(Ok(tag)),
-                None => Step::WaitForThaw,
-            },
+    /// One try, and what to wait for if it failed. Who `waits` then is not let past those who wait
+    /// already, if the policy says so.
+    fn step(&self, options: AllocOptions, waits: bool) -> Step<T> {
+        loop {
+            if let Err(error) = self.check(options) {
+                return Step::Done(Err(error));
+            }
+            // A look beforehand, so that a frozen set's bitmaps are left alone.
+            if let Some(why) = self.bitmaps().gate().state().closed() {
+                return Step::WaitForThaw(why);
+            }
+            let target = self.target(options);
+            if waits && !self.bitmaps().bitmap(target).admits_newcomer() {
+                return Step::WaitForBit(target);
+            }
+            let Some(bit) = self.bitmaps().try_get(target, self.class()) else {
+                return Step::WaitForBit(target);
+            };
+            if let Some(tag) = self.admit(bit) {
+                return Step::Done(Ok(tag));
+            }
+            // Refused: what has changed is seen above.
         }
     }
 
@@ -403,49 +513,144 @@ impl<T: Send + 'static> Queue<T> {
     /// it was woken for is then put back, for the old bitmap a put like any other.
     fn woken(&self, options: AllocOptions, bit: Bit<'_>) -> Option<Tag<T>> {
         let here = self.target(options);
-        if here != bit.target() {
-            if let Some(near) = self.bitmaps().try_get(here) {
-                drop(bit);
-                return self.admit(near);
-            }
+        if here == bit.target() {
+            return self.admit(bit);
         }
-        self.admit(bit)
+        match bit.moved(here) {
+            Ok(bit) => self.admit(bit),
+            Err(bit) => match self.bitmaps().try_get(here, self.class()) {
+                Some(near) => {
+                    drop(bit);
+                    self.admit(near)
+                }
+                None => self.admit(bit),
+            },
+        }
     }
 
     /// A2 and A3, or B1.
-    fn admit(&self, bit: Bit<'_>) -> Option<Tag<T>> {
-        if !self.bitmaps().gate().admits() {
+    pub(crate) fn admit(&self, bit: Bit<'_>) -> Option<Tag<T>> {
+        self.note_hw_queue(bit.target(), bit.bit());
+        if !self.bitmaps().admits(bit.target().hw_queue) {
             drop(bit);
             return None;
         }
-        self.tenant.counters.add(|c| &c.allocs, 1);
+        self.tenant.counters.add_allocs(1);
         Some(self.tag(bit))
     }
 
+    /// Between A1 and A2, where all hardware queues share their tags: whose it is to be. So who
+    /// drains a hardware queue sees that with the bit.
+    fn note_hw_queue(&self, target: Target, bit: usize) {
+        if self.bitmaps().geometry().shared {
+            let tag = self.bitmaps().tag_of(target, bit);
+            self.shared
+                .slot(target.hw_queue, tag)
+                .set_hw_queue(target.hw_queue);
+        }
+    }
+
     /// The tag of a bit that was admitted.
-    fn tag(&self, bit: Bit<'_>) -> Tag<T> {
+    pub(crate) fn tag(&self, bit: Bit<'_>) -> Tag<T> {
         let (hw_queue, tag) = bit.keep();
         let slot = self.shared.slot(hw_queue, tag);
         slot.record.grant();
         // SAFETY: the bit was in the caller's hand and was not given back, so the slot is the
         // caller's by A1: PROTOCOL.md, "One owner".
-        unsafe { Tag::own(slot) }
+        unsafe { Tag::own(slot, slot.bitmap) }
     }
 
-    fn frozen(&self) -> AllocError {
+    pub(crate) fn class(&self) -> Class {
+        self.tenant.class
+    }
+
+    /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
+    /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
+    /// one tag.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
+    /// let policy = SharePolicy::Weighted { min: 1 };
+    /// let set = TagSet::builder().depth(40).share(policy).build(|_, _| ())?;
+    /// let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    /// a.set_weight(3);
+    /// let _tags = (a.try_alloc(AllocOptions::new())?, b.try_alloc(AllocOptions::new())?);
+    /// assert_eq!((a.share(0), b.share(0)), (Some(30), Some(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_weight(&self, weight: u32) {
+        for hw_queue in 0..self.bitmaps().geometry().hw_queues {
+            self.bitmaps().set_weight(hw_queue, self.class(), weight);
+        }
+    }
+
+    /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
+    /// for it is the only active tenant, or not active, or the set has no shares.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let _tag = dev.alloc_blocking().expect("all are free");
+    /// assert_eq!(dev.share(0), None, "no other tenant is active");
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, hw_queue: usize) -> Option<usize> {
+        let there = hw_queue < self.bitmaps().geometry().hw_queues;
+        there.then(|| self.bitmaps().ledger(hw_queue).share(self.class()))?
+    }
+
+    /// How many of its tags count towards its share of a hardware queue: those that it took while
+    /// other tenants were active.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    /// let _alone = a.try_alloc(AllocOptions::new())?;
+    /// let _tags = (b.try_alloc(AllocOptions::new())?, a.try_alloc(AllocOptions::new())?);
+    /// assert_eq!(a.counted(0), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn counted(&self, hw_queue: usize) -> usize {
+        if hw_queue < self.bitmaps().geometry().hw_queues {
+            self.bitmaps().ledger(hw_queue).active(self.class())
+        } else {
+            0
+        }
+    }
+
+    /// Refused because the set is frozen or quiesced.
+    pub(crate) fn closed(&self, why: AllocError) -> AllocError {
         self.tenant.counters.add(|c| &c.frozen, 1);
-        AllocError::Frozen
+        why
     }
 
-    fn exhausted(&self) -> AllocError {
+    pub(crate) fn timed_out(&self) -> AllocError {
+        self.tenant.counters.add(|c| &c.timeouts, 1);
+        AllocError::TimedOut
+    }
+
+    pub(crate) fn exhausted(&self) -> AllocError {
         self.tenant.counters.add(|c| &c.exhausted, 1);
         AllocError::Exhausted
     }
 
-    fn check(&self, options: AllocOptions) -> Result<(), AllocError> {
+    pub(crate) fn check(&self, options: AllocOptions) -> Result<(), AllocError> {
         let geometry = self.bitmaps().geometry();
-        if options.hw_queue.is_some_and(|n| n >= geometry.hw_queues) {
-            return Err(AllocError::NoSuchHwQueue);
+        let hw_queues = self.bitmaps().size().hw_queues();
+        if let Some(n) = options.hw_queue {
+            if n >= hw_queues {
+                return Err(AllocError::NoSuchHwQueue);
+            }
+            if options.mapped && !self.shared.map.serves_any(n) {
+                return Err(AllocError::Unmapped);
+            }
+            if self.bitmaps().stand_in(n) != n {
+                return Err(AllocError::InactiveHwQueue);
+            }
         }
         if options.reserved && geometry.reserved == 0 {
             return Err(AllocError::NoReserved);
@@ -454,31 +659,72 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// The bitmap to take from, for options that have been checked.
-    fn target(&self, options: AllocOptions) -> Target {
+    pub(crate) fn target(&self, options: AllocOptions) -> Target {
         let hw_queue = match options.hw_queue {
             Some(n) => n,
             None if self.bitmaps().geometry().hw_queues == 1 => 0,
-            None => self.shared.map.hw_queue_of(cpu::current()),
+            None => {
+                let home = self.shared.map.hw_queue_of(options.kind, cpu::current());
+                self.bitmaps().stand_in(home)
+            }
         };
         Target {
             hw_queue,
-            reserved: options.reserved,
+            kind: if options.reserved {
+                Kind::Reserved
+            } else {
+                Kind::Normal
+            },
         }
     }
 
-    fn count_wait(&self, waited: &mut bool) {
-        if !std::mem::replace(waited, true) {
+    /// Calls the hook, if there is one, before each wait. Whether to try again first.
+    pub(crate) fn before_wait(&self, target: Target, asked: &mut bool) -> bool {
+        *asked = !*asked && self.shared.before_wait.is_some();
+        if let (true, Some(hook)) = (*asked, &self.shared.before_wait) {
+            hook(target.hw_queue);
+        }
+        *asked
+    }
+
+    /// The allocation waits, perhaps not for the first time.
+    pub(crate) fn begin_wait(&self, since: &mut Option<Instant>) {
+        if since.is_none() {
+            *since = Some(self.bitmaps().clock().now());
             self.tenant.counters.add(|c| &c.waits, 1);
         }
     }
 
-    fn bitmaps(&self) -> &Bitmaps {
+    /// It is over, if it has waited.
+    pub(crate) fn end_wait(&self, since: Option<Instant>) {
+        if let Some(since) = since {
+            let now = self.bitmaps().clock().now();
+            let waited = now.as_nanos().saturating_sub(since.as_nanos());
+            // Relaxed: a statistic.
+            self.tenant
+                .longest_wait
+                .fetch_max(waited, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn bitmaps(&self) -> &Bitmaps {
         &self.shared.bitmaps
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        // Ordering: AcqRel, so that the last one comes after what the others did.
+        if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.bitmaps.close_account(self.tenant.class);
+        }
     }
 }
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
+        // Relaxed: there is a handle while this goes on.
+        self.tenant.handles.fetch_add(1, Ordering::Relaxed);
         Self {
             shared: self.shared.clone(),
             tenant: self.tenant.clone(),

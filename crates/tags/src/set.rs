@@ -3,8 +3,10 @@
 use crate::bitmaps::Bitmaps;
 use crate::builder::TagSetBuilder;
 use crate::error::RedeemError;
+use crate::expire::DEFAULT_TIMEOUT;
 use crate::freeze::FrozenGuard;
 use crate::iter::InFlight;
+use crate::kind::QueueKind;
 use crate::map::CpuMap;
 use crate::queue::Queue;
 use crate::slot::{Record, Slot};
@@ -12,8 +14,11 @@ use crate::stats::SetStats;
 use crate::tag::Tag;
 use crate::token::{Generation, Token};
 use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::time::Clock;
 use inflight_sync::{Arc, CachePadded, cpu};
 use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
@@ -50,68 +55,193 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TagSet<T> {
-    shared: Arc<Shared<T>>,
+    pub(crate) shared: Handle<T>,
 }
 
-/// What all handles of a set share.
+/// See [`TagSetBuilder::before_wait`].
+pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
+
+/// What all handles and tags of a set share.
 pub(crate) struct Shared<T> {
-    pub(crate) bitmaps: Arc<Bitmaps>,
-    slots: Box<[Arc<Slot<T>>]>,
+    slots: Box<[CachePadded<Slot<T>>]>,
+    /// Makes payloads.
+    pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
+    /// Of requests that have none of their own.
+    pub(crate) timeout: Duration,
+    /// Called before a submitter waits.
+    pub(crate) before_wait: Option<BeforeWait>,
     pub(crate) map: CpuMap,
     /// How many CPUs there may be: the size of each tenant's counters.
     pub(crate) cpus: usize,
     /// Tokens refused. Away from what every allocation and completion reads.
     redeem_errors: CachePadded<AtomicU64>,
+    /// Dropped last: the slots point to them.
+    pub(crate) bitmaps: Arc<Bitmaps>,
+}
+
+/// A handle: keeps the set from being orphaned.
+pub(crate) struct Handle<T> {
+    /// Beside the count, not behind it: every operation goes through this pointer.
+    shared: NonNull<Shared<T>>,
+    alive: Arc<Alive<T>>,
+}
+
+/// What the handles count. Its drop orphans the set.
+struct Alive<T>(NonNull<Shared<T>>);
+
+// SAFETY: a handle gives shared references to what all threads may use (a `Slot` answers for its
+// payload), and the last one drops payloads, on whatever thread: hence T: Send.
+unsafe impl<T: Send> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Handle<T> {}
+// SAFETY: as for `Handle`.
+unsafe impl<T: Send> Send for Alive<T> {}
+// SAFETY: as for `Handle`.
+unsafe impl<T: Send> Sync for Alive<T> {}
+
+impl<T> Handle<T> {
+    /// The first handle.
+    pub(crate) fn new(shared: Shared<T>) -> Self {
+        let shared = NonNull::from(Box::leak(Box::new(shared)));
+        // SAFETY: it was made just now.
+        unsafe { shared.as_ref() }.bitmaps.set_owner(shared.cast());
+        Self {
+            shared,
+            alive: Arc::new(Alive(shared)),
+        }
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared,
+            alive: self.alive.clone(),
+        }
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = Shared<T>;
+
+    #[inline]
+    fn deref(&self) -> &Shared<T> {
+        // SAFETY: it is freed only after all handles are gone (PROTOCOL.md, "Memory").
+        unsafe { self.shared.as_ref() }
+    }
+}
+
+impl<T> Drop for Alive<T> {
+    fn drop(&mut self) {
+        /// Does what is left to do also if a payload's drop panics.
+        struct Burial<T> {
+            shared: NonNull<Shared<T>>,
+            next: usize,
+            ended: u64,
+        }
+        impl<T> Burial<T> {
+            /// K4.
+            fn run(&mut self) {
+                // SAFETY: K5 is still to come.
+                let slots = &unsafe { self.shared.as_ref() }.slots;
+                while let Some(slot) = slots.get(self.next) {
+                    self.next += 1;
+                    slot.bury();
+                }
+            }
+
+            /// K5. Whether no tag is left.
+            fn settle(&self) -> bool {
+                // SAFETY: the bias is this one's until `settle` has taken it.
+                let shared = unsafe { self.shared.as_ref() };
+                let given_out = shared.slots.iter().map(|s| s.record.allocs_and_frees().0);
+                shared.bitmaps.settle(given_out.sum(), self.ended)
+            }
+        }
+        impl<T> Drop for Burial<T> {
+            fn drop(&mut self) {
+                self.run();
+                if self.settle() {
+                    // SAFETY: no handle and no tag is left, and nobody else was told so.
+                    drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+                }
+            }
+        }
+        // SAFETY: K5 is still to come.
+        let ended = unsafe { self.0.as_ref() }.bitmaps.close();
+        let mut burial = Burial {
+            shared: self.0,
+            next: 0,
+            ended,
+        };
+        burial.run();
+    }
 }
 
 impl<T> Shared<T> {
-    pub(crate) fn new(bitmaps: Arc<Bitmaps>, slots: Box<[Arc<Slot<T>>]>, map: CpuMap) -> Self {
+    pub(crate) fn new(
+        bitmaps: Arc<Bitmaps>,
+        slots: Box<[CachePadded<Slot<T>>]>,
+        payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
+        map: CpuMap,
+    ) -> Self {
         Self {
-            bitmaps,
             slots,
+            payload,
+            timeout: DEFAULT_TIMEOUT,
+            before_wait: None,
             map,
             cpus: cpu::possible(),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
+            bitmaps,
         }
     }
 
     #[inline]
-    pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Arc<Slot<T>> {
+    pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Slot<T> {
         &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
+    }
+
+    /// All slots that can be tags.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.slots.iter().map(|slot| &**slot)
     }
 
     /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
     fn in_use(&self) -> usize {
-        let mut count = 0;
-        self.bitmaps.for_each_set(|hw_queue, tag| {
-            count += usize::from(self.slot(hw_queue, tag).record.is_tag());
-        });
-        count
+        self.slots().filter(|slot| slot.record.is_tag()).count()
     }
 
     /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
+    #[inline]
     fn claim(
         &self,
         token: u64,
         step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
     ) -> Result<Tag<T>, RedeemError> {
         let token = Token::decode(token);
-        let claimed = if token.place.set != self.bitmaps.set_id() {
-            Err(RedeemError::Foreign)
-        } else if let Some(slot) = self.slots.get(token.place.index) {
-            step(&slot.record, token.generation).map(|()| {
-                // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
-                // PROTOCOL.md, "One owner", and so is the count that S1 left behind.
-                unsafe { Tag::adopt(slot) }
-            })
-        } else {
-            Err(RedeemError::OutOfRange)
-        };
-        if claimed.is_err() {
-            // Relaxed: a statistic.
-            self.redeem_errors.fetch_add(1, Ordering::Relaxed);
+        if token.place.set != self.bitmaps.set_id() {
+            return Err(self.refuse(RedeemError::Foreign));
         }
-        claimed
+        let Some(slot) = self.slots.get(token.place.index) else {
+            return Err(self.refuse(RedeemError::OutOfRange));
+        };
+        // Why: read before the exchange, which holds up what comes after it.
+        let bitmap = slot.bitmap;
+        match step(&slot.record, token.generation) {
+            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
+            // PROTOCOL.md, "One owner".
+            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
+            Err(_) if slot.record.is_absent() => Err(self.refuse(RedeemError::OutOfRange)),
+            Err(error) => Err(self.refuse(error)),
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, error: RedeemError) -> RedeemError {
+        // Relaxed: a statistic.
+        self.redeem_errors.fetch_add(1, Ordering::Relaxed);
+        error
     }
 }
 
@@ -127,8 +257,12 @@ impl<T: Send + 'static> TagSet<T> {
         TagSetBuilder::new()
     }
 
-    pub(crate) const fn from_shared(shared: Arc<Shared<T>>) -> Self {
+    pub(crate) const fn from_shared(shared: Handle<T>) -> Self {
         Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<T> {
+        &self.shared
     }
 
     /// Adds a tenant. The name is for people; two tenants may have the same.
@@ -170,6 +304,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(*set.redeem(token)?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn redeem(&self, token: u64) -> Result<Tag<T>, RedeemError> {
         self.shared.claim(token, Record::redeem)
     }
@@ -310,7 +445,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.shared.bitmaps.gate().is_closed()
+        self.shared.bitmaps.gate().state().is_frozen()
     }
 
     /// How many tags are held or in flight. Exact only while nobody allocates or frees.
@@ -345,6 +480,25 @@ impl<T: Send + 'static> TagSet<T> {
         let mut count = 0;
         self.shared.for_each_in_flight(|_| count += 1);
         count
+    }
+
+    /// Whether a tag is in flight, marked ones included. Looks no further than the first.
+    ///
+    /// The idea is the in-flight test of blk-mq.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// assert!(!set.any_in_flight(), "held is not in flight");
+    /// let token = tag.into_token();
+    /// assert!(set.any_in_flight());
+    /// # set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn any_in_flight(&self) -> bool {
+        self.shared.any_in_flight()
     }
 
     /// How many tags are held: in use, but not in flight.
@@ -394,7 +548,9 @@ impl<T: Send + 'static> TagSet<T> {
         }
     }
 
-    /// The hardware queue that serves a CPU, for any number.
+    /// The hardware queue that serves a CPU, for any number: that of requests that are no
+    /// [reads](crate::AllocOptions::read) and not [polled](crate::AllocOptions::polled). The one
+    /// that stands in for it while it is [inactive](TagSet::cpu_offline).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -404,7 +560,59 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn hw_queue_of(&self, cpu: usize) -> usize {
-        self.shared.map.hw_queue_of(cpu)
+        self.hw_queue_for(QueueKind::Default, cpu)
+    }
+
+    /// The hardware queue that serves a CPU's requests of a kind: a default one, if the set has
+    /// none of that kind; the one that stands in for it while it is
+    /// [inactive](TagSet::cpu_offline).
+    ///
+    /// ```
+    /// use inflight_tags::{QueueKind, TagSet};
+    /// let set = TagSet::builder().hw_queues(5).poll_queues(2).build(|_, _| ())?;
+    /// assert_eq!(set.hw_queue_for(QueueKind::Poll, 1), 4);
+    /// assert_eq!(set.hw_queue_for(QueueKind::Read, 1), set.hw_queue_of(1));
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn hw_queue_for(&self, kind: QueueKind, cpu: usize) -> usize {
+        let home = self.shared.map.hw_queue_of(kind, cpu);
+        self.shared.bitmaps.stand_in(home)
+    }
+
+    /// The hardware queue and index behind a [unique tag](Tag::unique); `None` if the set has no
+    /// such tag now.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(4).depth(18).build(|_, _| ())?;
+    /// assert_eq!(set.place_of_unique(0x0003_0011), Some((3, 17)));
+    /// assert_eq!(set.place_of_unique(0x0003_0012), None);
+    /// assert_eq!(set.place_of_unique(0x0004_0000), None);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn place_of_unique(&self, unique: u32) -> Option<(usize, usize)> {
+        let (hw_queue, tag) = ((unique >> 16) as usize, (unique & 0xffff) as usize);
+        let geometry = self.shared.bitmaps.geometry();
+        let extra = geometry.depth..geometry.stride();
+        let there = tag < self.depth() || extra.contains(&tag);
+        (hw_queue < self.hw_queues() && there).then_some((hw_queue, tag))
+    }
+
+    /// What a hardware queue is for; `None` if the set does not have it.
+    ///
+    /// ```
+    /// use inflight_tags::{QueueKind, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).read_queues(1).build(|_, _| ())?;
+    /// assert_eq!(set.queue_kind(0), Some(QueueKind::Default));
+    /// assert_eq!(set.queue_kind(1), Some(QueueKind::Read));
+    /// assert_eq!(set.queue_kind(2), None);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn queue_kind(&self, hw_queue: usize) -> Option<QueueKind> {
+        (hw_queue < self.hw_queues()).then(|| self.shared.bitmaps.kind_of(hw_queue))
     }
 
     /// The number of hardware queues.
@@ -416,10 +624,29 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn hw_queues(&self) -> usize {
-        self.shared.bitmaps.geometry().hw_queues
+        self.shared.bitmaps.size().hw_queues()
     }
 
-    /// The number of tags of each hardware queue, reserved ones included.
+    /// The clock that ages, timeouts and waits go by: the builder's, or the system's.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let next = set.expire(|_| unreachable!("30 seconds are not over")).expect("one request");
+    /// let wait: Duration = next - set.clock().now(); // for a timer, or a ring's timeout
+    /// assert!(wait <= Duration::from_secs(30));
+    /// # drop(set.redeem(token)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.shared.bitmaps.clock()
+    }
+
+    /// The number of tags of each hardware queue, reserved ones included; of all hardware queues
+    /// together, if they [share](crate::TagSetBuilder::shared_tags) them.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -428,7 +655,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.shared.bitmaps.geometry().depth
+        self.shared.bitmaps.size().depth()
     }
 
     /// The number of reserved tags of each hardware queue.
@@ -452,7 +679,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.shared.bitmaps.geometry().tags()
+        let (geometry, size) = (self.shared.bitmaps.geometry(), self.shared.bitmaps.size());
+        geometry.tables_of(size.hw_queues()) * (size.depth() + geometry.extra)
     }
 }
 
@@ -467,43 +695,11 @@ impl<T> Clone for TagSet<T> {
 impl<T> fmt::Debug for TagSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSet")
-            .field("geometry", &self.shared.bitmaps.geometry())
+            .field("hw_queues", &self.shared.bitmaps.size().hw_queues())
+            .field("depth", &self.shared.bitmaps.size().depth())
+            .field("limits", &self.shared.bitmaps.geometry())
             .field("in_use", &self.shared.in_use())
-            .field("frozen", &self.shared.bitmaps.gate().is_closed())
+            .field("gate", &self.shared.bitmaps.gate().state())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-    use crate::options::AllocOptions;
-
-    /// The set and the tag, held or in flight, have one count of the slot each; nobody else has.
-    #[test]
-    fn a_token_owns_one_count() {
-        let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
-        let count = || Arc::strong_count(&set.shared.slots[0]);
-        for _ in 0..3 {
-            assert_eq!(count(), 1, "free");
-            let tag = dev.try_alloc(AllocOptions::new()).unwrap();
-            assert_eq!(count(), 2, "held");
-            let token = tag.into_token();
-            assert_eq!(count(), 2, "in flight");
-            assert!(set.redeem_timed_out(token).is_err() && set.redeem(!token).is_err());
-            assert_eq!(count(), 2, "after a refusal");
-            let tag = set.redeem(token).unwrap();
-            assert!(set.redeem(token).is_err());
-            assert_eq!(count(), 2, "redeemed");
-            let token = tag.into_token();
-            set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
-            assert!(set.redeem(token).is_err());
-            assert_eq!(count(), 2, "overdue");
-            let tag = set.redeem_timed_out(token).unwrap();
-            assert_eq!(count(), 2, "handled");
-            drop(tag);
-        }
-        assert_eq!(count(), 1);
     }
 }

@@ -20,11 +20,20 @@
 
 use crate::bitmaps::Bitmaps;
 use crate::error::RedeemError;
+use crate::kind::QueueKind;
+use crate::life::{End, Life};
+use crate::set::Shared;
+use crate::steering::{Link, Note};
 use crate::token::{Generation, Place};
+use inflight_sbitmap::SbitmapQueue;
 use inflight_sync::Arc;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::time::Instant;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::time::Duration;
 
 const PHASE_BITS: u32 = 3;
 
@@ -41,12 +50,14 @@ pub(crate) enum Phase {
     Redeemed = 3,
     /// The handler of its timeout owns it.
     Handled = 4,
+    /// Nobody's, and without a payload: not made yet, or all handles of the set are gone.
+    Absent = 5,
 }
 
 impl Phase {
     /// PROTOCOL.md, "One owner".
     const fn has_owner(self) -> bool {
-        !matches!(self, Self::InFlight | Self::Overdue)
+        !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
     }
 }
 
@@ -68,7 +79,8 @@ impl State {
             1 => Phase::InFlight,
             2 => Phase::Overdue,
             3 => Phase::Redeemed,
-            _ => Phase::Handled,
+            4 => Phase::Handled,
+            _ => Phase::Absent,
         };
         Self {
             generation: Generation::from_bits(word >> PHASE_BITS),
@@ -83,6 +95,8 @@ pub(crate) struct Record {
     state: AtomicU64,
     /// When the tag was issued, in nanoseconds of the set's clock. Written before S1.
     issued_at: AtomicU64,
+    /// The submission's own timeout in nanoseconds, or 0.
+    timeout: AtomicU64,
     /// How often the slot was given out and given back: odd while it is a tag. Only its owner
     /// writes it.
     turns: AtomicU64,
@@ -92,16 +106,36 @@ impl Record {
     fn new(generation: Generation) -> Self {
         let state = State {
             generation,
-            phase: Phase::Idle,
+            phase: Phase::Absent,
         };
         Self {
             state: AtomicU64::new(state.pack()),
             issued_at: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
             turns: AtomicU64::new(0),
         }
     }
 
+    /// The payload is there now: the slot can become a tag. R2, or the building of the set, orders
+    /// it before the bit.
+    fn present(&self) {
+        // Relaxed: before that nobody else writes.
+        let state = State {
+            phase: Phase::Idle,
+            ..State::unpack(self.state.load(Ordering::Relaxed))
+        };
+        // Relaxed: the bit hands the slot to its first owner.
+        self.state.store(state.pack(), Ordering::Relaxed);
+    }
+
+    /// Whether the payload is still to be made.
+    pub(crate) fn is_absent(&self) -> bool {
+        // Relaxed: the maker is alone with the slot, and for others it is a hint.
+        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Absent
+    }
+
     /// The state as an observer sees it.
+    #[inline]
     pub(crate) fn observe(&self) -> State {
         // Ordering: pairs with S1 in `issue`, so that the observer sees the time stamp of this
         // issue or of a later one, never of an earlier one.
@@ -111,6 +145,22 @@ impl Record {
     pub(crate) fn issued_at(&self) -> Instant {
         // Relaxed: see `observe`.
         Instant::from_nanos(self.issued_at.load(Ordering::Relaxed))
+    }
+
+    /// The owner's, for its next submission and until the slot is freed.
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
+        // Ordering: Release pairs with the Acquire in `timeout`.
+        self.timeout.store(nanos, Ordering::Release);
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        // Ordering: Acquire pairs with the Release in `set_timeout`: a visitor that reads what a
+        // later owner wrote comes after the exchange that made it one, and its mark fails.
+        match self.timeout.load(Ordering::Acquire) {
+            0 => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
     }
 
     /// How often the slot was given out, and how often it was given back.
@@ -127,15 +177,17 @@ impl Record {
         self.turns.load(Ordering::Relaxed) % 2 == 1
     }
 
-    fn turn(&self) {
+    #[inline]
+    fn turn(&self, ordering: Ordering) {
         // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders
         // owners.
         let turns = self.turns.load(Ordering::Relaxed);
-        self.turns.store(turns + 1, Ordering::Relaxed);
+        self.turns.store(turns + 1, ordering);
     }
 
     /// Whether the slot is in a phase that belongs to an owner. Asserted where an ownership begins,
     /// as `owned` does where it ends.
+    #[inline]
     pub(crate) fn is_owned(&self) -> bool {
         // Relaxed: see `owned`.
         State::unpack(self.state.load(Ordering::Relaxed))
@@ -144,6 +196,7 @@ impl Record {
     }
 
     /// The state as its owner sees it.
+    #[inline]
     fn owned(&self) -> State {
         // Relaxed: only the owner writes in these phases, and it became the owner by an acquiring
         // step (taking the bit, S2 or S4).
@@ -153,13 +206,16 @@ impl Record {
     }
 
     /// The bit has been admitted: the slot becomes a tag.
+    #[inline]
     pub(crate) fn grant(&self) {
         debug_assert!(!self.is_tag(), "the bit was free");
-        self.turn();
+        // Relaxed: who sees a slot as a tag concludes nothing about its data.
+        self.turn(Ordering::Relaxed);
     }
 
     /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
     /// and be freed with its set by them.
+    #[inline]
     pub(crate) fn issue(&self, now: Option<Instant>) -> Generation {
         let State { generation, phase } = self.owned();
         let generation = if phase == Phase::Idle {
@@ -182,12 +238,13 @@ impl Record {
     }
 
     /// S2. On success the caller owns the slot.
+    #[inline]
     pub(crate) fn redeem(&self, generation: Generation) -> Result<(), RedeemError> {
         self.change(generation, Phase::InFlight, Phase::Redeemed)
             .map_err(|found| match found.phase {
                 _ if found.generation != generation => RedeemError::Stale,
                 Phase::Overdue | Phase::Handled => RedeemError::TimedOut,
-                Phase::Idle | Phase::Redeemed | Phase::InFlight => RedeemError::NotInFlight,
+                _ => RedeemError::NotInFlight,
             })
     }
 
@@ -198,6 +255,7 @@ impl Record {
     }
 
     /// S4. On success the caller owns the slot.
+    #[inline]
     pub(crate) fn take_overdue(&self, generation: Generation) -> Result<(), RedeemError> {
         self.change(generation, Phase::Overdue, Phase::Handled)
             .map_err(|found| match found.phase {
@@ -208,6 +266,7 @@ impl Record {
     }
 
     /// One compare-exchange; the state found instead if it failed.
+    #[inline]
     fn change(&self, generation: Generation, from: Phase, to: Phase) -> Result<(), State> {
         let from = State {
             generation,
@@ -228,75 +287,328 @@ impl Record {
     }
 
     /// S5. Called by the owner, before it gives the bit back.
+    #[inline]
     pub(crate) fn retire(&self) {
         let generation = self.owned().generation.next();
         let state = State {
             generation,
             phase: Phase::Idle,
         };
-        self.turn();
+        // Relaxed: the owner's own.
+        if self.timeout.load(Ordering::Relaxed) != 0 {
+            // Relaxed: a visitor that reads it grants more time.
+            self.timeout.store(0, Ordering::Relaxed);
+        }
         // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange
         // sees the newest value whatever the ordering.
         self.state.store(state.pack(), Ordering::Relaxed);
+        // Ordering: Release pairs with the Acquire of K4 and K6 in `take_payload`: whoever sees
+        // that this is no tag any more comes after its last owner, and sees its last state.
+        self.turn(Ordering::Release);
+    }
+
+    /// K4 and K6, when all handles are gone. Whether the caller has the payload now, to drop it:
+    /// once for each slot that is no tag, never for one that is.
+    pub(crate) fn take_payload(&self) -> bool {
+        // Ordering: Acquire pairs with the Release in `retire`.
+        if self.turns.load(Ordering::Acquire) % 2 == 1 {
+            return false;
+        }
+        // Relaxed: the exchange looks again.
+        let found = State::unpack(self.state.load(Ordering::Relaxed));
+        if found.phase != Phase::Idle {
+            return false;
+        }
+        let absent = State {
+            phase: Phase::Absent,
+            ..found
+        };
+        // Relaxed: of two who come here, one is told so; nothing is handed over between them.
+        self.state
+            .compare_exchange(
+                found.pack(),
+                absent.pack(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
     }
 }
 
+/// How many tags are freed by one put, at most.
+pub(crate) const MANY: usize = 32;
+
 /// A slot: its place, its record and its payload.
 ///
-/// It keeps the bitmaps alive. The set, each tag and each tag in flight own one count of their slot
-/// and keep it alive. A count per slot rather than one per set: it lies on a line the tag's owner
-/// writes anyway, where a common count would be the one line all CPUs fight for.
-#[derive(Debug)]
+/// It lies in the table of its [`Shared`], which is freed when no handle is left and no tag is held
+/// or in flight: see [`life`](crate::life).
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
-    pub(crate) bitmaps: Arc<Bitmaps>,
-    pub(crate) hw_queue: usize,
+    /// Of the same set, as is the next: they live as long as the slot.
+    bitmaps: NonNull<Bitmaps>,
+    /// Where its bit is, and which.
+    pub(crate) bitmap: NonNull<SbitmapQueue>,
+    bit: usize,
+    /// What all its tokens have in common.
+    place: Place,
+    /// Written by the owner, where hardware queues share tags.
+    hw_queue: AtomicU32,
     pub(crate) tag: usize,
-    payload: UnsafeCell<T>,
+    /// Who submitted it, and how it wants to be completed.
+    pub(crate) note: Note,
+    /// Its place in a mailbox.
+    pub(crate) link: Link<T>,
+    /// There unless the record is `Absent`.
+    payload: UnsafeCell<MaybeUninit<T>>,
 }
 
 // SAFETY: the payload is reached only by the one owner of the slot, through `payload` and
 // `payload_mut`, whose callers answer for that; moving from owner to owner is moving between
-// threads, hence T: Send. Everything else in the slot is Sync.
+// threads, hence T: Send. The pointer is to what is Sync. Everything else in the slot is Sync.
 unsafe impl<T: Send> Sync for Slot<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Slot<T> {}
 
 impl<T> Slot<T> {
-    pub(crate) fn new(bitmaps: Arc<Bitmaps>, hw_queue: usize, tag: usize, payload: T) -> Self {
+    /// The caller keeps `bitmaps` for as long as the slot.
+    pub(crate) fn new(bitmaps: &Arc<Bitmaps>, hw_queue: usize, tag: usize) -> Self {
+        let (target, bit) = bitmaps.bit_of(hw_queue, tag);
         Self {
             record: Record::new(Generation::start()),
-            bitmaps,
-            hw_queue,
+            bitmaps: NonNull::from(&**bitmaps),
+            bitmap: NonNull::from(bitmaps.bitmap(target)),
+            bit,
+            place: Place {
+                set: bitmaps.set_id(),
+                index: bitmaps.geometry().flat(hw_queue, tag),
+            },
+            hw_queue: AtomicU32::new(hw_queue as u32),
             tag,
-            payload: UnsafeCell::new(payload),
+            note: Note::new(),
+            link: Link::new(),
+            payload: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
+    #[inline]
+    pub(crate) const fn bitmaps(&self) -> &Bitmaps {
+        // SAFETY: the set that this slot belongs to keeps them, by the contract of `new`, and
+        // frees them after the slot.
+        unsafe { self.bitmaps.as_ref() }
+    }
+
+    /// Puts the payload there, for whoever is alone with a slot that is absent.
+    pub(crate) fn make(&self, payload: T) {
+        debug_assert!(self.record.is_absent(), "a payload is made once");
+        // SAFETY: nobody owns an absent slot, and its bit is beyond the depth; makers take turns.
+        // There is no payload to drop.
+        self.payload.with_mut(|place| unsafe {
+            (*place).write(payload);
+        });
+        self.record.present();
+    }
+
+    #[inline]
+    pub(crate) fn hw_queue(&self) -> usize {
+        // Relaxed: as the record.
+        self.hw_queue.load(Ordering::Relaxed) as usize
+    }
+
+    /// Whether its hardware queue is one for polled requests.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.bitmaps().kind_of(self.hw_queue()) == QueueKind::Poll
+    }
+
+    /// For the owner of a tag that all hardware queues share.
+    #[inline]
+    pub(crate) fn set_hw_queue(&self, hw_queue: usize) {
+        // Relaxed: as the record.
+        self.hw_queue.store(hw_queue as u32, Ordering::Relaxed);
+    }
+
     /// The payload, for the slot's owner.
+    #[inline]
     pub(crate) fn payload(&self) -> *const T {
         // The pointer escapes `with`, for the tag's references outlive this call. So a model sees
         // an access at this instant only: it reports two owners who come here unordered, not one
         // who keeps a reference too long. The borrow checker does that, on the tag.
-        self.payload.with(|payload| payload)
+        self.payload.with(<*const MaybeUninit<T>>::cast)
     }
 
     /// The payload, for the slot's owner, who has no other reference to it.
+    #[inline]
     pub(crate) fn payload_mut(&self) -> *mut T {
         // It escapes, as in `payload`.
-        self.payload.with_mut(|payload| payload)
+        self.payload.with_mut(<*mut MaybeUninit<T>>::cast)
     }
 
-    /// What all tokens of this slot have in common.
-    pub(crate) fn place(&self) -> Place {
-        Place {
-            set: self.bitmaps.set_id(),
-            index: self.bitmaps.geometry().flat(self.hw_queue, self.tag),
+    /// Drops the payload if it is the caller's to drop (K4, K6).
+    pub(crate) fn bury(&self) {
+        if self.record.take_payload() {
+            // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: nobody owns
+            // the slot, and without handles nobody will. Its payload was there.
+            unsafe { self.payload_mut().drop_in_place() };
         }
     }
 
-    /// Gives the slot back. Called once by each owner that does not issue.
-    pub(crate) fn free(&self) {
+    #[inline]
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The end of a tag: gives the slot back (K1), and counts out (K2).
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the slot (PROTOCOL.md, "One owner"), and has no reference to it or its set
+    /// from now on. `bitmap` is the slot's.
+    #[inline]
+    pub(crate) unsafe fn free(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
+        // SAFETY: the tag is not counted out yet, so its set lives.
+        let bitmaps = unsafe { this.as_ref() }.bitmaps.as_ptr();
+        let out = CountOut {
+            slot: this,
+            bitmaps,
+        };
+        // SAFETY: as above.
+        let slot = unsafe { out.slot.as_ref() };
+        // SAFETY: as above.
+        slot.give_back(unsafe { bitmap.as_ref() });
+    }
+
+    /// [`free`](Self::free) for up to [`MANY`] tags whose bits are in one bitmap, with one put.
+    ///
+    /// # Safety
+    ///
+    /// As for `free`, of each. They are different slots with the same bitmap.
+    pub(crate) unsafe fn free_all(slots: &[NonNull<Self>]) {
+        let Some(&first) = slots.first() else { return };
+        let mut bits = [0; MANY];
+        // SAFETY: the tags are not counted out yet, so their set lives.
+        let first = unsafe { first.as_ref() };
+        let _out = CountOutAll {
+            slots,
+            bitmaps: first.bitmaps.as_ptr(),
+        };
+        for (bit, slot) in bits.iter_mut().zip(slots) {
+            // SAFETY: as above.
+            let slot = unsafe { slot.as_ref() };
+            debug_assert_eq!(slot.bitmap, first.bitmap);
+            slot.record.retire();
+            *bit = slot.bit;
+        }
+        // SAFETY: as above: the bitmap is the set's.
+        let bitmap = unsafe { first.bitmap.as_ref() };
+        let place = (first.hw_queue(), first.tag);
+        first.bitmaps().put_all(bitmap, &bits[..slots.len()], place);
+    }
+
+    #[inline]
+    fn give_back(&self, bitmap: &SbitmapQueue) {
         self.record.retire();
-        self.bitmaps.put(self.hw_queue, self.tag);
+        self.bitmaps()
+            .put(bitmap, self.bit, (self.hw_queue(), self.tag));
+    }
+}
+
+/// Does K2, K6 and K7 when it is dropped, so also if a waker panics in K1.
+struct CountOut<T> {
+    slot: NonNull<Slot<T>>,
+    bitmaps: *const Bitmaps,
+}
+
+impl<T> Drop for CountOut<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the tag is not counted out yet, so its set lives.
+        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        // SAFETY: this is the end of a tag, once.
+        if let End::Refused(orphaned) = unsafe { Life::end(life, 1) } {
+            Self::late(self.slot, self.bitmaps, life, orphaned);
+        }
+    }
+}
+
+impl<T> CountOut<T> {
+    #[cold]
+    #[inline(never)]
+    fn late(slot: NonNull<Slot<T>>, bitmaps: *const Bitmaps, life: *const Life, orphaned: bool) {
+        /// Counts out also if the payload's drop panics.
+        struct Last<T> {
+            set: *mut Shared<T>,
+            life: *const Life,
+        }
+        impl<T> Drop for Last<T> {
+            fn drop(&mut self) {
+                // SAFETY: K2 has refused.
+                if unsafe { Life::end_late(self.life) } {
+                    // SAFETY: nobody else is left.
+                    drop(unsafe { Box::from_raw(self.set) });
+                }
+            }
+        }
+        // SAFETY: the tag is not counted out yet, so its set lives.
+        let set = unsafe { Bitmaps::owner(bitmaps) };
+        let _last = Last {
+            set: set.cast::<Shared<T>>(), // a slot of `T` is in a set of `T`
+            life,
+        };
+        if orphaned {
+            // SAFETY: as above, until `_last` is dropped.
+            unsafe { slot.as_ref() }.bury();
+        }
+    }
+}
+
+/// As [`CountOut`], for several tags of one set.
+struct CountOutAll<'a, T> {
+    slots: &'a [NonNull<Slot<T>>],
+    bitmaps: *const Bitmaps,
+}
+
+impl<T> Drop for CountOutAll<'_, T> {
+    fn drop(&mut self) {
+        /// Counts the rest out also if a payload's drop panics.
+        struct Late<'a, T> {
+            slots: std::slice::Iter<'a, NonNull<Slot<T>>>,
+            bitmaps: *const Bitmaps,
+            life: *const Life,
+            orphaned: bool,
+        }
+        impl<T> Late<'_, T> {
+            fn run(&mut self) {
+                for &slot in self.slots.by_ref() {
+                    CountOut::late(slot, self.bitmaps, self.life, self.orphaned);
+                }
+            }
+        }
+        impl<T> Drop for Late<'_, T> {
+            fn drop(&mut self) {
+                self.run();
+            }
+        }
+        // SAFETY: the tags are not counted out yet, so their set lives.
+        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        // SAFETY: this is the end of so many tags, once.
+        if let End::Refused(orphaned) = unsafe { Life::end(life, self.slots.len() as u64) } {
+            let mut late = Late {
+                slots: self.slots.iter(),
+                bitmaps: self.bitmaps,
+                life,
+                orphaned,
+            };
+            late.run();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("record", &self.record)
+            .field("hw_queue", &self.hw_queue())
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
     }
 }
 
@@ -309,6 +621,7 @@ mod tests {
     fn the_last_generation_is_followed_by_the_first() {
         let last = Generation::from_bits((1 << 34) - 2);
         let record = Record::new(last);
+        record.present();
         assert_eq!(record.issue(None), last);
         assert_eq!(record.redeem(last), Ok(()));
         record.retire();
@@ -329,6 +642,7 @@ mod tests {
     #[test]
     fn issuing_again_makes_a_new_token() {
         let record = Record::new(Generation::from_bits(7));
+        record.present();
         let first = record.issue(None);
         assert!(record.mark(first));
         assert_eq!(record.take_overdue(first), Ok(()));
@@ -345,8 +659,8 @@ mod tests {
 
     #[test]
     fn every_state_survives_packing() {
-        use Phase::{Handled, Idle, InFlight, Overdue, Redeemed};
-        for phase in [Idle, InFlight, Overdue, Redeemed, Handled] {
+        use Phase::{Absent, Handled, Idle, InFlight, Overdue, Redeemed};
+        for phase in [Idle, InFlight, Overdue, Redeemed, Handled, Absent] {
             for bits in [1, 2, (1 << 34) - 2] {
                 let state = State {
                     generation: Generation::from_bits(bits),

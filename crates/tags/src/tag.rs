@@ -1,12 +1,15 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
+use crate::steering::{Advice, Note};
 use crate::token::Token;
-use inflight_sync::Arc;
+use inflight_sbitmap::SbitmapQueue;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::time::Duration;
 
 /// A tag: the permission to have one request in flight, with the slot that holds its data.
 ///
@@ -14,7 +17,7 @@ use std::ops::{Deref, DerefMut};
 /// whoever is next. [`into_token`](Tag::into_token) puts it in flight instead: from then on nobody
 /// can reach the `T` until [`TagSet::redeem`](crate::TagSet::redeem) gives the tag back.
 ///
-/// A tag keeps its slot and the bitmaps alive, so it may outlive all handles of its set. A tag
+/// A tag keeps its set's memory, so it may outlive all handles of its set. A tag
 /// that is leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
 ///
 /// # Panics
@@ -40,49 +43,79 @@ use std::ops::{Deref, DerefMut};
 /// ```
 #[must_use = "the tag is freed when it is dropped"]
 pub struct Tag<T> {
-    slot: Arc<Slot<T>>,
-    /// A tag owns its T: it is Sync only if T is.
+    /// Lives while the tag does: see [`life`](crate::life).
+    slot: NonNull<Slot<T>>,
+    /// The slot's bitmap, so that a free need not wait for the slot's line.
+    bitmap: NonNull<SbitmapQueue>,
+    /// A tag owns its T.
     payload: PhantomData<T>,
 }
 
+// SAFETY: a tag is its T and a pointer to what all threads may use.
+unsafe impl<T: Send> Send for Tag<T> {}
+// SAFETY: a shared tag gives shared references to its T, and to what all threads may use.
+unsafe impl<T: Sync> Sync for Tag<T> {}
+
 impl<T> Tag<T> {
-    /// The tag of a slot whose bit was admitted.
+    /// The tag of a slot.
     ///
     /// # Safety
     ///
-    /// The caller owns the slot by A1 (PROTOCOL.md, "One owner") and gives it to the tag.
+    /// The caller owns the slot, by A1, S2 or S4 (PROTOCOL.md, "One owner"), and gives it to the
+    /// tag. `bitmap` is the slot's.
     #[inline]
-    pub(crate) unsafe fn own(slot: &Arc<Slot<T>>) -> Self {
+    pub(crate) unsafe fn own(slot: &Slot<T>, bitmap: NonNull<SbitmapQueue>) -> Self {
         debug_assert!(
-            slot.record.is_owned(),
+            slot.record.is_owned() && slot.record.is_tag(),
             "nobody gives away what is in flight"
         );
         Self {
-            slot: slot.clone(),
+            slot: NonNull::from(slot),
+            bitmap,
             payload: PhantomData,
         }
     }
 
-    /// The tag of a slot that was in flight.
-    ///
+    #[inline]
+    const fn slot(&self) -> &Slot<T> {
+        // SAFETY: a tag that has not ended keeps its set (PROTOCOL.md, "Memory").
+        unsafe { self.slot.as_ref() }
+    }
+
+    /// Its bitmap, to be compared.
+    pub(crate) const fn bitmap(&self) -> NonNull<SbitmapQueue> {
+        self.bitmap
+    }
+
+    /// The tag as a pointer. It does not end: it goes on in `from_raw`.
+    pub(crate) fn into_raw(self) -> NonNull<Slot<T>> {
+        ManuallyDrop::new(self).slot
+    }
+
     /// # Safety
     ///
-    /// The caller owns the slot by S2 or S4 (PROTOCOL.md, "One owner") and gives it to the tag. The
-    /// count of the slot that `into_token` left behind (PROTOCOL.md, "Memory") becomes the tag's.
-    #[inline]
-    pub(crate) unsafe fn adopt(slot: &Arc<Slot<T>>) -> Self {
-        debug_assert!(
-            slot.record.is_owned(),
-            "nobody gives away what is in flight"
-        );
-        let slot = Arc::as_ptr(slot);
+    /// The pointer comes from `into_raw`, and becomes a tag again this once.
+    pub(crate) const unsafe fn from_raw(slot: NonNull<Slot<T>>) -> Self {
+        // SAFETY: the tag has not ended, so its slot lives.
+        let bitmap = unsafe { slot.as_ref() }.bitmap;
         Self {
-            // SAFETY: the pointer is that of a living Arc. Each S1 leaves one count behind, and
-            // only the one exchange that ends its InFlight or Overdue takes it up again; by the
-            // contract that is the caller's.
-            slot: unsafe { Arc::from_raw(slot) },
+            slot,
+            bitmap,
             payload: PhantomData,
         }
+    }
+
+    pub(crate) fn is_polled(&self) -> bool {
+        self.slot().is_polled()
+    }
+
+    pub(crate) const fn note(&self) -> &Note {
+        &self.slot().note
+    }
+
+    /// What its set says about completions now.
+    pub(crate) const fn policy(&self) -> &Advice {
+        self.slot().bitmaps().steering()
     }
 
     /// The hardware queue it belongs to.
@@ -96,7 +129,7 @@ impl<T> Tag<T> {
     /// ```
     #[must_use]
     pub fn hw_queue(&self) -> usize {
-        self.slot.hw_queue
+        self.slot().hw_queue()
     }
 
     /// Its number within its hardware queue, reserved tags first.
@@ -111,13 +144,14 @@ impl<T> Tag<T> {
     /// ```
     #[must_use]
     pub fn index(&self) -> usize {
-        self.slot.tag
+        self.slot().tag
     }
 
     /// One number for hardware queue and index: `hw_queue << 16 | index`, as blk-mq's unique tag.
     ///
     /// It names the slot, not this use of it; what a device may echo is
-    /// [`into_token`](Tag::into_token).
+    /// [`into_token`](Tag::into_token). [`TagSet::place_of_unique`](crate::TagSet::place_of_unique)
+    /// takes it apart.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -129,7 +163,25 @@ impl<T> Tag<T> {
     #[must_use]
     pub fn unique(&self) -> u32 {
         // The builder allows at most 2^16 hardware queues and 10,240 tags each.
-        ((self.slot.hw_queue as u32) << 16) | self.slot.tag as u32
+        ((self.slot().hw_queue() as u32) << 16) | self.slot().tag as u32
+    }
+
+    /// The time after which the request [expires](crate::TagSet::expire), from
+    /// [`into_token`](Tag::into_token) on; until the tag is freed, instead of the set's.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let mut tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// tag.set_timeout(Duration::ZERO);
+    /// let token = tag.into_token();
+    /// set.expire(|late| assert_eq!(late, token));
+    /// drop(set.redeem_timed_out(token)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.slot().record.set_timeout(timeout);
     }
 
     /// Puts the tag in flight and returns the number that names it: a ring's user data.
@@ -161,12 +213,21 @@ impl<T> Tag<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "only the token brings the tag back"]
+    #[inline]
     pub fn into_token(self) -> u64 {
-        // The tag's count of the slot stays behind for whoever redeems: see `adopt`.
+        self.issue(false)
+    }
+
+    /// S1. `polled`: see [`into_polled_token`](Self::into_polled_token).
+    #[inline]
+    pub(crate) fn issue(self, polled: bool) -> u64 {
+        // The tag does not end: it goes on in whoever redeems.
         let this = ManuallyDrop::new(self);
-        let slot = &*this.slot;
+        let slot = this.slot();
         // Read before S1: afterwards somebody else may own the slot, and free it with its set.
-        let (now, place) = (slot.bitmaps.issue_time(), slot.place());
+        let (now, place) = (slot.bitmaps().issue_time(), slot.place());
+        slot.note
+            .write(slot.bitmaps().steering(), || polled || slot.is_polled());
         let generation = slot.record.issue(now);
         Token { generation, place }.encode()
     }
@@ -177,24 +238,26 @@ impl<T> Deref for Tag<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` and `adopt` require it),
+        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` requires it),
         // and a shared borrow of the tag excludes `deref_mut`.
-        unsafe { &*self.slot.payload() }
+        unsafe { &*self.slot().payload() }
     }
 }
 
 impl<T> DerefMut for Tag<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` and `adopt` require it),
+        // SAFETY: the tag owns the slot (PROTOCOL.md, "One owner"; `own` requires it),
         // and it is borrowed exclusively.
-        unsafe { &mut *self.slot.payload_mut() }
+        unsafe { &mut *self.slot().payload_mut() }
     }
 }
 
 impl<T> Drop for Tag<T> {
+    #[inline]
     fn drop(&mut self) {
-        self.slot.free();
+        // SAFETY: the tag owns the slot, and ends here.
+        unsafe { Slot::free(self.slot, self.bitmap) };
     }
 }
 

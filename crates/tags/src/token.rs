@@ -48,8 +48,10 @@ impl Generation {
     }
 
     pub(crate) const fn next(self) -> Self {
-        // `new` counts from FIRST, so the number itself is already one further.
-        Self::new(self.0)
+        match self.0 {
+            Self::LAST => Self(Self::FIRST),
+            bits => Self(bits + 1),
+        }
     }
 
     pub(crate) const fn bits(self) -> u64 {

@@ -255,3 +255,10 @@ fn freezes_under_load() {
     let stats = set.stats();
     assert_eq!(stats.allocs, stats.frees);
 }
+
+/// A guard in somebody's struct prints a word, not the set's insides.
+#[test]
+fn debug_of_a_guard_is_short() {
+    let set = TagSet::builder().depth(2).build(|_, _| ()).unwrap();
+    assert_eq!(format!("{:?}", set.freeze_blocking()), "FrozenGuard { .. }");
+}

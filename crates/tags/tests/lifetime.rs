@@ -18,10 +18,11 @@ struct Buffer {
 fn buffers(depth: usize) -> (TagSet<Buffer>, Queue<Buffer>, Arc<()>) {
     let alive = Arc::new(());
     let set = TagSet::builder().depth(depth).build({
-        let alive = alive.clone();
+        // The set keeps the closure.
+        let alive = Arc::downgrade(&alive);
         move |_, _| Buffer {
             bytes: [0; 64],
-            _alive: alive.clone(),
+            _alive: alive.upgrade().unwrap(),
         }
     });
     let set = set.unwrap();
@@ -42,8 +43,29 @@ fn held_tags_outlive_their_handles() {
     drop((set, dev));
     assert_eq!(living(&alive), 1, "the free slot is gone");
     held.bytes[0] = 7;
+    assert_eq!(Arc::weak_count(&alive), 1, "the set is still there");
     drop(held);
     assert_eq!(living(&alive), 0);
+    assert_eq!(Arc::weak_count(&alive), 0, "and is freed by the last tag");
+}
+
+/// Tags end on several threads while the last handle goes: payloads and set are freed once.
+#[test]
+fn the_last_handle_among_ending_tags() {
+    for _ in 0..if cfg!(miri) { 5 } else { 200 } {
+        let (set, dev, alive) = buffers(6);
+        let mut tags = dev.try_alloc_batch(6);
+        let enders: Vec<_> = (0..3)
+            .map(|_| {
+                let two = tags.split_off(tags.len() - 2);
+                thread::spawn(move || drop(two))
+            })
+            .collect();
+        drop((set, dev));
+        enders.into_iter().for_each(|ender| ender.join().unwrap());
+        assert_eq!(living(&alive), 0);
+        assert_eq!(Arc::weak_count(&alive), 0);
+    }
 }
 
 #[test]

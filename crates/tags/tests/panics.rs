@@ -4,7 +4,7 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::{AllocOptions, Queue, TagSet};
+use inflight_tags::{Admission, AllocOptions, Queue, TagSet};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -12,8 +12,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
+/// A tag that comes back is free at once under `Preempt`, also while a future waits unpolled.
 fn queue(hw_queues: usize, depth: usize) -> Queue<()> {
     let set = TagSet::builder().hw_queues(hw_queues).depth(depth);
+    let set = set.admission(Admission::Preempt);
     set.build(|_, _| ()).unwrap().add_queue("q")
 }
 

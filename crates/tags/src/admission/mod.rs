@@ -1,0 +1,178 @@
+//! Who gets a tag when there are too few: the policies, as data.
+
+use inflight_sbitmap::above::{self, Door};
+
+/// Who gets a tag next when more are asked for than there are.
+///
+/// Large requests are split at what the device takes at once, and each piece needs a tag of its
+/// own. When many submitters wait, the order in which tags are given out decides whether the pieces
+/// of one request stay together. A disk pays a seek wherever they do not. So the policies differ
+/// most for [`Queue::split`](crate::Queue::split).
+///
+/// | | newcomers past those who wait | pieces of a split | a wake |
+/// |---|---|---|---|
+/// | [`WholeIo`](Admission::WholeIo) | no | together, before anybody else's | one for a whole request |
+/// | [`Preempt`](Admission::Preempt) | yes | each for itself | one for a piece |
+/// | [`NoPreempt`](Admission::NoPreempt) | while few wait, or tags are plenty | each, past newcomers | by [`WakeAccounting`] |
+/// | [`ElasticOvercommit`](Admission::ElasticOvercommit) | yes | beyond the depth if need be | one for a request that has no tag yet |
+///
+/// The ideas: `Preempt` is what block layers do; `NoPreempt` and the accounting by tags come from a
+/// patch series for blk-mq ("improve tag allocation under heavy load", 2022), `ElasticOvercommit`
+/// from its review. `WholeIo` is this crate's.
+///
+/// ```
+/// use inflight_tags::{Admission, NoPreempt, TagSet, WakeAccounting};
+/// let policy = NoPreempt::default().accounting(WakeAccounting::PerTag);
+/// let set = TagSet::builder()
+///     .depth(64)
+///     .admission(Admission::NoPreempt(policy))
+///     .build(|_, _| ())?;
+/// # let _ = set;
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Admission {
+    /// The tags of one request arrive together, or in sequence before anybody else's, in the order
+    /// of requests. Small requests do not wait behind all large ones.
+    #[default]
+    WholeIo,
+    /// Whoever tries while a tag is free may take it, past all who wait, who are woken in batches:
+    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched).
+    Preempt,
+    /// As `Preempt`, but newcomers wait in line while many wait and few tags are free.
+    NoPreempt(NoPreempt),
+    /// As `Preempt`, and the later pieces of a request whose first piece has a tag take one of
+    /// `max_extra` more ids when no other is free, so for a while more than the depth are in
+    /// flight. Each hardware queue has as many.
+    ElasticOvercommit {
+        /// How many tags more than the depth there are, per hardware queue.
+        max_extra: usize,
+    },
+}
+
+impl Admission {
+    pub(crate) fn door(self) -> Option<Door> {
+        let Self::NoPreempt(rules) = self else {
+            return None;
+        };
+        Some(Door {
+            threshold: rules.threshold,
+            force: match rules.force {
+                Force::Hysteresis => above::Force::Hysteresis,
+                Force::AsPosted => above::Force::AsPosted,
+                Force::Never => above::Force::Never,
+            },
+            per_tag: rules.accounting == WakeAccounting::PerTag,
+        })
+    }
+}
+
+/// The settings of [`Admission::NoPreempt`].
+///
+/// ```
+/// use inflight_tags::{Force, NoPreempt, WakeAccounting};
+/// let policy = NoPreempt::default();
+/// assert_eq!(policy.threshold, 8);
+/// assert_eq!(policy.force, Force::Hysteresis);
+/// assert_eq!(policy.accounting, WakeAccounting::PerTag);
+/// let as_posted = policy.force(Force::AsPosted).threshold(4);
+/// assert_eq!(as_posted.threshold, 4);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NoPreempt {
+    /// While at most this many wait, newcomers try at once.
+    pub threshold: usize,
+    /// When newcomers may try although more wait.
+    pub force: Force,
+    /// What a wake is worth.
+    pub accounting: WakeAccounting,
+}
+
+impl Default for NoPreempt {
+    fn default() -> Self {
+        Self {
+            threshold: 8,
+            force: Force::Hysteresis,
+            accounting: WakeAccounting::PerTag,
+        }
+    }
+}
+
+impl NoPreempt {
+    /// While at most `waiters` wait, newcomers try at once.
+    ///
+    /// ```
+    /// # use inflight_tags::NoPreempt;
+    /// assert_eq!(NoPreempt::default().threshold(0).threshold, 0);
+    /// ```
+    #[must_use]
+    pub const fn threshold(mut self, waiters: usize) -> Self {
+        self.threshold = waiters;
+        self
+    }
+
+    /// When newcomers may try although more wait.
+    ///
+    /// ```
+    /// # use inflight_tags::{Force, NoPreempt};
+    /// assert_eq!(NoPreempt::default().force(Force::Never).force, Force::Never);
+    /// ```
+    #[must_use]
+    pub const fn force(mut self, force: Force) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// What a wake is worth.
+    ///
+    /// ```
+    /// # use inflight_tags::{NoPreempt, WakeAccounting};
+    /// let policy = NoPreempt::default().accounting(WakeAccounting::PerWaiter);
+    /// assert_eq!(policy.accounting, WakeAccounting::PerWaiter);
+    /// ```
+    #[must_use]
+    pub const fn accounting(mut self, accounting: WakeAccounting) -> Self {
+        self.accounting = accounting;
+        self
+    }
+}
+
+/// When newcomers may try although more than the threshold wait: when tags are plenty.
+///
+/// Looked at with each batch of wakes, by the number of free tags and the size `B` of the batch.
+/// With a batch of one, newcomers are never let past.
+///
+/// ```
+/// use inflight_tags::Force;
+/// assert_eq!(Force::default(), Force::Hysteresis);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Force {
+    /// From more than `2 * B` free tags on, until at most `B` are.
+    #[default]
+    Hysteresis,
+    /// While at least `2 * B` are free: what the patch series did as posted.
+    AsPosted,
+    /// Never: only the threshold counts.
+    Never,
+}
+
+/// What the wake of a waiter is worth when a batch of freed tags is handed out.
+///
+/// ```
+/// use inflight_tags::WakeAccounting;
+/// assert_ne!(WakeAccounting::PerWaiter, WakeAccounting::PerTag);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WakeAccounting {
+    /// One tag: as many waiters are woken as tags came back.
+    PerWaiter,
+    /// As many tags as the waiter needs for its whole request. Waiters are woken until the sum
+    /// reaches the number of tags that came back; what a wait queue cannot use up goes on to the
+    /// next.
+    PerTag,
+}

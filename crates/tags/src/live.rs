@@ -1,0 +1,184 @@
+//! What may change while a set is in use: how deep it is, and how many hardware queues it has.
+//!
+//! ```text
+//! growth: R1 make the slots    R2 heavy fence    R3 the bitmaps' depth
+//! ```
+//!
+//! PROTOCOL.md has the proof.
+
+use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::error::ResizeError;
+use crate::freeze::FrozenGuard;
+use crate::set::{Shared, TagSet};
+use inflight_sync::Mutex;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+
+/// The present size; the limits are in the geometry.
+#[derive(Debug)]
+pub(crate) struct Size {
+    /// Tags per hardware queue, reserved ones included.
+    depth: AtomicUsize,
+    hw_queues: AtomicUsize,
+    /// One change at a time.
+    pub(crate) change: Mutex<()>,
+}
+
+impl Size {
+    pub(crate) fn new(hw_queues: usize, depth: usize) -> Self {
+        Self {
+            depth: AtomicUsize::new(depth),
+            hw_queues: AtomicUsize::new(hw_queues),
+            change: Mutex::new(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn depth(&self) -> usize {
+        // Relaxed: a statistic; who takes a tag asks the bitmap.
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn hw_queues(&self) -> usize {
+        // Relaxed: changed only under a freeze, which orders it for who was admitted afterwards.
+        self.hw_queues.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Shared<T> {
+    /// Makes the slots that are still to be made of `depth` tags in these tables, and of those
+    /// beyond the depth. Under the lock.
+    fn make_slots(&self, tables: std::ops::Range<usize>, depth: usize) {
+        let geometry = self.bitmaps.geometry();
+        for table in tables {
+            for tag in (0..depth).chain(geometry.depth..geometry.stride()) {
+                let slot = self.slot(table, tag);
+                if slot.record.is_absent() {
+                    slot.make((self.payload)(table, tag));
+                }
+            }
+        }
+    }
+
+    fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        let bitmaps: &Bitmaps = &self.bitmaps;
+        let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
+        let (least, most) = (geometry.reserved + 1, geometry.depth);
+        if !(least..=most).contains(&depth) {
+            return Err(ResizeError::Depth { depth, least, most });
+        }
+        let _change = size.change.lock();
+        // R1.
+        self.make_slots(0..geometry.tables_of(size.hw_queues()), depth);
+        // R2.
+        bitmaps.gate().publish();
+        // R3.
+        for hw_queue in 0..geometry.tables() {
+            bitmaps
+                .ledger(hw_queue)
+                .set_depth(depth - geometry.reserved);
+            let kind = Kind::Normal;
+            let resized = bitmaps
+                .bitmap(Target { hw_queue, kind })
+                .resize(depth - geometry.reserved);
+            debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
+        }
+        // Relaxed: a statistic.
+        size.depth.store(depth, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+        let bitmaps = &self.bitmaps;
+        let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
+        let most = geometry.hw_queues;
+        if !(1..=most).contains(&n) {
+            return Err(ResizeError::HwQueues { hw_queues: n, most });
+        }
+        let _change = size.change.lock();
+        if n == size.hw_queues() {
+            return Ok(());
+        }
+        let _frozen = FrozenGuard::raise(bitmaps).wait_drained();
+        // First what can panic: the set is then as it was.
+        self.make_slots(0..geometry.tables_of(n), size.depth());
+        self.map.set_hw_queues(n);
+        // Relaxed: the thaw publishes it.
+        size.hw_queues.store(n, Ordering::Relaxed);
+        self.look_who_serves();
+        Ok(())
+    }
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Changes the depth of every hardware queue, while the set is in use: between
+    /// `reserved + 1` and the builder's [`max_depth`](crate::TagSetBuilder::max_depth).
+    ///
+    /// Down succeeds with tags out: those above the new depth stay valid, and vanish when they are
+    /// freed. Up makes the new slots by the build closure, and gives the new tags to waiters. A
+    /// slot is made once: a second growth finds it as its last owner left it.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::Depth`] if it is outside these limits; nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// With the build closure; the depth is then unchanged.
+    ///
+    /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(2).max_depth(8).build(|_, tag| tag)?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let two = dev.try_alloc_batch(8);
+    /// assert_eq!(two.len(), 2);
+    /// set.resize(8)?;
+    /// assert_eq!(dev.try_alloc_batch(8).len(), 6);
+    /// set.resize(1)?; // tag 1 is still held
+    /// drop(two);
+    /// assert_eq!((set.depth(), dev.try_alloc_batch(8).len()), (1, 1));
+    /// assert!(set.resize(9).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.shared().resize(depth)
+    }
+
+    /// Changes the number of hardware queues: from 1 to the builder's
+    /// [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
+    ///
+    /// [Freezes](TagSet::freeze_blocking) the set for the change: waits until no tag is held or in
+    /// flight, so a caller that holds one waits for itself. CPUs are spread over the new number as
+    /// by the builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
+    /// if they are too few, one default one comes first, then those for polling, then those for
+    /// reads. Submitters that wait go to the hardware queue that serves them then; those that named
+    /// one that is gone get [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of hardware
+    /// queues that are gone are [`Stale`](crate::RedeemError::Stale).
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::HwQueues`] if there cannot be so many; nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// With the build closure; the set is then as it was.
+    ///
+    /// The idea is blk-mq's update of the number of hardware queues.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(2).max_hw_queues(4).build(|hwq, _| hwq)?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// set.set_hw_queues(4)?;
+    /// assert_eq!(*dev.try_alloc(AllocOptions::new().hw_queue(3))?, 3);
+    /// set.set_hw_queues(1)?;
+    /// assert!(dev.try_alloc(AllocOptions::new().hw_queue(3)).is_err());
+    /// assert!(set.set_hw_queues(5).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+        self.shared().set_hw_queues(n)
+    }
+}

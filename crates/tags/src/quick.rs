@@ -1,0 +1,50 @@
+//! The short way of an allocation: a normal tag, when there is one and nothing stands in the way.
+
+use crate::bitmaps::{Kind, Target};
+use crate::kind::QueueKind;
+use crate::queue::Queue;
+use crate::tag::Tag;
+use inflight_sync::cpu;
+use std::ptr::NonNull;
+
+impl<T: Send + 'static> Queue<T> {
+    /// One try for a normal tag near the caller. `None` says nothing: the long way knows more.
+    #[inline]
+    pub(crate) fn quick(&self, kind: QueueKind) -> Option<Tag<T>> {
+        let shared = &*self.shared;
+        let bitmaps = &*shared.bitmaps;
+        // A look beforehand, so that a frozen set's bitmaps are left alone.
+        if !bitmaps.gate().state().is_plain() {
+            return None;
+        }
+        let hw_queue = match bitmaps.geometry().hw_queues {
+            1 => 0,
+            _ => shared.map.hw_queue_of(kind, cpu::current()),
+        };
+        let target = Target {
+            hw_queue,
+            kind: Kind::Normal,
+        };
+        if bitmaps.limits(target, self.class()).is_some() {
+            return None;
+        }
+        // A1.
+        let bitmap = bitmaps.bitmap(target);
+        let bit = bitmap.try_get()?;
+        let geometry = bitmaps.geometry();
+        let slot = shared.slot(hw_queue, bitmaps.tag_of(target, bit));
+        if geometry.shared {
+            slot.set_hw_queue(hw_queue);
+        }
+        let admitted = bitmaps.gate().state_after_get().is_plain();
+        if !admitted || hw_queue >= bitmaps.size().hw_queues() {
+            drop(bitmaps.in_hand(target, bit));
+            return None;
+        }
+        self.tenant.counters.add_allocs(1);
+        slot.record.grant();
+        // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
+        // A1: PROTOCOL.md, "One owner".
+        Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
+    }
+}

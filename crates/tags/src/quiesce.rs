@@ -1,0 +1,144 @@
+//! Quiescing: no tag is given out, while those that are out live on.
+//!
+//! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL.md has the proof.
+
+use crate::bitmaps::Bitmaps;
+use crate::freeze::QUIESCE;
+use crate::set::TagSet;
+use inflight_sync::Arc;
+use std::time::Duration;
+
+/// Keeps a set quiesced until it is dropped: no tag is given out, tags that are out live on.
+///
+/// Guards nest, also with [`FrozenGuard`](crate::FrozenGuard): tags are given out again when the
+/// last of both kinds is dropped, and waiters go on.
+///
+/// The idea is the quiesced request queue of blk-mq.
+///
+/// # Panics
+///
+/// Its drop, with the panic of a waiting submitter's waker, after all waiters are told.
+///
+/// ```
+/// use inflight_tags::{AllocError, AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+/// let dev = set.add_queue("nvme0n1");
+/// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+/// let quiesced = set.quiesce(); // although a request is in flight
+/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Quiesced);
+/// drop(set.redeem(token)?); // which completes meanwhile
+/// quiesced.drain_blocking(); // none is left
+/// drop(quiesced);
+/// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "tags are given out again when the guard is dropped"]
+pub struct QuiesceGuard {
+    bitmaps: Arc<Bitmaps>,
+}
+
+impl QuiesceGuard {
+    fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
+        bitmaps.gate().raise(QUIESCE, || Self {
+            bitmaps: bitmaps.clone(),
+        })
+    }
+
+    /// Waits until no tag is held or in flight. The set is then as if frozen.
+    ///
+    /// A thread that holds a tag itself waits for itself here, for ever.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let quiesced = set.quiesce();
+    /// quiesced.drain_blocking();
+    /// assert_eq!(set.in_use(), 0);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn drain_blocking(&self) {
+        let drained = self.bitmaps.gate().drained();
+        drained.wait_while(|| self.bitmaps.any_in_use());
+    }
+
+    /// As [`drain_blocking`](Self::drain_blocking), at most for `timeout`. Whether no tag is left.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # use std::time::Duration;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let quiesced = set.quiesce();
+    /// assert!(!quiesced.drain_timeout(Duration::from_millis(1)));
+    /// assert!(set.is_quiesced(), "still");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the time may have been up first"]
+    pub fn drain_timeout(&self, timeout: Duration) -> bool {
+        let clock = self.bitmaps.clock();
+        let drained = self.bitmaps.gate().drained();
+        drained.wait_while_until(clock, clock.now() + timeout, || self.bitmaps.any_in_use())
+    }
+
+    /// As [`drain_blocking`](Self::drain_blocking), as a future, which may be dropped at any time.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let quiesced = set.quiesce();
+    /// inflight_sync::block_on(quiesced.drain());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub async fn drain(&self) {
+        let drained = self.bitmaps.gate().drained();
+        drained.listen_while(|| self.bitmaps.any_in_use()).await;
+    }
+}
+
+impl Drop for QuiesceGuard {
+    fn drop(&mut self) {
+        self.bitmaps.gate().lower(QUIESCE);
+    }
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Quiesces the set: no tag is given out, on any hardware queue to any tenant, until the guard
+    /// is dropped. Waits for nobody.
+    ///
+    /// The try forms of a [`Queue`](crate::Queue) return
+    /// [`Quiesced`](crate::AllocError::Quiesced) and the waiting forms wait for the end. Tags that
+    /// are held can be put in flight, and what is in flight completes; an allocation that was let
+    /// in before may return its tag after this call has. [`QuiesceGuard::drain`] waits until none
+    /// is left; a [freeze](TagSet::freeze) does both at once.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses its part of the fence; the set is then as it was.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let quiesced = set.quiesce();
+    /// assert!(set.is_quiesced() && !set.is_frozen());
+    /// drop(quiesced);
+    /// assert!(!set.is_quiesced());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn quiesce(&self) -> QuiesceGuard {
+        QuiesceGuard::raise(&self.shared().bitmaps)
+    }
+
+    /// Whether somebody quiesces the set. A frozen set is not quiesced by that.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert!(!set.is_quiesced());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_quiesced(&self) -> bool {
+        self.shared().bitmaps.gate().state().is_quiesced()
+    }
+}

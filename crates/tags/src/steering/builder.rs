@@ -1,0 +1,89 @@
+//! How completions are made.
+
+use super::Completions;
+use super::shard::{Core, Handle, Shard};
+use super::sink::{CompletionSink, InlineSink, MailboxHandle};
+use crate::set::TagSet;
+use crate::tag::Tag;
+use inflight_sync::Arc;
+use inflight_topology::{Scope, Topology};
+use std::fmt;
+
+/// Describes [`Completions`] before they are built. Made by [`TagSet::completions`].
+///
+/// ```
+/// use inflight_tags::steering::InlineSink;
+/// use inflight_tags::{Tag, TagSet};
+/// use inflight_topology::{Scope, Topology};
+///
+/// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+/// let completions = set
+///     .completions(&Topology::synthetic("cache:2 core:4")?)
+///     .scope(Scope::Cache) // a mailbox for each last-level cache, not for each CPU
+///     .sink(InlineSink)
+///     .build(|req: Tag<i32>| println!("{} done", req.index()));
+/// assert_eq!(completions.shard_stats().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until `build`"]
+pub struct CompletionsBuilder<T, S = InlineSink> {
+    set: TagSet<T>,
+    topology: Topology,
+    scope: Scope,
+    sink: S,
+}
+
+impl<T: Send + 'static> CompletionsBuilder<T> {
+    pub(super) fn new(set: TagSet<T>, topology: Topology) -> Self {
+        Self {
+            set,
+            topology,
+            scope: Scope::Cpu,
+            sink: InlineSink,
+        }
+    }
+}
+
+impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
+    /// Which CPUs share a mailbox, and its worker; by default each has its own.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Who empties the mailboxes; by default nobody, and every completion runs where it is seen.
+    pub fn sink<N: CompletionSink>(self, sink: N) -> CompletionsBuilder<T, N> {
+        CompletionsBuilder {
+            set: self.set,
+            topology: self.topology,
+            scope: self.scope,
+            sink,
+        }
+    }
+
+    /// Builds them. `callback` gets the tag of each request that is through, with what was filled
+    /// in; the request is free when it drops the tag. It runs on whatever thread sees a completion
+    /// or empties a mailbox, outside all locks; it may submit, and complete others.
+    pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
+        let pods = self.topology.pods(self.scope);
+        let core = Arc::new(Core::new(pods.len(), Box::new(callback)));
+        let shards = pods.iter().enumerate().map(|(shard, pod)| {
+            let core = core.clone();
+            let mailbox = MailboxHandle::new(Handle { core, shard });
+            let cpus = pod.cpus().clone();
+            let runner = self.sink.runner(&cpus, mailbox);
+            Shard { cpus, runner }
+        });
+        let shards = shards.collect();
+        self.set.shared.bitmaps.steering().turn_on();
+        Completions::new(self.set, self.topology, shards, core)
+    }
+}
+
+impl<T, S> fmt::Debug for CompletionsBuilder<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionsBuilder")
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}

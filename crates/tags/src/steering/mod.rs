@@ -1,0 +1,66 @@
+//! Where completions run: on the CPU that saw them, or on the one that submitted.
+//!
+//! A completion is seen by whoever reaps the ring. The request's memory, and whoever waits for it,
+//! are where it was submitted. If the two CPUs share a cache the completion may as well run at
+//! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
+//! [`Completions`] decides that for each completion by the request's own [`Steering`], with
+//! [`decide`](inflight_topology::steering::decide), and keeps the mailboxes; a [`CompletionSink`]
+//! knows the threads that empty them.
+//!
+//! ```
+//! use inflight_tags::steering::Decision;
+//! use inflight_tags::{Steering, Tag, TagSet};
+//! use inflight_topology::Topology;
+//!
+//! struct Req { result: i32 }
+//! let topo = Topology::discover()?;
+//! let set = TagSet::builder()
+//!     .depth(64)
+//!     .topology(&topo)
+//!     .steering(Steering::SameCache)
+//!     .build(|_, _| Req { result: 0 })?;
+//! let dev = set.add_queue("nvme0n1");
+//!
+//! // Once: what is to happen to each request that is through. Without `.sink(..)` nobody empties
+//! // mailboxes, and everything runs where it is seen.
+//! let completions = set.completions(&topo).build(|req: Tag<Req>| {
+//!     println!("{} done: {}", req.index(), req.result); // and dropped: free for the next
+//! });
+//!
+//! let token = dev.alloc_blocking()?.into_token(); // submitted: this CPU is noted
+//! // The reaper's loop: a token and a result come off the ring.
+//! let ran = completions.complete(token, |req| req.result = 4096)?;
+//! assert!(matches!(ran, Decision::Inline(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | a user relies on | by |
+//! |---|---|
+//! | each completion runs once | it starts from a [`Tag`](crate::Tag), of which there is one |
+//! | completions of one mailbox run in the order they were handed over | one list per shard, turned round when it is taken |
+//! | no completion is left in a mailbox | a push that finds it empty wakes; [`close`](Completions::close) runs what is left |
+//! | a callback may complete others, and submit | no lock is held; from 8 levels on they are put off |
+//! | a policy changes for later requests only | it is noted in the request at [`into_token`](crate::Tag::into_token) |
+//!
+//! After the way of Linux's block layer (`rq_affinity`). The protocol of the mailboxes is in
+//! `PROTOCOL.md` beside the sources, the models are `tests/loom_steering.rs`.
+
+mod builder;
+mod completions;
+mod depth;
+mod mailbox;
+mod note;
+mod shard;
+mod sink;
+mod stats;
+
+pub use builder::CompletionsBuilder;
+pub use completions::{Completions, Steered};
+pub use inflight_topology::steering::{
+    Decision, InlineReason, RedirectReason, SpeedRule, Steering, SteeringPolicy,
+};
+pub use sink::{CompletionSink, InlineSink, MailboxHandle, Runner};
+pub use stats::{ShardStats, SteeringStats};
+
+pub(crate) use mailbox::Link;
+pub(crate) use note::{Advice, Note};

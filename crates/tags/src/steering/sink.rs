@@ -1,0 +1,144 @@
+//! Who empties the mailboxes: the seam between tags and whatever has threads.
+
+use inflight_sync::Arc;
+use inflight_topology::CpuSet;
+use std::fmt;
+
+/// Has workers where completions can be sent: a runtime with a thread per CPU, a workqueue
+/// (`inflight::WorkqueueSink`), or nothing at all ([`InlineSink`]).
+///
+/// It is asked once for each shard, when [`Completions`](super::Completions) are built. From then
+/// on tags hand completions over in the shard's mailbox and call the [`Runner`] when one arrives in
+/// an empty mailbox.
+///
+/// ```
+/// use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
+/// use inflight_tags::{Steering, Tag, TagSet};
+/// use inflight_topology::{CpuSet, Topology, set_current_cpu_for_thread};
+/// use std::sync::mpsc;
+///
+/// /// A thread that runs whatever mailbox it is told about.
+/// struct Threaded(mpsc::Sender<MailboxHandle>);
+/// struct ToThread(mpsc::Sender<MailboxHandle>, MailboxHandle);
+///
+/// impl CompletionSink for Threaded {
+///     fn runner(&self, _: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
+///         Some(Box::new(ToThread(self.0.clone(), mailbox)))
+///     }
+/// }
+/// impl Runner for ToThread {
+///     fn wake(&self, _cpu: usize) -> bool {
+///         self.0.send(self.1.clone()).is_ok()
+///     }
+/// }
+///
+/// let (sender, inbox) = mpsc::channel::<MailboxHandle>();
+/// let worker = std::thread::spawn(move || inbox.iter().for_each(|mailbox| mailbox.run()));
+///
+/// let topo = Topology::synthetic("cache:2 core:1")?;
+/// let set = TagSet::builder().depth(1).steering(Steering::SameCache).build(|_, _| 0)?;
+/// let dev = set.add_queue("nvme0n1");
+/// let completions = set.completions(&topo).sink(Threaded(sender)).build(|_req: Tag<i32>| ());
+/// set_current_cpu_for_thread(Some(1)); // as if submitted beside the other cache
+/// let token = dev.alloc_blocking()?.into_token();
+/// set_current_cpu_for_thread(Some(0));
+/// let ran = completions.complete(token, |req| *req = 7)?;
+/// assert_eq!(ran.redirect(), Some(1));
+/// dev.alloc_blocking()?; // the worker has run it and freed the tag
+/// drop(completions); // and with it the last sender
+/// worker.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait CompletionSink {
+    /// The runner of the shard that serves `cpus` and whose completions are in `mailbox`. `None`:
+    /// the sink has no worker there, and what would be sent to these CPUs runs where it is seen.
+    fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>>;
+}
+
+/// Gets one mailbox emptied. Made by a [`CompletionSink`].
+pub trait Runner: Send + Sync {
+    /// Has [`MailboxHandle::run`] called, on `cpu` or near it, at least once by a call that begins
+    /// after this one did. A call that is under way already does not count: it may have looked.
+    /// What the caller did before must be visible to it, as it is by a channel, a lock, an unpark
+    /// or a workqueue.
+    ///
+    /// Called by whoever completes, for a completion that finds the mailbox empty; it should not
+    /// block. Returns false if nobody will call `run`: then the caller runs what is in the mailbox.
+    fn wake(&self, cpu: usize) -> bool;
+
+    /// Whether the worker runs, so that `wake` costs little. A hint, asked of an empty mailbox that
+    /// nobody is running. By default it sleeps.
+    fn is_awake(&self) -> bool {
+        false
+    }
+}
+
+/// The mailbox of a shard, for the worker that empties it.
+///
+/// It does not keep the mailbox open: that do the [`Completions`](super::Completions). See
+/// [`CompletionSink`] for its use.
+#[derive(Clone)]
+pub struct MailboxHandle(Arc<dyn RunMailbox>);
+
+pub(super) trait RunMailbox: Send + Sync {
+    fn run(&self);
+    fn is_empty(&self) -> bool;
+}
+
+impl MailboxHandle {
+    pub(super) fn new(mailbox: impl RunMailbox + 'static) -> Self {
+        Self(Arc::new(mailbox))
+    }
+
+    /// Takes everything that is in the mailbox and runs it, in the order in which it came. What
+    /// arrives meanwhile wakes again. Two calls at once are possible, and then each keeps the order
+    /// of what it took.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a callback, after all of them have been called.
+    pub fn run(&self) {
+        self.0.run();
+    }
+
+    /// Whether nothing is in it now. For a loop that looks before it sleeps; the loop must also be
+    /// woken by [`Runner::wake`] if that happens between the look and the sleep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for MailboxHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MailboxHandle")
+            .field("empty", &self.is_empty())
+            .finish()
+    }
+}
+
+/// Has no workers: every completion runs where it is seen, whatever the policy.
+///
+/// The sink of [`Completions`](super::Completions) that were given no other.
+///
+/// ```
+/// use inflight_tags::steering::{Decision, InlineReason, InlineSink};
+/// use inflight_tags::{Steering, Tag, TagSet};
+/// use inflight_topology::Topology;
+///
+/// let set = TagSet::builder().depth(1).steering(Steering::Force).build(|_, _| ())?;
+/// let topo = Topology::synthetic("core:2")?;
+/// let completions = set.completions(&topo).sink(InlineSink).build(drop::<Tag<()>>);
+/// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+/// let ran = completions.complete(token, |_| ())?;
+/// assert_eq!(ran, Decision::Inline(InlineReason::Closed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InlineSink;
+
+impl CompletionSink for InlineSink {
+    fn runner(&self, _cpus: &CpuSet, _mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
+        None
+    }
+}

@@ -1,0 +1,244 @@
+//! What was counted about where completions ran.
+
+use super::InlineReason;
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_topology::CpuSet;
+
+/// How completions were run. See [`Completions::stats`](super::Completions::stats).
+///
+/// Once nothing is under way, [`completed`](Self::completed) counts each completion once,
+/// `redirect_wakeups` is at most `redirected`, and `batched` equals `redirected`.
+///
+/// ```
+/// use inflight_tags::{Tag, TagSet};
+/// use inflight_topology::Topology;
+/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+/// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
+/// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+/// completions.complete(token, |_| ())?;
+/// let stats = completions.stats();
+/// assert_eq!((stats.completed(), stats.inlined(), stats.redirected), (1, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SteeringStats {
+    /// Run where they were seen, because that was the submitter's CPU.
+    pub inline_same_cpu: u64,
+    /// Because it shares the submitter's cache.
+    pub inline_same_cache: u64,
+    /// Because the policy says inline.
+    pub inline_policy: u64,
+    /// Because there is but one shard.
+    pub inline_one_shard: u64,
+    /// Because the submitter polled and so saw them itself.
+    pub inline_polled: u64,
+    /// Because the submitter's mailbox is closed, or there never was one.
+    pub inline_closed: u64,
+    /// Because a CPU is not known: offline, or the request carried no note.
+    pub inline_unknown_cpu: u64,
+    /// Because the submitter's worker sleeps and the cache is the same.
+    pub inline_asleep: u64,
+    /// Put off until the callbacks around them had ended, because too many ran inside each other
+    /// and no mailbox would take them.
+    pub inline_depth: u64,
+    /// Put into a mailbox.
+    pub redirected: u64,
+    /// Of those, how many found the mailbox empty and woke its worker.
+    pub redirect_wakeups: u64,
+    /// Of those wakeups, how many the worker refused; whoever pushed ran the mailbox.
+    pub refused_wakeups: u64,
+    /// How often a mailbox was taken with something in it.
+    pub batches: u64,
+    /// How many completions all these batches had.
+    pub batched: u64,
+    /// How many the largest had.
+    pub max_batch: u64,
+    /// Submitters that were on another CPU when they went on than when they submitted. Only those
+    /// are seen that say so: [`Completions::resumed`](super::Completions::resumed).
+    pub submitter_moved: u64,
+}
+
+impl SteeringStats {
+    /// How many ran without going through a mailbox.
+    #[must_use]
+    pub const fn inlined(&self) -> u64 {
+        self.inline_same_cpu
+            + self.inline_same_cache
+            + self.inline_policy
+            + self.inline_one_shard
+            + self.inline_polled
+            + self.inline_closed
+            + self.inline_unknown_cpu
+            + self.inline_asleep
+            + self.inline_depth
+    }
+
+    /// How many requests were completed: those that ran and those in a mailbox.
+    #[must_use]
+    pub const fn completed(&self) -> u64 {
+        self.inlined() + self.redirected
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self {
+            inline_same_cpu,
+            inline_same_cache,
+            inline_policy,
+            inline_one_shard,
+            inline_polled,
+            inline_closed,
+            inline_unknown_cpu,
+            inline_asleep,
+            inline_depth,
+            redirected,
+            redirect_wakeups,
+            refused_wakeups,
+            batches,
+            batched,
+            max_batch,
+            submitter_moved,
+        } = other;
+        self.inline_same_cpu += inline_same_cpu;
+        self.inline_same_cache += inline_same_cache;
+        self.inline_policy += inline_policy;
+        self.inline_one_shard += inline_one_shard;
+        self.inline_polled += inline_polled;
+        self.inline_closed += inline_closed;
+        self.inline_unknown_cpu += inline_unknown_cpu;
+        self.inline_asleep += inline_asleep;
+        self.inline_depth += inline_depth;
+        self.redirected += redirected;
+        self.redirect_wakeups += redirect_wakeups;
+        self.refused_wakeups += refused_wakeups;
+        self.batches += batches;
+        self.batched += batched;
+        self.max_batch = self.max_batch.max(*max_batch);
+        self.submitter_moved += submitter_moved;
+    }
+}
+
+/// What was counted for one shard: completions that ran inline are counted where they were seen,
+/// the others where they were sent. See
+/// [`Completions::shard_stats`](super::Completions::shard_stats).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardStats {
+    /// The CPUs it serves.
+    pub cpus: CpuSet,
+    /// What was counted.
+    pub stats: SteeringStats,
+}
+
+/// Relaxed throughout: numbers nobody decides by.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    seen: CachePadded<Seen>,
+    sent: CachePadded<Sent>,
+    taken: CachePadded<Taken>,
+}
+
+/// Written where completions are seen.
+#[derive(Debug, Default)]
+struct Seen {
+    same_cpu: AtomicU64,
+    same_cache: AtomicU64,
+    policy: AtomicU64,
+    one_shard: AtomicU64,
+    polled: AtomicU64,
+    closed: AtomicU64,
+    unknown_cpu: AtomicU64,
+    asleep: AtomicU64,
+    depth: AtomicU64,
+    moved: AtomicU64,
+}
+
+/// Written by whoever pushes.
+#[derive(Debug, Default)]
+struct Sent {
+    pushes: AtomicU64,
+    wakeups: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Written by whoever takes.
+#[derive(Debug, Default)]
+struct Taken {
+    batches: AtomicU64,
+    batched: AtomicU64,
+    max_batch: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn ran_inline(&self, reason: InlineReason) {
+        count(match reason {
+            InlineReason::SameCpu => &self.seen.same_cpu,
+            InlineReason::SameCache => &self.seen.same_cache,
+            InlineReason::Policy => &self.seen.policy,
+            InlineReason::OneShard => &self.seen.one_shard,
+            InlineReason::Polled => &self.seen.polled,
+            InlineReason::Closed => &self.seen.closed,
+            InlineReason::Asleep => &self.seen.asleep,
+            // And what topology may add.
+            _ => &self.seen.unknown_cpu,
+        });
+    }
+
+    pub(super) fn put_off(&self) {
+        count(&self.seen.depth);
+    }
+
+    pub(super) fn moved(&self) {
+        count(&self.seen.moved);
+    }
+
+    pub(super) fn pushed(&self) {
+        count(&self.sent.pushes);
+    }
+
+    /// It did not get in.
+    pub(super) fn not_pushed(&self) {
+        self.sent.pushes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn woke(&self) {
+        count(&self.sent.wakeups);
+    }
+
+    pub(super) fn refused(&self) {
+        count(&self.sent.refused);
+    }
+
+    pub(super) fn took(&self, batch: u64) {
+        count(&self.taken.batches);
+        self.taken.batched.fetch_add(batch, Ordering::Relaxed);
+        self.taken.max_batch.fetch_max(batch, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> SteeringStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SteeringStats {
+            inline_same_cpu: read(&self.seen.same_cpu),
+            inline_same_cache: read(&self.seen.same_cache),
+            inline_policy: read(&self.seen.policy),
+            inline_one_shard: read(&self.seen.one_shard),
+            inline_polled: read(&self.seen.polled),
+            inline_closed: read(&self.seen.closed),
+            inline_unknown_cpu: read(&self.seen.unknown_cpu),
+            inline_asleep: read(&self.seen.asleep),
+            inline_depth: read(&self.seen.depth),
+            redirected: read(&self.sent.pushes),
+            redirect_wakeups: read(&self.sent.wakeups),
+            refused_wakeups: read(&self.sent.refused),
+            batches: read(&self.taken.batches),
+            batched: read(&self.taken.batched),
+            max_batch: read(&self.taken.max_batch),
+            submitter_moved: read(&self.seen.moved),
+        }
+    }
+}

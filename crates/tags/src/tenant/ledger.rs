@@ -1,0 +1,355 @@
+//! One hardware queue's accounts. Event names as in PROTOCOL.md, "Shares".
+
+use super::{CLASSES, SharePolicy};
+use inflight_sbitmap::above::Class;
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, CachePadded, Mutex};
+use std::time::Duration;
+
+/// A tenant that has used no tag for this long, as others look, is idle; found out within twice
+/// the time.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// One tenant's.
+#[derive(Debug)]
+struct Account {
+    /// The tags it has, of those that were taken while the hardware queue was shared.
+    active: AtomicU32,
+    /// It counts as a user.
+    marked: AtomicBool,
+    /// It has taken a tag since somebody looked.
+    used: AtomicBool,
+    weight: AtomicU32,
+}
+
+/// What is changed with the lock only.
+#[derive(Debug)]
+struct Marks {
+    looked_at: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    policy: SharePolicy,
+    /// How many tenants are marked. Read by every allocation, hardly ever written.
+    users: CachePadded<AtomicUsize>,
+    /// The sum of their weights.
+    weights: AtomicUsize,
+    /// How many tags are shared.
+    depth: AtomicUsize,
+    /// Somebody was at its limit since the last look for idle ones.
+    limited: AtomicBool,
+    accounts: Box<[Account]>,
+    /// Whose account a bit is on: its class + 1, or 0. Written by the bit's owner.
+    owners: Box<[AtomicU32]>,
+    marks: Mutex<Marks>,
+}
+
+impl Ledger {
+    /// For bits below `max_depth`, of which `depth` are shared.
+    pub(crate) fn new(policy: SharePolicy, depth: usize, max_depth: usize) -> Self {
+        let account = |_| Account {
+            active: AtomicU32::new(0),
+            marked: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            weight: AtomicU32::new(1),
+        };
+        let owners = match policy {
+            SharePolicy::None => 0,
+            _ => max_depth,
+        };
+        Self {
+            policy,
+            users: CachePadded::new(AtomicUsize::new(0)),
+            weights: AtomicUsize::new(0),
+            depth: AtomicUsize::new(depth),
+            limited: AtomicBool::new(false),
+            accounts: (0..CLASSES).map(account).collect(),
+            owners: (0..owners).map(|_| AtomicU32::new(0)).collect(),
+            marks: Mutex::new(Marks {
+                looked_at: Instant::from_nanos(0),
+            }),
+        }
+    }
+
+    /// The depth has changed.
+    pub(crate) fn set_depth(&self, depth: usize) {
+        // Relaxed: whoever looks meanwhile counts by the last one.
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    fn account(&self, class: Class) -> &Account {
+        &self.accounts[class as usize]
+    }
+
+    /// M1: whether the class is a user already, or there are no shares. The caller marks it if not.
+    #[inline]
+    pub(crate) fn is_marked(&self, class: Class) -> bool {
+        // Relaxed: one that reads it late takes the lock.
+        self.policy == SharePolicy::None || self.account(class).marked.load(Ordering::Relaxed)
+    }
+
+    /// Whether two or more tenants are active, so that tags are counted and limits hold.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        // Ordering: Acquire pairs with the Release in `set_marked`: who counts a tag comes after a
+        // look that found the set's `many` set, and so does whoever it gives the tag to. One that
+        // reads it late takes a tag uncounted, as before the change.
+        self.users.load(Ordering::Acquire) > 1
+    }
+
+    /// M2. Returns whether the class was not a user before.
+    pub(crate) fn mark(&self, class: Class, on: bool) -> bool {
+        let _marks = self.marks.lock();
+        self.set_marked(class, on)
+    }
+
+    fn set_marked(&self, class: Class, on: bool) -> bool {
+        let account = self.account(class);
+        if self.policy == SharePolicy::None || account.marked.load(Ordering::Relaxed) == on {
+            return false;
+        }
+        account.marked.store(on, Ordering::Relaxed);
+        let weight = account.weight.load(Ordering::Relaxed) as usize;
+        // Relaxed: changed under the lock; what follows from it is ordered by the line's fence.
+        if on {
+            // Ordering: Release pairs with the Acquire in `is_shared`.
+            self.users.fetch_add(1, Ordering::Release);
+            self.weights.fetch_add(weight, Ordering::Relaxed);
+            account.used.store(true, Ordering::Relaxed);
+        } else {
+            self.users.fetch_sub(1, Ordering::Relaxed);
+            self.weights.fetch_sub(weight, Ordering::Relaxed);
+        }
+        true
+    }
+
+    pub(crate) fn set_weight(&self, class: Class, weight: u32) {
+        let _marks = self.marks.lock();
+        let account = self.account(class);
+        let marked = account.marked.load(Ordering::Relaxed);
+        let old = account.weight.swap(weight, Ordering::Relaxed) as usize;
+        if marked {
+            self.weights.fetch_add(weight as usize, Ordering::Relaxed);
+            self.weights.fetch_sub(old, Ordering::Relaxed);
+        }
+    }
+
+    /// How many tags the class may have. `None`: as many as there are.
+    pub(crate) fn share(&self, class: Class) -> Option<usize> {
+        let users = self.users.load(Ordering::Relaxed);
+        // Relaxed: a share by the last depth, for a moment.
+        let depth = self.depth.load(Ordering::Relaxed);
+        if users < 2 || depth <= 1 || !self.is_marked(class) {
+            return None;
+        }
+        match self.policy {
+            SharePolicy::None => None,
+            SharePolicy::Fair { min } => Some(depth.div_ceil(users).max(min)),
+            SharePolicy::Weighted { min } => {
+                let all = self.weights.load(Ordering::Relaxed).max(1);
+                let own = self.account(class).weight.load(Ordering::Relaxed) as usize;
+                // Why at least 1: a tenant of weight 0 would wait for ever.
+                Some((depth * own).div_ceil(all).max(min).max(1))
+            }
+        }
+    }
+
+    pub(crate) fn active(&self, class: Class) -> usize {
+        self.account(class).active.load(Ordering::Relaxed) as usize
+    }
+
+    /// C1.
+    pub(crate) fn may_take(&self, class: Class) -> bool {
+        let may = self
+            .share(class)
+            .is_none_or(|share| self.active(class) < share);
+        if !may && !self.limited.load(Ordering::Relaxed) {
+            self.limited.store(true, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// How many more the class may take now.
+    pub(crate) fn room(&self, class: Class) -> usize {
+        let share = self.share(class);
+        share.map_or(usize::MAX, |share| share.saturating_sub(self.active(class)))
+    }
+
+    /// C2: after the bit was taken.
+    pub(crate) fn took(&self, class: Class, bit: usize) {
+        let account = self.account(class);
+        if !account.used.load(Ordering::Relaxed) {
+            account.used.store(true, Ordering::Relaxed);
+        }
+        if !self.is_shared() {
+            return;
+        }
+        account.active.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the bit's owners come one after another, by its put and its next get.
+        self.owners[bit].store(class + 1, Ordering::Relaxed);
+    }
+
+    /// C3: before the bit is put. Its own count has left the account then (C25).
+    pub(crate) fn gives(&self, bit: usize) {
+        let Some(owner) = self.owners.get(bit) else {
+            return; // there are no shares
+        };
+        let class = owner.load(Ordering::Relaxed);
+        if class != 0 {
+            owner.store(0, Ordering::Relaxed);
+            let account = self.account(class - 1);
+            // Relaxed: P2 of the put orders it before the look for waiters.
+            account.active.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// C3 for several bits: one subtraction for each run of one tenant's.
+    pub(crate) fn gives_all(&self, bits: &[usize]) {
+        let (mut class, mut n) = (0, 0);
+        let subtract = |class: Class, n| {
+            if class != 0 {
+                // Relaxed: as in `gives`.
+                self.account(class - 1)
+                    .active
+                    .fetch_sub(n, Ordering::Relaxed);
+            }
+        };
+        for owner in bits.iter().filter_map(|&bit| self.owners.get(bit)) {
+            let next = owner.load(Ordering::Relaxed);
+            if next != class {
+                subtract(class, n);
+                (class, n) = (next, 0);
+            }
+            owner.store(0, Ordering::Relaxed);
+            n += 1;
+        }
+        subtract(class, n);
+    }
+
+    /// Whether somebody should look for idle tenants.
+    #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.load(Ordering::Relaxed)
+    }
+
+    /// I1 to I3: tenants that have used no tag since the last look are no users any more. Returns
+    /// how many.
+    pub(crate) fn find_idle(&self, now: Instant) -> usize {
+        let Some(mut marks) = self.marks.try_lock() else {
+            return 0;
+        };
+        if now < marks.looked_at + IDLE_AFTER {
+            return 0;
+        }
+        marks.looked_at = now;
+        self.limited.store(false, Ordering::Relaxed);
+        let mut idle = 0;
+        for (class, account) in self.accounts.iter().enumerate() {
+            let used = account.used.swap(false, Ordering::Relaxed);
+            if !used && account.active.load(Ordering::Relaxed) == 0 {
+                idle += usize::from(self.set_marked(class as Class, false));
+            }
+        }
+        idle
+    }
+}
+
+/// What the bitmap knows of the ledger.
+#[derive(Debug)]
+pub(crate) struct Shares(pub(crate) Arc<Ledger>);
+
+impl inflight_sbitmap::above::Shares for Shares {
+    fn may_take(&self, class: Class) -> bool {
+        self.0.may_take(class)
+    }
+
+    fn took(&self, class: Class, bit: usize) {
+        self.0.took(class, bit);
+    }
+
+    fn gives(&self, bit: usize) {
+        self.0.gives(bit);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn shared_by(policy: SharePolicy, depth: usize, users: u32) -> Ledger {
+        let ledger = Ledger::new(policy, depth, depth);
+        for class in 0..users {
+            assert!(ledger.mark(class, true));
+            assert!(!ledger.mark(class, true), "once");
+        }
+        ledger
+    }
+
+    #[test]
+    fn c29_the_table_of_shares() {
+        let fair = SharePolicy::Fair { min: 4 };
+        for (depth, users, share) in [
+            (32, 10, Some(4)),
+            (32, 8, Some(4)),
+            (32, 2, Some(16)),
+            (127, 40, Some(4)),
+            (64, 3, Some(22)),
+            (32, 1, None),
+            (32, 0, None),
+            (1, 5, None),
+        ] {
+            let ledger = shared_by(fair, depth, users);
+            assert_eq!(ledger.share(0), share, "{depth} by {users}");
+        }
+        let unmarked = shared_by(fair, 32, 4);
+        assert_eq!(unmarked.share(9), None, "no user, no limit");
+    }
+
+    #[test]
+    fn g16_own_active_4_of_32_by_10_may_not() {
+        let ledger = shared_by(SharePolicy::Fair { min: 4 }, 32, 10);
+        for bit in 0..4 {
+            assert!(ledger.may_take(3));
+            ledger.took(3, bit);
+        }
+        assert!(!ledger.may_take(3) && ledger.may_take(2));
+        ledger.gives(2);
+        assert!(ledger.may_take(3));
+        assert_eq!((ledger.active(3), ledger.room(3)), (3, 1));
+        ledger.gives(2);
+        assert_eq!(ledger.active(3), 3, "a bit leaves its account once");
+    }
+
+    #[test]
+    fn c32_weights_and_none() {
+        let ledger = shared_by(SharePolicy::Weighted { min: 1 }, 60, 3);
+        ledger.set_weight(0, 3);
+        assert_eq!(
+            [0, 1, 2].map(|class| ledger.share(class)),
+            [36, 12, 12].map(Some)
+        );
+        let none = Ledger::new(SharePolicy::None, 60, 60);
+        assert!(!none.mark(0, true) && !none.mark(1, true));
+        assert!(none.is_marked(0), "so nobody tries again");
+        ledger.set_weight(1, 0);
+        assert_eq!(ledger.share(1), Some(1), "not nothing");
+        assert_eq!(none.share(0), None);
+    }
+
+    #[test]
+    fn c28_a_tenant_that_used_none_for_a_while_is_idle() {
+        let ledger = shared_by(SharePolicy::default(), 32, 3);
+        let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
+        ledger.took(0, 0);
+        assert_eq!(ledger.find_idle(at(1)), 0, "they were marked since");
+        assert_eq!(ledger.find_idle(at(1)), 0, "not again so soon");
+        ledger.took(1, 1);
+        ledger.gives(1);
+        assert_eq!(ledger.find_idle(at(2)), 1, "0 has a tag, 1 had one");
+        assert_eq!(ledger.share(1), Some(16));
+        assert_eq!(ledger.find_idle(at(3)), 1);
+        assert_eq!((ledger.share(0), ledger.is_shared()), (None, false));
+    }
+}

@@ -1,0 +1,330 @@
+//! Sets that change while they are used, and sets whose hardware queues share their tags.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
+use inflight_tags::{Admission, AllocError, AllocOptions, RedeemError, ResizeError, TagSet};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::Preempt];
+
+fn on(hw_queue: usize) -> AllocOptions {
+    AllocOptions::new().hw_queue(hw_queue)
+}
+
+/// The hang of those who let each queue wait for its own frees.
+#[test]
+fn a_tag_freed_on_one_queue_wakes_a_waiter_on_another() {
+    for admission in POLICIES {
+        let set = TagSet::builder().hw_queues(2).depth(1).shared_tags(true);
+        let set = set.admission(admission).build(|_, _| ()).unwrap();
+        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+        let held = a.try_alloc(on(0)).unwrap();
+        // A task waits on B; nothing else runs.
+        let mut waiter = pin!(b.alloc_with(on(1)));
+        let polled = waiter
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(held);
+        let tag = block_on(waiter).unwrap();
+        assert_eq!((tag.hw_queue(), tag.index()), (1, 0));
+        // And a thread.
+        let sleeper = thread::spawn(move || a.alloc_blocking_with(on(0)).unwrap().hw_queue());
+        while set.stats().waits < 2 {
+            thread::yield_now();
+        }
+        drop(tag);
+        assert_eq!(sleeper.join().unwrap(), 0);
+    }
+}
+
+#[test]
+fn shared_tags_are_unique_and_seen_once() {
+    let set = TagSet::builder().hw_queues(3).depth(6).reserved(2);
+    let set = set.shared_tags(true).build(|hwq, tag| (hwq, tag)).unwrap();
+    assert_eq!((set.depth(), set.capacity(), set.hw_queues()), (6, 6, 3));
+    let dev = set.add_queue("q");
+    let mut tags: Vec<_> = (0..4).map(|i| dev.try_alloc(on(i % 3)).unwrap()).collect();
+    assert_eq!(dev.try_alloc(on(2)).unwrap_err(), AllocError::Exhausted);
+    tags.extend((1..3).map(|i| dev.try_alloc(on(i).reserved()).unwrap()));
+    let numbers: BTreeSet<_> = tags.iter().map(|tag| tag.index()).collect();
+    assert_eq!(numbers, (0..6).collect());
+    let expected: BTreeSet<_> = tags.iter().map(|tag| tag.unique()).collect();
+    let tokens: Vec<_> = tags.into_iter().map(|tag| tag.into_token()).collect();
+    let mut seen = BTreeSet::new();
+    set.for_each_in_flight(|t| {
+        assert!(seen.insert((t.hw_queue() << 16 | t.index()) as u32), "once");
+    });
+    assert_eq!(seen, expected);
+    for token in tokens {
+        let tag = set.redeem(token).unwrap();
+        assert_eq!(*tag, (0, tag.index()), "one table of slots");
+    }
+}
+
+/// A waiter whose CPU has changed keeps its shared tag, which now counts for the new queue.
+#[test]
+fn a_shared_tag_moves_with_its_waiter() {
+    let set = TagSet::builder().hw_queues(2).depth(1).shared_tags(true);
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_queue("q");
+    let held = dev.try_alloc(on(0)).unwrap();
+    cpu::set_current_for_thread(Some(0));
+    let mut waiter = pin!(dev.alloc());
+    let polled = waiter
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    cpu::set_current_for_thread(Some(1));
+    drop(held);
+    assert_eq!(block_on(waiter).unwrap().hw_queue(), 1);
+    cpu::set_current_for_thread(None);
+}
+
+#[test]
+fn a_set_grows_under_its_waiters_and_shrinks_under_its_tags() {
+    for admission in POLICIES {
+        let made = Arc::new(AtomicUsize::new(0));
+        let set = TagSet::builder().depth(2).reserved(1).max_depth(40);
+        let set = set.admission(admission).build({
+            let made = made.clone();
+            move |_, tag| {
+                made.fetch_add(1, Ordering::Relaxed);
+                tag
+            }
+        });
+        let set = set.unwrap();
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+        let dev = set.add_queue("q");
+        let first = dev.try_alloc(AllocOptions::new()).unwrap();
+        let tags = Arc::new(Mutex::new(Vec::new()));
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let (dev, tags) = (dev.clone(), tags.clone());
+                thread::spawn(move || {
+                    let tag = dev.alloc_blocking().unwrap();
+                    tags.lock().push(tag);
+                })
+            })
+            .collect();
+        while set.stats().waits < 3 {
+            thread::yield_now();
+        }
+        set.resize(40).unwrap();
+        waiters
+            .into_iter()
+            .for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(made.load(Ordering::Relaxed), 40);
+        let mut tags = std::mem::take(&mut *tags.lock());
+        tags.push(first);
+        tags.extend(dev.try_alloc_batch(100));
+        assert_eq!(tags.len(), 39);
+        assert!(tags.iter().all(|tag| **tag == tag.index()));
+        let tokens: Vec<_> = tags.into_iter().map(|tag| tag.into_token()).collect();
+
+        set.resize(3).unwrap();
+        assert_eq!((set.depth(), set.capacity(), set.in_flight()), (3, 3, 39));
+        for &token in &tokens {
+            drop(set.redeem(token).expect("what is in flight stays"));
+        }
+        assert_eq!(dev.try_alloc_batch(100).len(), 2);
+        assert!(tokens.iter().all(|&token| set.redeem(token).is_err()));
+        let frozen = set.freeze_blocking();
+        set.resize(40).unwrap();
+        drop(frozen);
+        assert_eq!(made.load(Ordering::Relaxed), 40, "made once");
+        assert_eq!(dev.try_alloc_batch(100).len(), 39);
+        for (depth, least, most) in [(1, 2, 40), (41, 2, 40)] {
+            let error = ResizeError::Depth { depth, least, most };
+            assert_eq!(set.resize(depth), Err(error));
+        }
+    }
+}
+
+/// Payloads that cannot be made leave the set as it was.
+#[test]
+fn a_failed_growth_changes_nothing() {
+    let set = TagSet::builder().depth(2).max_depth(8).max_hw_queues(2);
+    let set = set.build(|hwq, tag| assert!(hwq == 0 && tag < 4, "out of memory"));
+    let set = set.unwrap();
+    let dev = set.add_queue("q");
+    for change in [TagSet::resize, TagSet::set_hw_queues] {
+        let grow = std::panic::AssertUnwindSafe(|| change(&set, 8.min(set.depth() * 4)));
+        let _ = std::panic::catch_unwind(grow);
+        assert_eq!((set.depth(), set.hw_queues()), (2, 1));
+        assert_eq!(dev.try_alloc_batch(9).len(), 2);
+    }
+    let grow = std::panic::AssertUnwindSafe(|| set.set_hw_queues(2));
+    assert!(std::panic::catch_unwind(grow).is_err());
+    assert_eq!(dev.try_alloc(on(1)).unwrap_err(), AllocError::NoSuchHwQueue);
+    assert!(!set.is_frozen());
+    set.resize(4).unwrap();
+    assert_eq!(dev.try_alloc_batch(9).len(), 4);
+}
+
+/// The tags beyond the depth of a hardware queue that comes later have data too.
+#[test]
+fn d9_a_new_hardware_queue_has_its_extra_tags() {
+    for shared in [false, true] {
+        let set = TagSet::builder().depth(1).max_depth(3).max_hw_queues(4);
+        let set = set.admission(Admission::ElasticOvercommit { max_extra: 2 });
+        let set = set
+            .shared_tags(shared)
+            .build(|_, tag| Arc::new(tag))
+            .unwrap();
+        let dev = set.add_queue("q");
+        set.set_hw_queues(4).unwrap();
+        let mut split = dev.split_with(on(3), 3);
+        let mut tags = Vec::new();
+        for tag in [0, 3, 4] {
+            let piece = split.try_next().unwrap().expect("it has three pieces");
+            assert_eq!((**piece, piece.index()), (tag, tag));
+            assert_eq!(Arc::strong_count(&piece), 1);
+            tags.push(piece);
+        }
+    }
+}
+
+#[test]
+fn hardware_queues_come_and_go() {
+    let set = TagSet::builder().hw_queues(1).depth(2).max_hw_queues(4);
+    let set = set.build(|hwq, _| hwq).unwrap();
+    let dev = set.add_queue("q");
+    set.set_hw_queues(4).unwrap();
+    let cpus: BTreeSet<_> = (0..8).map(|cpu| set.hw_queue_of(cpu)).collect();
+    assert_eq!(cpus, (0..4).collect());
+    assert_eq!((set.hw_queues(), set.capacity()), (4, 8));
+    let token = dev.try_alloc(on(3)).unwrap().into_token();
+    // The change waits for what is in flight.
+    let changer = thread::spawn({
+        let set = set.clone();
+        move || set.set_hw_queues(2)
+    });
+    while !set.is_frozen() {
+        thread::yield_now();
+    }
+    assert_eq!(set.hw_queues(), 4);
+    // A waiter for a queue that goes away is told so.
+    let waiter = thread::spawn({
+        let dev = dev.clone();
+        move || dev.alloc_blocking_with(on(3)).map(|tag| tag.hw_queue())
+    });
+    drop(set.redeem(token).unwrap());
+    changer.join().unwrap().unwrap();
+    assert!(matches!(
+        waiter.join().unwrap(),
+        Ok(3) | Err(AllocError::NoSuchHwQueue)
+    ));
+    assert!((0..8).all(|cpu| set.hw_queue_of(cpu) < 2));
+    assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
+    assert_eq!(dev.try_alloc(on(2)).unwrap_err(), AllocError::NoSuchHwQueue);
+    let error = ResizeError::HwQueues {
+        hw_queues: 5,
+        most: 4,
+    };
+    assert_eq!(set.set_hw_queues(5), Err(error));
+    assert!(set.set_hw_queues(0).is_err());
+}
+
+/// A set that says nothing of its limits may double its hardware queues, if it has several.
+#[test]
+fn hardware_queues_may_double_if_nothing_else_is_said() {
+    let most = |first: usize, depth: usize| {
+        let set = TagSet::builder().hw_queues(first).depth(depth);
+        let set = set.build(|_, _| ()).unwrap();
+        match set.set_hw_queues(usize::MAX).unwrap_err() {
+            ResizeError::HwQueues { most, .. } => most,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!((most(1, 1), most(2, 1), most(5, 3)), (1, 4, 10));
+    assert_eq!(
+        (most(8, 4096), most(9, 4096)),
+        (16, 9),
+        "no more than 65,536 tags"
+    );
+    let set = TagSet::builder().hw_queues(4).max_hw_queues(4);
+    assert!(set.build(|_, _| ()).unwrap().set_hw_queues(5).is_err());
+
+    // It is the same set afterwards, with tags on the new ones, made by the closure.
+    let set = TagSet::builder().hw_queues(2).depth(2);
+    let set = set.build(|hwq, tag| (hwq, tag)).unwrap();
+    set.set_hw_queues(4).unwrap();
+    let dev = set.add_queue("q");
+    let last = dev.try_alloc(AllocOptions::new().hw_queue(3)).unwrap();
+    assert_eq!((last.0, set.capacity()), (3, 8));
+}
+
+/// A set shows what it is, not only what it may become.
+#[test]
+fn debug_shows_the_present_size() {
+    let set = TagSet::builder().depth(7).max_depth(90).max_hw_queues(5);
+    let set = set.build(|_, _| ()).unwrap();
+    let shown = format!("{set:?}");
+    assert!(
+        shown.contains("TagSet { hw_queues: 1, depth: 7,"),
+        "{shown}"
+    );
+}
+
+/// The hook runs before a submitter waits, and what it frees is had without a wait.
+#[test]
+fn the_hook_runs_before_a_wait() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let set = TagSet::builder().hw_queues(2).depth(1).before_wait({
+        let (calls, held) = (calls.clone(), held.clone());
+        move |hwq| {
+            assert_eq!(hwq, 1);
+            calls.fetch_add(1, Ordering::Relaxed);
+            held.lock().pop();
+        }
+    });
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_queue("q");
+    held.lock().push(dev.alloc_blocking_with(on(1)).unwrap());
+    assert_eq!(dev.try_alloc(on(1)).unwrap_err(), AllocError::Exhausted);
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "a try does not wait");
+    let tag = dev.alloc_blocking_with(on(1)).unwrap();
+    held.lock().push(tag);
+    let tag = block_on(dev.alloc_with(on(1))).unwrap();
+    assert_eq!((calls.load(Ordering::Relaxed), dev.stats().waits), (2, 0));
+    // It frees nothing: the submitter waits.
+    let waiter = thread::spawn(move || drop(dev.alloc_blocking_with(on(1)).unwrap()));
+    while set.stats().waits == 0 {
+        thread::yield_now();
+    }
+    drop(tag);
+    waiter.join().unwrap();
+}
+
+/// The recipe of docs/tags.md: requests whose completion submits another, which has a reserved tag.
+#[test]
+fn an_io_that_needs_tags_to_finish_an_io() {
+    let set = TagSet::builder().depth(5).reserved(1);
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_queue("q");
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let (set, dev) = (set.clone(), dev.clone());
+            thread::spawn(move || {
+                for _ in 0..50 {
+                    let outer = dev.alloc_blocking().unwrap();
+                    let inner = AllocOptions::new().reserved();
+                    let inner = dev.alloc_blocking_with(inner).unwrap().into_token();
+                    drop(set.redeem(inner).unwrap());
+                    drop(outer);
+                }
+            })
+        })
+        .collect();
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().unwrap());
+    assert_eq!((set.in_use(), dev.stats().allocs), (0, 800));
+}

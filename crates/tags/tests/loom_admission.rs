@@ -1,0 +1,301 @@
+//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/bit.rs`; C1 to C3, M1 to
+//! M4, E1 and E2 of PROTOCOL.md), driving the shipped set.
+//!
+//! Seen to fail, at the quick bound; "in turns" is the line of `WholeIo`, "in batches" that of the
+//! other policies:
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | P2, in turns | `h16_reserved` |
+//! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
+//! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
+//! | M4, the fence of `serve` | `h9_a_share_that_grows` |
+//! | `may_take` not asked for the next, in turns | `h9_shares`, `h9_a_share_that_grows` |
+//! | `may_take` not asked for whom to wake, in batches | `h9_shares_in_batches` |
+//! | C1, a try does not look at its share | `h32_overshoot` |
+//! | C2 does not count | `h32_overshoot`, `h9_shares`, `h9_shares_in_batches` |
+//! | C2 or C3 by a load and a store | `h32_overshoot` |
+//! | C3 does not count | `h32_overshoot`, `h9_shares`, `h9_shares_in_batches` |
+//! | C3 after P1 | `h9_shares`, `h9_shares_in_batches` |
+//! | who wants a reserved bit waits where normal ones come | `h16_reserved` |
+//! | a wait that is dropped tells no freezer | `h24_split_against_freeze` |
+//! | a wait that is dropped does not put what it was granted | `h24_*`, `h25_*` |
+//! | a split that is dropped between its parts does not leave | `h25_*` |
+//! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
+//! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
+//! | S3, a newcomer does not look again in line | `h2[678]_*`, `h9_shares_in_batches` |
+//! | E2, nobody is let in because too few tags are in use | `h26_newcomers_meet` |
+//! | a wake whose receiver is dropped goes to nobody | `h28_over_count` |
+//!
+//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/ledger.rs`): a wake
+//! worth several tags of which only one is handed on, newcomers who count those that were woken
+//! (E2), a mark that stays on a bit (C3).
+
+#![cfg(loom)]
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::thread;
+use inflight_tags::{
+    Admission, AllocOptions, Force, NoPreempt, SharePolicy, TagSet, WakeAccounting,
+};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(4),
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+
+/// For models of two waiters and two tags.
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+
+const PLAIN: AllocOptions = AllocOptions::new();
+
+fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
+    matches!(
+        future.poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Pending
+    )
+}
+
+fn set(depth: usize, admission: Admission) -> TagSet<()> {
+    let set = TagSet::builder().depth(depth).ages(false);
+    let set = set.share(SharePolicy::Fair { min: 1 }).admission(admission);
+    set.build(|_, _| ()).unwrap()
+}
+
+fn strict(accounting: WakeAccounting) -> Admission {
+    let rules = NoPreempt::default().threshold(0).force(Force::Never);
+    Admission::NoPreempt(rules.accounting(accounting))
+}
+
+/// Two tenants with a share of one each: what one gives back goes to its own waiter, past the
+/// other's, who came first.
+fn shares(admission: Admission) {
+    let set = set(2, admission);
+    let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    // From now on both are active, and their tags counted.
+    drop((a.try_alloc(PLAIN), b.try_alloc(PLAIN)));
+    let (tag_a, tag_b) = (a.try_alloc(PLAIN).unwrap(), b.try_alloc(PLAIN).unwrap());
+    assert_eq!((a.counted(0), b.counted(0)), (1, 1));
+    let extra = pin!(b.alloc());
+    assert!(is_pending(extra));
+    let waiter = thread::spawn({
+        let a = a.clone();
+        move || drop(a.alloc_blocking().unwrap())
+    });
+    drop(tag_a);
+    waiter.join().unwrap();
+    drop(tag_b);
+}
+
+#[test]
+fn h9_shares() {
+    check("h9_shares", THREE, || shares(Admission::WholeIo));
+}
+
+#[test]
+fn h9_shares_in_batches() {
+    check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
+}
+
+/// A tag is free, and its waiter at its limit; then the other tenant goes.
+#[test]
+fn h9_a_share_that_grows() {
+    check("h9_a_share_that_grows", THREE, || {
+        let set = set(2, Admission::WholeIo);
+        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+        drop(b.try_alloc(PLAIN).unwrap());
+        let held = a.try_alloc(PLAIN).unwrap();
+        let waiter = thread::spawn({
+            let a = a.clone();
+            move || drop(a.alloc_blocking().unwrap())
+        });
+        drop(b);
+        waiter.join().unwrap();
+        drop(held);
+    });
+}
+
+/// Who waits for a reserved tag is told of it, and needs no normal one.
+#[test]
+fn h16_reserved() {
+    check("h16_reserved", UNBOUNDED, || {
+        let set = TagSet::builder().depth(2).reserved(1).ages(false);
+        let dev = set.build(|_, _| ()).unwrap().add_queue("q");
+        let held = dev.try_alloc(PLAIN.reserved()).unwrap();
+        let _normal = dev.try_alloc(PLAIN).unwrap();
+        let waiter = thread::spawn({
+            let dev = dev.clone();
+            move || drop(dev.alloc_blocking_with(PLAIN.reserved()).unwrap())
+        });
+        drop(held);
+        waiter.join().unwrap();
+    });
+}
+
+/// A split that has been granted what it waited for, and is dropped, is nobody the freezer waits
+/// for.
+#[test]
+fn h24_split_against_freeze() {
+    check("h24_split_against_freeze", TWO, || {
+        let set = set(1, Admission::WholeIo);
+        let dev = set.add_queue("q");
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut split = dev.split(1);
+        let freezer = thread::spawn({
+            let set = set.clone();
+            move || drop(set.freeze_blocking())
+        });
+        {
+            let next = pin!(split.next());
+            let _ = is_pending(next);
+            drop(held);
+        }
+        drop(split);
+        freezer.join().unwrap();
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// A split is dropped before it has a tag, or between its two parts. Whoever waits behind it gets
+/// one.
+#[test]
+fn h25_a_split_leaves_the_line() {
+    check("h25_a_split_leaves_the_line", ONE, || {
+        let set = set(2, Admission::WholeIo);
+        let dev = set.add_queue("q");
+        let held = [(); 2].map(|()| dev.try_alloc(PLAIN).unwrap());
+        let mut split = dev.split(2);
+        let mut next = Box::pin(split.next());
+        assert!(is_pending(next.as_mut()));
+        let waiter = thread::spawn({
+            let dev = dev.clone();
+            move || drop(dev.alloc_blocking().unwrap())
+        });
+        drop(held);
+        let first = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(next);
+        drop(first);
+        drop(split);
+        waiter.join().unwrap();
+        assert_eq!(dev.try_alloc_batch(9).len(), 2);
+    });
+}
+
+/// Newcomers that are not let past: somebody comes to wake each of them.
+#[test]
+fn h26_no_preempt() {
+    check("h26_no_preempt", ONE, || {
+        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let threads = [(); 2].map(|()| {
+            let dev = dev.clone();
+            thread::spawn(move || drop(dev.alloc_blocking().unwrap()))
+        });
+        drop(held);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// One was woken and its future is not polled. Two newcomers see each other in the line, and the
+/// tag that is free: no put would come to wake them.
+#[test]
+fn h26_newcomers_meet() {
+    check("h26_newcomers_meet", TWO, || {
+        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut woken = Box::pin(dev.alloc());
+        assert!(is_pending(woken.as_mut()));
+        drop(held);
+        let threads = [(); 2].map(|()| {
+            let dev = dev.clone();
+            thread::spawn(move || drop(dev.alloc_blocking().unwrap()))
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// Woken for two tags, gone without one: both are for the next.
+#[test]
+fn h27_dropped_after_its_wake() {
+    check("h27_dropped_after_its_wake", ONE, || {
+        let dev = set(2, strict(WakeAccounting::PerTag)).add_queue("q");
+        let held = [(); 2].map(|()| dev.try_alloc(PLAIN).unwrap());
+        let mut split = dev.split(2);
+        let mut next = Box::pin(split.next());
+        assert!(is_pending(next.as_mut()));
+        let waiter = thread::spawn({
+            let dev = dev.clone();
+            move || drop(dev.alloc_blocking().unwrap())
+        });
+        drop(held);
+        drop(next);
+        drop(split);
+        waiter.join().unwrap();
+    });
+}
+
+/// One was woken and goes without running: neither its wake nor its count keeps a newcomer
+/// asleep.
+#[test]
+fn h28_over_count() {
+    check("h28_over_count", TWO, || {
+        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut woken = Box::pin(dev.alloc());
+        assert!(is_pending(woken.as_mut()));
+        let newcomer = thread::spawn({
+            let dev = dev.clone();
+            move || drop(dev.alloc_blocking().unwrap())
+        });
+        drop(held);
+        drop(woken);
+        newcomer.join().unwrap();
+    });
+}
+
+/// Two threads of one tenant check at once: one tag above the share at most, none more once they
+/// are counted, and the count comes back to nothing.
+#[test]
+fn h32_overshoot() {
+    check("h32_overshoot", ONE, || {
+        let set = set(4, Admission::WholeIo);
+        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+        drop(b.try_alloc(PLAIN).unwrap());
+        let first = a.try_alloc(PLAIN).unwrap();
+        let share = a.share(0).unwrap();
+        assert_eq!(share, 2);
+        let thread = thread::spawn({
+            let a = a.clone();
+            move || a.try_alloc(PLAIN).ok()
+        });
+        let own = a.try_alloc(PLAIN).ok();
+        let other = thread.join().unwrap();
+        let got = 1 + usize::from(own.is_some()) + usize::from(other.is_some());
+        assert!((2..=share + 1).contains(&got), "{got} of {share}");
+        assert_eq!(a.counted(0), got);
+        assert!(a.try_alloc(PLAIN).is_err(), "it has its share");
+        let thread = thread::spawn(move || drop((first, other)));
+        drop(own);
+        thread.join().unwrap();
+        assert_eq!(a.counted(0), 0);
+    });
+}

@@ -1,0 +1,56 @@
+//! Models of sets that change while they are used, driving the shipped set.
+//!
+//! Seen to fail: growth without R2, the heavy fence in `publish` (`a_set_grows`). No other
+//! weakening has been tried.
+
+#![cfg(loom)]
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::thread;
+use inflight_tags::{AllocOptions, TagSet};
+
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+/// A submitter for a hardware queue that goes away meanwhile: it is refused, or the change waits
+/// for its tag.
+#[test]
+fn a_queue_vanishes() {
+    check("a_queue_vanishes", TWO, || {
+        let set = TagSet::builder().hw_queues(2).depth(1).ages(false);
+        let set = set.build(|_, _| ()).unwrap();
+        let queue = set.add_queue("q");
+        let submitter = thread::spawn({
+            let set = set.clone();
+            move || {
+                if let Ok(tag) = queue.try_alloc(AllocOptions::new().hw_queue(1)) {
+                    assert_eq!(tag.hw_queue(), 1);
+                    assert_eq!(set.hw_queues(), 2, "while its tag is held");
+                }
+            }
+        });
+        set.set_hw_queues(1).unwrap();
+        submitter.join().unwrap();
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// A waiter gets the tag of a new slot, with the payload that was made for it.
+#[test]
+fn a_set_grows() {
+    check("a_set_grows", TWO, || {
+        let set = TagSet::builder().depth(1).max_depth(2).ages(false);
+        let set = set.build(|_, tag| tag).unwrap();
+        let queue = set.add_queue("q");
+        let held = queue.try_alloc(AllocOptions::new()).unwrap();
+        let waiter = thread::spawn(move || {
+            let tag = queue.alloc_blocking().unwrap();
+            assert_eq!(*tag, tag.index());
+        });
+        set.resize(2).unwrap();
+        waiter.join().unwrap();
+        drop(held);
+    });
+}

@@ -1,0 +1,346 @@
+//! Tenants: shares, and whom a free tag goes to. By counting; nothing here waits for a clock.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use inflight_tags::{Admission, AllocError, AllocOptions, Queue, SharePolicy, Tag, TagSet};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const PLAIN: AllocOptions = AllocOptions::new();
+
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+type Wait = Pin<Box<dyn Future<Output = Result<Tag<()>, AllocError>>>>;
+
+/// A tenant with tasks that wait, and the tags they got, oldest first.
+struct Tenant {
+    dev: Queue<()>,
+    waits: VecDeque<Wait>,
+    tags: VecDeque<Tag<()>>,
+}
+
+impl Tenant {
+    fn of(set: &TagSet<()>, name: &str) -> Self {
+        Self {
+            dev: set.add_queue(name),
+            waits: VecDeque::new(),
+            tags: VecDeque::new(),
+        }
+    }
+
+    fn ask(&mut self, n: usize) {
+        for _ in 0..n {
+            let dev = self.dev.clone();
+            self.waits
+                .push_back(Box::pin(async move { dev.alloc().await }));
+        }
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        let waker = Waker::from(Arc::new(Counts::default()));
+        let mut cx = Context::from_waker(&waker);
+        let tags = &mut self.tags;
+        self.waits
+            .retain_mut(|wait| match wait.as_mut().poll(&mut cx) {
+                Poll::Ready(tag) => {
+                    tags.push_back(tag.unwrap());
+                    false
+                }
+                Poll::Pending => true,
+            });
+    }
+
+    fn try_take(&mut self, n: usize) -> usize {
+        let got: Vec<_> = (0..n)
+            .map_while(|_| self.dev.try_alloc(PLAIN).ok())
+            .collect();
+        let n = got.len();
+        self.tags.extend(got);
+        n
+    }
+}
+
+fn set(depth: usize, policy: SharePolicy) -> TagSet<()> {
+    let set = TagSet::builder()
+        .depth(depth)
+        .share(policy)
+        .clock(Clock::manual());
+    set.build(|_, _| ()).unwrap()
+}
+
+/// The rule of the whole page: seven modest tenants and one that asks for everything.
+#[test]
+fn a_greedy_tenant_leaves_each_other_its_share() {
+    let depth = 64;
+    let set = set(depth, SharePolicy::default());
+    let mut greedy = Tenant::of(&set, "greedy");
+    greedy.ask(4 * depth);
+    assert_eq!(
+        greedy.tags.len(),
+        depth,
+        "one active tenant has the whole depth"
+    );
+
+    let mut others: Vec<_> = (0..7).map(|n| Tenant::of(&set, &n.to_string())).collect();
+    for other in &mut others {
+        other.ask(20);
+        assert!(other.tags.is_empty(), "all tags are in flight");
+    }
+    // The tags that the greedy one had at that moment complete; nobody else's.
+    for _ in 0..depth {
+        drop(greedy.tags.pop_front());
+        greedy.poll();
+        others.iter_mut().for_each(Tenant::poll);
+    }
+    for other in &others {
+        assert_eq!(other.tags.len(), 8, "its share, exactly");
+    }
+    assert_eq!(greedy.tags.len(), 8);
+
+    // And so it stays, whoever completes.
+    for round in 0..400 {
+        let which = (round * 5) % 8;
+        if which == 7 {
+            drop(greedy.tags.pop_front());
+        } else {
+            let other = &mut others[which];
+            drop(other.tags.pop_front());
+            other.ask(1);
+        }
+        greedy.poll();
+        others.iter_mut().for_each(Tenant::poll);
+        if greedy.waits.is_empty() {
+            greedy.ask(8);
+        }
+        assert_eq!(greedy.tags.len(), 8);
+        assert!(others.iter().all(|other| other.tags.len() == 8));
+    }
+}
+
+#[test]
+fn c29_a_share_that_its_tenant_leaves_can_be_used_by_the_others() {
+    let set = set(32, SharePolicy::default());
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    assert_eq!(b.try_take(1), 1);
+    assert_eq!(a.try_take(99), 16, "half of 32, as b is active");
+    assert_eq!(a.dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+    a.ask(20);
+    assert_eq!((a.tags.len(), a.waits.len()), (16, 20));
+    b.tags.clear();
+    a.poll();
+    assert_eq!(a.tags.len(), 16, "b may come back");
+    drop(b);
+    a.poll();
+    assert_eq!(a.tags.len(), 32, "b has gone, and a's waiters were served");
+    a.tags.clear();
+    a.poll();
+    a.waits.clear();
+    a.tags.clear();
+    assert_eq!(set.in_use(), 0);
+}
+
+#[test]
+fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(32).clock(clock.clone());
+    let set = set.build(|_, _| ()).unwrap();
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    assert_eq!((b.try_take(1), a.try_take(99)), (1, 16));
+    b.tags.clear();
+    let mut seconds = 0;
+    while a.try_take(1) == 0 {
+        clock.advance(Duration::from_millis(500));
+        seconds += 1;
+        assert!(seconds <= 6, "at most 3 s");
+    }
+    assert_eq!(a.try_take(99), 15);
+    assert_eq!(a.dev.share(0), None);
+    // It comes back with its next try, which others hear of although it fails.
+    assert_eq!(b.try_take(1), 0);
+    assert_eq!((a.dev.share(0), b.dev.share(0)), (Some(16), Some(16)));
+}
+
+#[test]
+fn a_tenant_that_never_asked_has_no_share() {
+    let set = set(32, SharePolicy::default());
+    let mut a = Tenant::of(&set, "a");
+    let _never = (set.add_queue("b"), set.add_queue("c"));
+    assert_eq!(a.try_take(99), 32);
+}
+
+#[test]
+fn a_tenants_head_that_may_not_be_served_blocks_nobody() {
+    let set = set(8, SharePolicy::Fair { min: 1 });
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    b.ask(1);
+    a.ask(10);
+    assert_eq!((a.tags.len(), a.waits.len()), (4, 6), "its share");
+    b.ask(2);
+    assert_eq!(
+        b.tags.len(),
+        3,
+        "past a's waiters, which are at their limit"
+    );
+    assert_eq!(b.try_take(9), 1);
+    drop(a.tags.pop_front());
+    b.poll();
+    a.poll();
+    assert_eq!((a.tags.len(), b.tags.len()), (4, 4), "to a's next");
+}
+
+#[test]
+fn c32_by_weights_and_without_shares() {
+    let set = set(60, SharePolicy::Weighted { min: 1 });
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    a.dev.set_weight(2);
+    assert_eq!((b.try_take(1), a.try_take(99)), (1, 40));
+    a.ask(30);
+    b.dev.set_weight(4);
+    b.try_take(99);
+    assert_eq!(b.tags.len(), 20, "as many as are left of its 40");
+    a.waits.clear();
+
+    let set = TagSet::builder().depth(60).share(SharePolicy::None);
+    let set = set.build(|_, _| ()).unwrap();
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    assert_eq!((b.try_take(1), a.try_take(99)), (1, 59));
+    assert_eq!(a.dev.share(0), None);
+}
+
+/// A tenant of no weight still gets a tag: nobody would wake it later.
+#[test]
+fn c32_a_weight_of_nothing_starves_nobody() {
+    let set = set(8, SharePolicy::Weighted { min: 0 });
+    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    a.dev.set_weight(0);
+    assert_eq!(b.try_take(1), 1);
+    assert_eq!((a.try_take(8), a.dev.share(0)), (1, Some(1)));
+    a.tags.clear();
+    b.dev.set_weight(0);
+    b.tags.clear();
+    assert_eq!((a.try_take(8), b.try_take(8)), (1, 1));
+}
+
+/// A tenant that takes the place of one that has left begins with a weight of 1.
+#[test]
+fn a_weight_leaves_with_its_tenant() {
+    let set = set(40, SharePolicy::Weighted { min: 1 });
+    let a = Tenant::of(&set, "a");
+    let heavy = set.add_queue("heavy");
+    heavy.set_weight(3);
+    drop(heavy);
+    let b = set.add_queue("b");
+    let _tags = (a.dev.try_alloc(PLAIN), b.try_alloc(PLAIN));
+    assert_eq!((a.dev.share(0), b.share(0)), (Some(20), Some(20)));
+}
+
+/// A request of more pieces than its tenant's share goes on as they complete, and others are served
+/// meanwhile.
+#[test]
+fn a_split_above_its_tenants_share_goes_on() {
+    let set = set(8, SharePolicy::Fair { min: 1 });
+    let (a, mut b) = (set.add_queue("a"), Tenant::of(&set, "b"));
+    b.ask(1);
+    let mut split = a.split(20);
+    let mut tags = VecDeque::new();
+    let waker = Waker::from(Arc::new(Counts::default()));
+    let mut cx = Context::from_waker(&waker);
+    let mut got = 0;
+    while split.remaining() > 0 {
+        let mut next = Box::pin(split.next());
+        match next.as_mut().poll(&mut cx) {
+            Poll::Ready(tag) => {
+                got += 1;
+                tags.extend(tag.unwrap());
+                assert!(tags.len() <= 4, "its share");
+            }
+            Poll::Pending => {
+                assert_eq!(tags.len(), 4);
+                drop(next);
+                assert_eq!(b.try_take(1), 1, "there is room for others");
+                b.tags.pop_back();
+                tags.pop_front();
+            }
+        }
+    }
+    assert_eq!(got, 20);
+}
+
+#[test]
+fn tenants_of_every_policy_run_dry_together() {
+    for policy in [
+        Admission::WholeIo,
+        Admission::Preempt,
+        Admission::NoPreempt(inflight_tags::NoPreempt::default()),
+        Admission::ElasticOvercommit { max_extra: 2 },
+    ] {
+        let set = TagSet::builder().depth(8).admission(policy);
+        let set = set.build(|_, _| ()).unwrap();
+        let threads: Vec<_> = (0..6)
+            .map(|n| {
+                let dev = set.add_queue(n.to_string());
+                thread::spawn(move || {
+                    for round in 0..100 {
+                        if (n + round) % 3 == 0 {
+                            let mut split = dev.split(n + 2);
+                            while let Some(tag) = split.next_blocking().unwrap() {
+                                drop(tag);
+                            }
+                        } else {
+                            drop(dev.alloc_blocking().unwrap());
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(set.in_use(), 0);
+        let last = set.add_queue("last");
+        assert_eq!(last.try_alloc_batch(99).len(), 8, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_tenant_knows_its_longest_wait() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(1).clock(clock.clone());
+    let mut dev = Tenant::of(&set.build(|_, _| ()).unwrap(), "a");
+    dev.ask(2);
+    clock.advance(Duration::from_millis(30));
+    dev.tags.clear();
+    dev.poll();
+    let stats = dev.dev.stats();
+    assert_eq!(
+        (stats.waits, stats.longest_wait),
+        (1, Duration::from_millis(30))
+    );
+}
+
+/// Tags are free, and yet there is none for a tenant that has its share: the error says so.
+#[test]
+fn who_has_its_share_is_not_told_that_all_tags_are_in_use() {
+    let set = TagSet::builder().depth(16).build(|_, _| ()).unwrap();
+    let (one, other) = (set.add_queue("one"), set.add_queue("other"));
+    let _active = other.try_alloc(AllocOptions::new()).unwrap();
+    let mine = one.try_alloc_batch(16);
+    assert_eq!(mine.len(), 8);
+    let error = one.try_alloc(AllocOptions::new()).unwrap_err();
+    assert!(error.to_string().contains("share"), "{error}");
+    assert!(set.in_use() < set.capacity());
+}
