@@ -6,7 +6,7 @@
 //! exact for the whole system.
 
 use crate::flush::{Colour, Ledger};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// Where an item went when it was queued.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,9 +21,12 @@ pub(crate) enum Admitted<T> {
 pub(crate) struct Gate<T> {
     max_active: usize,
     active: usize,
-    /// Inactive items by ticket, so in the order they came.
-    inactive: BTreeMap<u64, T>,
-    next_ticket: u64,
+    /// Inactive items in the order they came, each at its ticket minus that of the first place.
+    /// The first place is never empty, others are when their item was taken back.
+    inactive: VecDeque<Option<T>>,
+    first_ticket: u64,
+    /// Inactive items, empty places aside.
+    waiting: usize,
     pub(crate) ledger: Ledger,
     queued: u64,
     /// Items that have ended, by running or by being cancelled.
@@ -35,37 +38,64 @@ impl<T> Gate<T> {
         Self {
             max_active,
             active: 0,
-            inactive: BTreeMap::new(),
-            next_ticket: 0,
+            inactive: VecDeque::new(),
+            first_ticket: 0,
+            waiting: 0,
             ledger: Ledger::default(),
             queued: 0,
             ended: 0,
         }
     }
 
-    /// A new item has come. `make` is told its flush colour.
-    pub(crate) fn admit(&mut self, make: impl FnOnce(Colour) -> T) -> Admitted<T> {
+    /// A new item has come. `make` is told its flush colour and whether it is active.
+    pub(crate) fn admit(&mut self, make: impl FnOnce(Colour, bool) -> T) -> Admitted<T> {
         self.queued += 1;
-        let item = make(self.ledger.enter());
         // Not past those that wait, even if the limit has just been raised: order is kept.
-        if self.inactive.is_empty() && self.active < self.max_active {
+        let active = self.inactive.is_empty() && self.active < self.max_active;
+        let item = make(self.ledger.enter(), active);
+        if active {
             self.active += 1;
             return Admitted::Active(item);
         }
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.inactive.insert(ticket, item);
+        let ticket = self.first_ticket + self.inactive.len() as u64;
+        self.inactive.push_back(Some(item));
+        self.waiting += 1;
         Admitted::Inactive(ticket)
+    }
+
+    /// The caller's own item has come, to run here and now. `None` if it would have to wait.
+    pub(crate) fn admit_caller(&mut self) -> Option<Colour> {
+        if self.is_full() {
+            return None;
+        }
+        self.queued += 1;
+        self.active += 1;
+        Some(self.ledger.enter())
     }
 
     /// Takes an inactive item out. `None` if it has become active.
     pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
-        self.inactive.remove(&ticket)
+        let item = self.inactive.get_mut(self.at(ticket)?)?.take()?;
+        self.waiting -= 1;
+        self.skip_empty();
+        Some(item)
+    }
+
+    fn at(&self, ticket: u64) -> Option<usize> {
+        usize::try_from(ticket.checked_sub(self.first_ticket)?).ok()
+    }
+
+    fn skip_empty(&mut self) {
+        while matches!(self.inactive.front(), Some(None)) {
+            self.inactive.pop_front();
+            self.first_ticket += 1;
+        }
     }
 
     /// Whether the item of this ticket waits for the only slot there is, which another one holds.
     pub(crate) fn is_behind_the_only_one(&self, ticket: u64) -> bool {
-        self.max_active == 1 && self.inactive.contains_key(&ticket)
+        let place = self.at(ticket).and_then(|at| self.inactive.get(at));
+        self.max_active == 1 && matches!(place, Some(Some(_)))
     }
 
     /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
@@ -81,7 +111,10 @@ impl<T> Gate<T> {
         if self.active >= self.max_active {
             return None;
         }
-        let (_, item) = self.inactive.pop_first()?;
+        let item = self.inactive.pop_front()??;
+        self.first_ticket += 1;
+        self.waiting -= 1;
+        self.skip_empty();
         self.active += 1;
         Some(item)
     }
@@ -93,7 +126,7 @@ impl<T> Gate<T> {
 
     /// Whether a newcomer would have to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.active >= self.max_active || !self.inactive.is_empty()
+        self.active >= self.max_active || self.waiting > 0
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -110,8 +143,8 @@ impl<T> Gate<T> {
 
     /// What has waited longest, with its ticket.
     pub(crate) fn first_inactive(&self) -> Option<(u64, &T)> {
-        let (ticket, item) = self.inactive.first_key_value()?;
-        Some((*ticket, item))
+        let item = self.inactive.front()?.as_ref()?;
+        Some((self.first_ticket, item))
     }
 
     pub(crate) fn active(&self) -> usize {
@@ -119,7 +152,7 @@ impl<T> Gate<T> {
     }
 
     pub(crate) fn inactive(&self) -> usize {
-        self.inactive.len()
+        self.waiting
     }
 }
 
@@ -128,7 +161,7 @@ mod tests {
     use super::*;
 
     fn admit(gate: &mut Gate<&'static str>, item: &'static str) -> Admitted<&'static str> {
-        gate.admit(|_| item)
+        gate.admit(|_, _| item)
     }
 
     #[test]
@@ -183,5 +216,32 @@ mod tests {
         assert!(!gate.leave(0, false), "a is still there");
         assert_eq!((gate.active(), gate.inactive()), (1, 0));
         assert!(gate.leave(0, true) && gate.is_idle());
+    }
+
+    /// Places of items that were taken back are skipped, wherever they are.
+    #[test]
+    fn order_is_kept_around_what_was_taken_back() {
+        let mut gate = Gate::new(1);
+        let _ = admit(&mut gate, "a");
+        let tickets: Vec<_> = ["b", "c", "d", "e"]
+            .map(|item| match admit(&mut gate, item) {
+                Admitted::Inactive(ticket) => ticket,
+                Admitted::Active(_) => panic!("the limit is one"),
+            })
+            .into();
+        assert_eq!(gate.remove(tickets[1]), Some("c"));
+        assert_eq!(gate.remove(tickets[0]), Some("b"));
+        assert_eq!(gate.first_inactive(), Some((tickets[2], &"d")));
+        assert!(gate.is_behind_the_only_one(tickets[2]));
+        assert!(!gate.is_behind_the_only_one(tickets[1]) && gate.remove(tickets[1]).is_none());
+        gate.leave(0, true);
+        assert_eq!((gate.promote(), gate.inactive()), (Some("d"), 1));
+        assert_eq!(gate.remove(tickets[2]), None, "it has become active");
+        assert_eq!(gate.remove(tickets[3]), Some("e"));
+        assert_eq!((gate.inactive(), gate.first_inactive()), (0, None));
+        let Admitted::Inactive(next) = admit(&mut gate, "f") else {
+            panic!("d is still there")
+        };
+        assert!(next > tickets[3], "a ticket is given once");
     }
 }

@@ -34,6 +34,11 @@ pub(crate) trait Run: Send + Sync {
     /// Runs it to its end, panics included.
     fn run(&self) -> Ended;
 
+    /// Names its function, so that the next item with the same one is recognized. A hint.
+    fn function(&self) -> usize {
+        Self::run as fn(&Self) -> Ended as usize
+    }
+
     /// It will not run; whoever waits for it is told why.
     fn discard(&self, _why: JoinError) {}
 }
@@ -308,18 +313,21 @@ impl Item<dyn Run> {
     }
 
     /// C1-C3: the worker that holds the entry takes the run. `false` if it was cancelled.
-    pub(crate) fn claim(&self, instance: u64, pool: &Arc<Pool>) -> bool {
+    pub(crate) fn claim(&self, instance: u64) -> bool {
         let mut place = self.place.lock();
         let taken = place.pending.take_if(|p| p.instance == instance);
-        if taken.is_none() {
+        let Some(Pending { spot, .. }) = taken else {
             return false;
-        }
+        };
+        let Spot::Queued(spot) = spot else {
+            unreachable!("an instance that a worker has in hand waits for no time");
+        };
         self.clear_pending();
-        let pool = pool.clone();
+        let (queue, pool) = spot.into_parts();
         place.running = Some(Running { instance, pool });
         drop(place);
-        // The entry's queue outlives this: the worker holds another handle.
-        drop(taken);
+        // The queue outlives this: the worker's entry holds another handle.
+        drop(queue);
         true
     }
 
@@ -327,6 +335,11 @@ impl Item<dyn Run> {
         // Ordering: C2, Acquire RMW, pairs with the RMW of a failing `refuses` (S1): either that
         // came first and what it published is seen by the run, or it finds PENDING clear.
         self.state.fetch_and(!PENDING, Ordering::Acquire);
+    }
+
+    /// See [`Run::function`].
+    pub(crate) fn function(&self) -> usize {
+        self.run.function()
     }
 
     /// Runs the function. Only after a successful claim.

@@ -46,6 +46,7 @@
 #![warn(unreachable_pub)]
 
 mod attrs;
+mod builder;
 mod delayed;
 mod door;
 mod error;
@@ -54,6 +55,7 @@ mod future;
 mod gate;
 mod handle;
 mod item;
+mod learned;
 mod machine;
 mod panics;
 mod pool;
@@ -70,6 +72,7 @@ mod work;
 mod worker;
 
 pub use attrs::{Attrs, Kind};
+pub use builder::{SystemBuilder, WorkqueueBuilder, WorkqueueDraft};
 pub use delayed::DelayedWork;
 pub use error::{
     BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError, NotDisabled,
@@ -78,7 +81,7 @@ pub use error::{
 pub use handle::JoinHandle;
 pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use stats::WorkqueueStats;
-pub use system::{Leftover, SystemBuilder, WorkqueueBuilder, WorkqueueDraft, WorkqueueSystem};
+pub use system::{Leftover, WorkqueueSystem};
 pub use trace::{TraceEvent, TraceStep};
 pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};

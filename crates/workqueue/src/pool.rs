@@ -4,14 +4,15 @@ use crate::attrs::{Cpus, Place};
 use crate::door::Shared;
 use crate::flush::Colour;
 use crate::item::WorkRef;
+use crate::learned::Learned;
 use crate::machine::{Action, Core, Item, Next, Rest, State};
 use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
 use crate::threads::{Threads, nice};
 use crate::timekeeper::{Alarm, Timekeeper};
 use crate::trace::Tracer;
 use crate::watchdog::{Waiting, Watchdog};
-use crate::worker;
-use inflight_sync::atomic::{AtomicU8, Ordering};
+use crate::worker::{self, Seen};
+use inflight_sync::atomic::Ordering;
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
@@ -29,6 +30,7 @@ pub(crate) struct Env {
     /// After how long an idle worker too many leaves.
     pub(crate) idle_timeout: Duration,
     pub(crate) sampling: Sampling,
+    pub(crate) learned: Learned,
     pub(crate) tracer: Option<Tracer>,
     pub(crate) watchdog: Option<Watchdog>,
     /// Why a thread did not get the priority it should have.
@@ -41,13 +43,22 @@ pub(crate) struct Env {
 pub(crate) struct Entry {
     pub(crate) work: WorkRef,
     pub(crate) queue: Arc<Shared>,
-    pub(crate) pool: Arc<Pool>,
+    /// Where it goes when it becomes active, as long as it is not.
+    pub(crate) pool: Option<Arc<Pool>>,
     /// Which gate of the queue it passes.
     pub(crate) gate: usize,
     pub(crate) instance: u64,
     pub(crate) colour: Colour,
     /// The item was being run by this pool when it was queued.
     pub(crate) may_be_running: bool,
+}
+
+impl Entry {
+    /// It may run, in that pool.
+    pub(crate) fn into_active(mut self) -> (Arc<Pool>, Self) {
+        let pool = self.pool.take();
+        (pool.expect("an inactive entry knows its pool"), self)
+    }
 }
 
 impl Item for Entry {
@@ -142,6 +153,10 @@ const NEXT_MAYDAY: Duration = Duration::from_millis(100);
 /// After how long a pool whose distress the timekeeper looks after asks for a thread again.
 const COOLDOWN: Duration = Duration::from_secs(1);
 
+/// What may wait for a worker that runs before another is woken, in ns: about the price of waking
+/// one on another CPU.
+const PATIENCE: u64 = 20_000;
+
 pub(crate) struct Pool {
     place: Place,
     /// Of an unbound pool; names its threads.
@@ -158,7 +173,7 @@ struct Inner {
     /// Numbers of the workers' threads, by worker.
     threads: Vec<Option<u32>>,
     /// What was found out about the worker's item.
-    found: Vec<Arc<AtomicU8>>,
+    seen: Vec<Arc<Seen>>,
     /// The timekeeper looks at the pool.
     watched: bool,
     /// Threads asked for, to number them.
@@ -177,14 +192,14 @@ struct Distress {
 
 impl Inner {
     /// The calling thread is that worker.
-    fn seat(&mut self, worker: usize, unparker: Unparker, found: &Arc<AtomicU8>) {
+    fn seat(&mut self, worker: usize, unparker: Unparker, seen: &Arc<Seen>) {
         let thread = sampler::proc::this_thread();
         if worker < self.unparkers.len() {
             self.unparkers[worker] = unparker;
             self.threads[worker] = thread;
-            self.found[worker] = found.clone();
+            self.seen[worker] = seen.clone();
         } else {
-            self.found.push(found.clone());
+            self.seen.push(seen.clone());
             self.unparkers.push(unparker);
             self.threads.push(thread);
         }
@@ -210,7 +225,7 @@ impl Pool {
                 core: Core::new(place.target()),
                 unparkers: Vec::new(),
                 threads: Vec::new(),
-                found: Vec::new(),
+                seen: Vec::new(),
                 watched: false,
                 started: 0,
                 distress: None,
@@ -220,6 +235,9 @@ impl Pool {
             id,
             env: env.clone(),
         });
+        if pool.is_timed() {
+            pool.state.lock().core.be_patient(PATIENCE);
+        }
         match pool.start_worker() {
             Err(refused) if !rescued => return Err(refused),
             Err(_) => drop(pool.creation_failed()),
@@ -406,25 +424,31 @@ impl Pool {
     }
 
     /// A worker thread arrives.
-    pub(crate) fn enter(&self, unparker: Unparker, found: &Arc<AtomicU8>) -> usize {
+    pub(crate) fn enter(&self, unparker: Unparker, seen: &Arc<Seen>) -> usize {
         let mut inner = self.state.lock();
         let me = inner.core.created();
-        inner.seat(me, unparker, found);
+        inner.seat(me, unparker, seen);
         me
     }
 
     /// R2: a rescuer arrives.
-    pub(crate) fn attach(&self, unparker: Unparker, found: &Arc<AtomicU8>) -> usize {
+    pub(crate) fn attach(&self, unparker: Unparker, seen: &Arc<Seen>) -> usize {
         let mut inner = self.state.lock();
         let me = inner.core.attach();
-        inner.seat(me, unparker, found);
+        inner.seat(me, unparker, seen);
         me
     }
 
     /// R3: the next item of those queues, as long as the pool is in distress.
-    pub(crate) fn rescue(&self, me: usize, mine: impl Fn(&Shared) -> bool) -> Option<Entry> {
-        let mut inner = self.state.lock();
-        inner.core.rescue(me, |entry| mine(&entry.queue))
+    pub(crate) fn rescue(
+        self: &Arc<Self>,
+        me: usize,
+        mine: impl Fn(&Shared) -> bool,
+    ) -> Option<Entry> {
+        let rescue = |core: &mut Core<Entry>| core.rescue(me, |entry| mine(&entry.queue));
+        let (entry, deed) = self.event(|core| (rescue(core), Action::None));
+        deed.perform();
+        entry
     }
 
     /// R4: the rescuer leaves.
@@ -432,8 +456,23 @@ impl Pool {
         self.patient_event(|core| ((), core.detach(me))).1
     }
 
-    pub(crate) fn next(self: &Arc<Self>, me: usize) -> (Next<Entry>, Deed) {
+    /// See [`Core::would_wake`].
+    pub(crate) fn would_wake(&self) -> bool {
+        self.state.lock().core.would_wake()
+    }
+
+    /// Whether it matters how long items take.
+    pub(crate) fn is_timed(&self) -> bool {
+        // The looks that end all patience come by the system's time.
+        self.env.sampling.on && !self.env.clock.is_manual() && self.place.target() > 1
+    }
+
+    /// `took` is what the item before took, in ns.
+    pub(crate) fn next(self: &Arc<Self>, me: usize, took: Option<u64>) -> (Next<Entry>, Deed) {
         self.patient_event(|core| {
+            if let Some(took) = took {
+                core.took(took);
+            }
             let (next, action) = core.next(me);
             if !matches!(next, Next::Sleep) || self.env.idle_timeout == Duration::MAX {
                 return (next, action);
@@ -453,8 +492,9 @@ impl Pool {
         self.event(|core| ((), core.ask_again())).1
     }
 
-    pub(crate) fn unblock(&self, me: usize) {
-        self.state.lock().core.unblock(me);
+    /// One that comes back may be the one that holds others back.
+    pub(crate) fn unblock(self: &Arc<Self>, me: usize) -> Deed {
+        self.event(|core| (core.unblock(me), Action::None)).1
     }
 
     /// How an idle worker goes on. Wakes those that are to leave with it.
@@ -515,17 +555,22 @@ impl Pool {
         f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
     ) -> (R, Deed) {
         let mut inner = self.state.lock();
-        let (result, action) = f(&mut inner.core);
-        if action == Action::Create
-            && inner
-                .distress
-                .is_some_and(|d| self.env.clock.now() < d.cooldown)
-        {
-            // Those who could keep asking have been told of the first failure, or ask themselves.
-            drop(inner.core.create_failed());
-            return (result, Deed::default());
+        let (result, mut action) = f(&mut inner.core);
+        if self.is_asked_in_vain(&mut inner, action) {
+            action = Action::None;
         }
         (result, self.deed(&mut inner, action))
+    }
+
+    /// Whether a thread is wanted that was refused a moment ago: then it counts as refused again.
+    fn is_asked_in_vain(&self, inner: &mut Inner, action: Action) -> bool {
+        let cooling = |d: Distress| self.env.clock.now() < d.cooldown;
+        let in_vain = action == Action::Create && inner.distress.is_some_and(cooling);
+        if in_vain {
+            // Those who could keep asking have been told of the first failure, or ask themselves.
+            drop(inner.core.create_failed());
+        }
+        in_vain
     }
 
     /// One event of the core; its action becomes a deed.
@@ -535,12 +580,16 @@ impl Pool {
         (result, self.deed(&mut inner, action))
     }
 
-    fn deed(self: &Arc<Self>, inner: &mut Inner, action: Action) -> Deed {
-        let worker = match action {
+    fn bring(self: &Arc<Self>, inner: &Inner, action: Action) -> Bring {
+        match action {
             Action::None => Bring::None,
             Action::Wake(worker) => Bring::Wake(inner.unparkers[worker].clone()),
             Action::Create => Bring::Create(self.clone()),
-        };
+        }
+    }
+
+    fn deed(self: &Arc<Self>, inner: &mut Inner, action: Action) -> Deed {
+        let worker = self.bring(inner, action);
         let watch = self.env.sampling.on && !inner.watched && inner.core.waits();
         inner.watched |= watch;
         Deed {
@@ -555,13 +604,28 @@ impl Pool {
         let at = self.env.clock.now() + sampler::SOON;
         let set = timekeeper.set_alarm(&self.env, at, Alarm::Look(self.clone()));
         if !set {
-            // The next event tries again.
+            // The next event tries again. Nobody may wait for a look that does not come.
             self.state.lock().watched = false;
+            self.hasten();
         }
+    }
+
+    /// What has waited for those that run gets a worker of its own.
+    fn hasten(self: &Arc<Self>) {
+        let mut inner = self.state.lock();
+        let action = inner.core.hasten();
+        let mut worker = Bring::None;
+        if !self.is_asked_in_vain(&mut inner, action) {
+            worker = self.bring(&inner, action);
+        }
+        drop(inner);
+        let watch = None;
+        Deed { worker, watch }.perform();
     }
 
     /// L2, L3: one look at the pool.
     pub(crate) fn look(self: &Arc<Self>) {
+        self.hasten();
         if let Some(later) = self.sampler.look(self, self.env.sampling) {
             let at = self.env.clock.now() + later;
             let alarm = Alarm::Look(self.clone());
@@ -576,7 +640,8 @@ impl Pool {
             return None;
         }
         let suspects = inner.core.suspects().filter_map(|(worker, turn)| {
-            let thread = inner.threads[worker]?;
+            // In a model threads have no numbers, and nothing is read of them.
+            let thread = inner.threads[worker].or(cfg!(loom).then_some(0))?;
             Some(Suspect {
                 worker,
                 turn,
@@ -600,8 +665,13 @@ impl Pool {
             };
             let Some(action) = action else { continue };
             news = true;
-            // Relaxed: for a statistic.
-            inner.found[worker].store(mark, Ordering::Relaxed);
+            let seen = inner.seen[worker].clone();
+            // Relaxed, both: for a statistic and a hint.
+            seen.found.store(mark, Ordering::Relaxed);
+            let function = seen.function.load(Ordering::Relaxed);
+            if mark == worker::FOUND_ASLEEP && function != 0 {
+                self.env.learned.found_asleep(function);
+            }
             let deed = self.deed(&mut inner, action);
             drop(inner);
             deed.perform();

@@ -3,7 +3,7 @@
 use crate::attrs::Kind;
 use crate::delayed::DelayedWork;
 use crate::door::Shared;
-use crate::error::{BuildError, EnableError, MaxActiveError, QueueError, WouldDeadlock};
+use crate::error::{BuildError, EnableError, JoinError, MaxActiveError, QueueError, WouldDeadlock};
 use crate::future;
 use crate::handle::{self, JoinHandle};
 use crate::stats::WorkqueueStats;
@@ -326,7 +326,7 @@ impl Workqueue {
     /// Queues `f` to run once, on the CPU the caller runs on.
     ///
     /// The handle gives the result, as a future or to a waiting thread. If the queue refuses the
-    /// function, the handle gives [`JoinError::Rejected`](crate::JoinError::Rejected).
+    /// function, the handle gives [`JoinError::Rejected`].
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -343,14 +343,47 @@ impl Workqueue {
         handle::spawn(&self.shared, Ok(cpu::current()), f)
     }
 
+    /// Runs `f` and waits for its result: here, on the caller's thread, if no worker is about to
+    /// come for it.
+    ///
+    /// Waking a worker and being woken by it costs more than most functions. So if the pool is not
+    /// busy, a slot of `max_active` is free and nobody waits for one, `f` runs at once as an item
+    /// of this queue: it takes the slot, is counted, and a flush or drain waits for it; only the
+    /// thread is the caller's. Else it is as `spawn(f).wait()`, and so it is for bound, strict and
+    /// highpri queues, whose workers are what they are for, and for calls within calls more than
+    /// four deep. It does not overtake: while an item waits, it is queued behind that.
+    ///
+    /// The idea is that of waiting threads that help, as in rayon's `join`.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`], as [`JoinHandle::wait`] gives; a panic of `f` does not go on in the caller.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Attrs, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("sums").unbound(Attrs::new()).build()?;
+    /// let me = std::thread::current().id();
+    /// assert_eq!(wq.call(|| std::thread::current().id())?, me, "nothing else was queued");
+    /// assert_eq!(wq.stats().completed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call<T, F>(&self, f: F) -> Result<T, JoinError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.shared.call(f)
+    }
+
     /// Polls `future` on this queue's workers, under its limits, until it has ended.
     ///
     /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
     /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
     /// two polls the future is nobody's. A wake allocates nothing. A future that is woken while the
     /// queue takes no items, being drained by others for instance, ends with
-    /// [`JoinError::Rejected`](crate::JoinError::Rejected); one that nobody can wake any more, with
-    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Dropping the handle detaches the
+    /// [`JoinError::Rejected`]; one that nobody can wake any more, with
+    /// [`JoinError::Cancelled`]. Dropping the handle detaches the
     /// future; [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.

@@ -137,6 +137,12 @@ pub(crate) mod proc {
         u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
     }
 
+    /// The CPU time the calling thread has used since it began.
+    pub(crate) fn used_here() -> Option<Duration> {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(used).ok()
+    }
+
     /// Kept open while the thread is watched.
     pub(crate) struct Files {
         stat: File,
@@ -183,6 +189,11 @@ pub(crate) mod proc {
 
     /// The calling thread's number: threads have none here.
     pub(crate) fn this_thread() -> Option<u32> {
+        None
+    }
+
+    /// Nobody is found asleep here, so no function is known.
+    pub(crate) fn used_here() -> Option<Duration> {
         None
     }
 

@@ -1,15 +1,17 @@
 //! A worker thread, and what the code it runs can ask it.
 
 use crate::door::{Count, Shared};
-use crate::item::Ended;
+use crate::item::{Ended, WorkRef};
 use crate::machine::{Next, Rest};
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Env, Pool};
+use crate::sampler::proc;
 use crate::threads::End;
 use crate::trace::{self, TraceStep};
-use inflight_sync::atomic::{AtomicU8, Ordering};
+use inflight_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::{Arc, Parker};
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -19,6 +21,9 @@ inflight_sync::thread_local! {
     static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
     #[allow(clippy::missing_const_for_thread_local)]
     static SYSTEM: RefCell<Option<Arc<Env>>> = RefCell::new(None);
+    /// What runs here although nobody has queued it, innermost last.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static INLINE: RefCell<Vec<Running>> = RefCell::new(Vec::new());
 }
 
 /// What a thread knows of itself while it is a worker.
@@ -31,30 +36,66 @@ struct Context {
     blocked: Cell<usize>,
     /// Workers that were brought because the item blocked.
     wakeups: Cell<u64>,
+    seen: Arc<Seen>,
+}
+
+/// What a worker and the timekeeper tell each other. Relaxed: statistics and hints.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
     /// What the timekeeper has found out about the item.
-    found: Arc<AtomicU8>,
+    pub(crate) found: AtomicU8,
+    /// The function that runs, if it may be found asleep; else 0.
+    pub(crate) function: AtomicUsize,
 }
 
 /// The item was found asleep, or computing for long.
 pub(crate) const FOUND_ASLEEP: u8 = 1;
 pub(crate) const FOUND_INTENSIVE: u8 = 2;
 
+/// What a thread is running.
 #[derive(Clone, Copy)]
-struct Running {
-    work: usize,
-    queue: usize,
-    gate: usize,
+pub(crate) struct Running {
+    /// 0 if it runs on its caller's thread.
+    pub(crate) work: usize,
+    pub(crate) queue: usize,
+    pub(crate) gate: usize,
+}
+
+/// Calls within calls beyond this go to a worker.
+const INLINE_DEPTH: usize = 4;
+
+/// Something runs on its caller's thread.
+pub(crate) struct Inline(());
+
+/// Whether the calling thread may run one more.
+pub(crate) fn may_begin_inline() -> bool {
+    // While the thread's locals are being destroyed it runs nothing.
+    let depth = INLINE.try_with(|inline| inline.borrow().len());
+    depth.is_ok_and(|depth| depth < INLINE_DEPTH)
+}
+
+/// H3: from now on the calling thread runs an item.
+pub(crate) fn begin_inline(item: Running) -> Inline {
+    INLINE.with(|inline| inline.borrow_mut().push(item));
+    Inline(())
+}
+
+impl Drop for Inline {
+    fn drop(&mut self) {
+        // It was there when this one began.
+        let _ = INLINE.try_with(|inline| inline.borrow_mut().pop());
+    }
 }
 
 impl Context {
-    fn new(pool: &Arc<Pool>, me: usize, found: Arc<AtomicU8>) -> Rc<Self> {
+    fn new(pool: &Arc<Pool>, me: usize, seen: Arc<Seen>) -> Rc<Self> {
         Rc::new(Self {
             pool: pool.clone(),
             me,
             item: Cell::new(None),
             blocked: Cell::new(0),
             wakeups: Cell::new(0),
-            found,
+            seen,
         })
     }
 
@@ -69,12 +110,12 @@ impl Context {
             return;
         }
         // Relaxed: a statistic.
-        match self.found.load(Ordering::Relaxed) {
+        match self.seen.found.load(Ordering::Relaxed) {
             FOUND_ASLEEP => queue.counted(Count::FoundAsleep, 1),
             FOUND_INTENSIVE => queue.counted(Count::Intensive, 1),
             _ => return,
         }
-        self.found.store(0, Ordering::Relaxed);
+        self.seen.found.store(0, Ordering::Relaxed);
     }
 
     /// A blocking section begins. Returns what the pool needs.
@@ -101,8 +142,49 @@ impl Context {
         let depth = self.blocked.get() - 1;
         self.blocked.set(depth);
         if depth == 0 {
-            self.pool.unblock(self.me);
+            self.pool.unblock(self.me).perform();
         }
+    }
+}
+
+impl Context {
+    /// Runs the item, as if inside a blocking section if it is known to sleep.
+    fn guarded(&self, work: &WorkRef) -> Ended {
+        let env = self.pool.env();
+        if !env.sampling.on {
+            return work.run();
+        }
+        let function = work.function();
+        if env.learned.knows(function) {
+            let section = Section::begin(self);
+            let before = proc::used_here();
+            let ended = work.run();
+            if let Some((before, after)) = before.zip(proc::used_here()) {
+                env.learned.used(function, after.saturating_sub(before));
+            }
+            drop(section);
+            return ended;
+        }
+        self.seen.function.store(function, Ordering::Relaxed);
+        let ended = work.run();
+        self.seen.function.store(0, Ordering::Relaxed);
+        ended
+    }
+}
+
+/// A blocking section of a worker.
+struct Section<C: Borrow<Context>>(C);
+
+impl<C: Borrow<Context>> Section<C> {
+    fn begin(context: C) -> Self {
+        context.borrow().enter().perform();
+        Self(context)
+    }
+}
+
+impl<C: Borrow<Context>> Drop for Section<C> {
+    fn drop(&mut self) {
+        self.0.borrow().leave();
     }
 }
 
@@ -129,17 +211,27 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     join_system(pool.env());
     pool.settle_thread();
     let parker = Parker::current();
-    let found = Arc::new(AtomicU8::new(0));
-    let me = pool.enter(parker.unparker(), &found);
-    let context = Context::new(pool, me, found);
+    let seen = Arc::<Seen>::default();
+    let me = pool.enter(parker.unparker(), &seen);
+    let context = Context::new(pool, me, seen);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
+    let now = || pool.is_timed().then(|| pool.env().clock.now());
+    // When the last item ended, as long as the worker has not slept since.
+    let mut since = now();
+    let mut took = None;
     let end = loop {
-        let (next, deed) = pool.next(context.me);
+        let (next, deed) = pool.next(context.me, took.take());
         deed.perform();
         match next {
-            Next::Run(entry) => execute(&context, entry),
-            Next::Sleep if sleep(pool, context.me, &parker) => {}
+            Next::Run(entry) => {
+                execute(&context, entry);
+                let ended = now();
+                let spent = ended.zip(since).map(|(end, start)| end - start);
+                took = spent.map(|spent| u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX));
+                since = ended;
+            }
+            Next::Sleep if sleep(pool, context.me, &parker) => since = now(),
             Next::Sleep => break End::Early,
             Next::Exit => break End::WithSystem,
         }
@@ -174,9 +266,9 @@ pub(crate) fn rescue(
     each: impl Fn(),
     limit: usize,
 ) -> bool {
-    let found = Arc::new(AtomicU8::new(0));
-    let me = pool.attach(Parker::current().unparker(), &found);
-    let context = Context::new(pool, me, found);
+    let seen = Arc::<Seen>::default();
+    let me = pool.attach(Parker::current().unparker(), &seen);
+    let context = Context::new(pool, me, seen);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     pool.borrow_thread();
@@ -210,13 +302,13 @@ fn execute(context: &Context, entry: Entry) {
     let traced = trace::is_on(context.pool.env());
     let tell = |step| trace::tell(context.pool.env(), queue.name(), work.name(), step);
     let mut ended = Ended::Cancelled;
-    if work.claim(instance, &context.pool) {
+    if work.claim(instance) {
         queue.started(gate);
         if traced {
             tell(TraceStep::Started);
         }
         // The item catches its own panic; this is for destructors it did not think of.
-        ended = contained(|| work.run()).unwrap_or(Ended::Panicked(None));
+        ended = contained(|| context.guarded(&work)).unwrap_or(Ended::Panicked(None));
         if let Ended::Panicked(message) = &ended {
             queue.panicked(work.name(), message.as_deref());
         }
@@ -241,28 +333,30 @@ fn current() -> Option<Rc<Context>> {
     CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
 }
 
-fn running() -> Option<Running> {
-    current()?.item.get()
+/// Whether the calling thread runs such an item, as a worker or because it has called it.
+fn runs(such: impl Fn(Running) -> bool) -> bool {
+    let inline = INLINE.try_with(|inline| inline.borrow().iter().any(|item| such(*item)));
+    inline.unwrap_or(false) || current().and_then(|c| c.item.get()).is_some_and(such)
 }
 
 /// Whether the calling thread is a worker running this item.
 pub(crate) fn runs_work(key: usize) -> bool {
-    running().is_some_and(|r| r.work == key)
+    runs(|r| r.work == key)
 }
 
-/// Whether the calling thread is a worker running an item of this queue.
+/// Whether the calling thread runs an item of this queue.
 pub(crate) fn runs_item_of(queue: usize) -> bool {
-    running().is_some_and(|r| r.queue == queue)
+    runs(|r| r.queue == queue)
 }
 
-/// Whether the calling thread is a worker running an item.
+/// Whether the calling thread runs an item.
 pub(crate) fn runs_any() -> bool {
-    running().is_some()
+    runs(|_| true)
 }
 
-/// Whether the calling thread is a worker running an item that holds a slot of this gate.
+/// Whether the calling thread runs an item that holds a slot of this gate.
 pub(crate) fn runs_through(queue: usize, gate: usize) -> bool {
-    running().is_some_and(|r| r.queue == queue && r.gate == gate)
+    runs(|r| r.queue == queue && r.gate == gate)
 }
 
 /// The calling thread is one of this system's from now on: it does not wait for the system's end.
@@ -301,15 +395,6 @@ pub(crate) fn belongs_to(env: &Arc<Env>) -> bool {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    struct Section(Rc<Context>);
-    impl Drop for Section {
-        fn drop(&mut self) {
-            self.0.leave();
-        }
-    }
-    let _section = current().map(|context| {
-        context.enter().perform();
-        Section(context)
-    });
+    let _section = current().map(Section::begin);
     f()
 }

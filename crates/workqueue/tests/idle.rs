@@ -7,6 +7,14 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{SystemBuilder, Workqueue, WorkqueueSystem};
+#[cfg(target_os = "linux")]
+use std::io::{BufRead, BufReader, Read, Write};
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Level, bound};
 
@@ -81,42 +89,76 @@ fn items_that_come_while_workers_leave_all_run() {
     until_dump_has(&sys, "0 ready");
 }
 
-/// After the last has left, the process makes no wakeups.
+/// After the last has left, no thread above the idle rule is there and the process makes no
+/// wakeups: a process of its own has nothing to do, and this one counts the switches of all its
+/// threads, the voluntary and the others, from outside.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_system_with_nothing_to_do_makes_no_wakeups() {
+fn a_process_with_nothing_to_do_makes_no_wakeups() {
+    if std::env::var_os(CHILD).is_some() {
+        return; // The child runs the other test alone.
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "with_nothing_to_do", "--nocapture"])
+        .env(CHILD, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let idle = lines.any(|line| line.contains(IDLE));
+    assert!(idle, "the child has failed");
+
+    // The last to leave may still be on its way, so it is given more than one second to be quiet.
+    let mut seconds = (0..10).map(|_| {
+        let before = switches(child.id());
+        pass(Duration::from_secs(1));
+        (before, switches(child.id()))
+    });
+    let quiet = seconds.find(|(before, after)| before == after);
+    let (threads, _) = quiet.expect("there are wakeups in each second");
+    let workers = threads.iter().filter(|t| t.name.starts_with("inflight/0:"));
+    assert_eq!(workers.count(), 2, "the idle rule leaves two: {threads:?}");
+
+    drop(child.stdin.take()); // It may end.
+    lines.for_each(drop);
+    assert!(child.wait().unwrap().success());
+}
+
+/// The child: each kind of thread has been there, and had something to do. An item slept without
+/// saying so, so the timekeeper has looked at workers; another waited for its time; a queue has a
+/// rescuer.
+#[cfg(target_os = "linux")]
+#[test]
+fn with_nothing_to_do() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
     let builder = one_cpu().idle_timeout(Duration::from_millis(100));
     let sys = builder.build().unwrap();
-    let wq = sys
-        .workqueue("quiet")
-        .bound()
-        .mem_reclaim()
-        .build()
-        .unwrap();
+    let wq = sys.workqueue("quiet").bound().mem_reclaim();
+    let wq = wq.build().unwrap();
     let timed = inflight_workqueue::DelayedWork::new(|| ());
-    assert!(
-        wq.queue_delayed(&timed, Duration::from_millis(5))
-            .unwrap()
-            .is_queued()
-    );
+    let queued = wq.queue_delayed(&timed, Duration::from_millis(5));
+    assert!(queued.unwrap().is_queued());
+    let (mut sleeps, mut wakes) = UnixStream::pair().unwrap();
+    let sleeper = wq.spawn(move || sleeps.read(&mut [0]).unwrap());
+    drop(wq.spawn(move || wakes.write_all(&[1]).unwrap()));
+    assert_eq!(sleeper.wait().unwrap(), 1);
     burst(&wq, 12);
     while timed.is_pending() || !sys.dump().contains("2 workers (0 running") {
         pass(Duration::from_millis(10));
     }
-    // Their names are cut off at 15 bytes; other tests of this process name their threads too.
-    let first = switches();
-    let mut quiet = false;
-    // The last to leave may still be on its way, so it is given more than one second to be quiet.
-    for _ in 0..10 {
-        let before = switches();
-        pass(Duration::from_secs(1));
-        quiet |= switches() == before;
-        if quiet {
-            break;
-        }
-    }
-    assert!(quiet, "{first:?} became {:?}", switches());
+    println!("{IDLE}");
+    // Until the other process has seen enough.
+    let _ = std::io::stdin().read(&mut [0]);
 }
+
+#[cfg(target_os = "linux")]
+const CHILD: &str = "INFLIGHT_TEST_IDLE";
+#[cfg(target_os = "linux")]
+const IDLE: &str = "the child is idle";
 
 /// Real time passes.
 #[cfg(target_os = "linux")]
@@ -126,24 +168,35 @@ fn pass(time: Duration) {
     while inflight_sync::Parker::current().park_until(&clock, end) {}
 }
 
-/// Voluntary context switches of this test's threads, by thread.
+/// A thread, and how often it has given a CPU up or lost it: it has been woken as often.
 #[cfg(target_os = "linux")]
-fn switches() -> Vec<(String, u64)> {
-    let mut all = Vec::new();
-    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        // A thread may end while it is looked at.
-        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else {
-            continue;
-        };
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.unwrap_or_default().trim().to_owned()
-        };
-        if field("Name:").starts_with("inflight/") {
-            let count = field("voluntary_ctxt_switches:").parse().unwrap();
-            all.push((format!("{} {}", field("Name:"), field("Pid:")), count));
-        }
-    }
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Switches {
+    name: String,
+    thread: String,
+    count: u64,
+}
+
+/// Of all threads of that process. One that ends meanwhile is left out.
+#[cfg(target_os = "linux")]
+fn switches(process: u32) -> Vec<Switches> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let read = |path: PathBuf| std::fs::read_to_string(path.join("status")).ok();
+    let texts = tasks.flatten().filter_map(|task| read(task.path()));
+    let mut all: Vec<_> = texts
+        .map(|text| {
+            let field = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_default().trim().to_owned()
+            };
+            let count = |name: &str| field(name).parse::<u64>().unwrap();
+            Switches {
+                name: field("Name:"),
+                thread: field("Pid:"),
+                count: count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:"),
+            }
+        })
+        .collect();
     all.sort();
     all
 }

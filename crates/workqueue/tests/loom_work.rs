@@ -20,7 +20,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
-use model_support::{Count, FOUR, Own, TWO, system};
+use model_support::{Count, FOUR, ONE, Own, TWO, system};
 
 /// I.9: an item is queued (S2, Q4) and taken (N1, C1) while it is cancelled (X2). It runs or it was
 /// cancelled, never both, never neither.
@@ -74,6 +74,31 @@ fn i9_promotion_against_cancel() {
             "no slot is lost or given twice"
         );
     });
+}
+
+/// I.12: somebody waits for an inactive item that is cancelled meanwhile. He is told, and the slot
+/// that the item never had is not given back.
+#[test]
+fn i12_flush_of_an_inactive_item_against_its_cancel() {
+    check(
+        "i12_flush_of_an_inactive_item_against_its_cancel",
+        ONE,
+        || {
+            let (sys, wq) = system(1, 1);
+            drop(wq.spawn(|| ()));
+            let work = Work::new(|| ());
+            assert!(wq.queue(&work).unwrap().is_queued());
+            let canceller = thread::spawn({
+                let work = work.clone();
+                move || work.cancel()
+            });
+            let _ = work.flush().unwrap();
+            canceller.join().unwrap();
+            drop(sys);
+            let stats = wq.stats();
+            assert_eq!((stats.active, stats.inactive), (0, 0));
+        },
+    );
 }
 
 /// I.26: who is told that the item is pending already (S1) must know that the pending run (after

@@ -371,11 +371,7 @@ fn own_nice() -> Option<(String, i32)> {
 #[test]
 fn an_ordered_queue_keeps_order_over_all_cpus() {
     let sys = system();
-    let wq = sys
-        .workqueue("journal")
-        .ordered(Attrs::new())
-        .build()
-        .unwrap();
+    let wq = sys.workqueue("journal").ordered().build().unwrap();
     let (log, inside) = (Log::new(), Inside::new());
     for n in 0..40 {
         let (log, inside) = (log.clone(), inside.clone());
@@ -390,7 +386,7 @@ fn an_ordered_queue_keeps_order_over_all_cpus() {
     assert_eq!(log.entries(), (0..40).collect::<Vec<_>>());
     assert_eq!(inside.most(), 1);
     assert_eq!(wq.set_max_active(2), Err(MaxActiveError::Ordered));
-    let two = sys.workqueue("two").ordered(Attrs::new()).max_active(2);
+    let two = sys.workqueue("two").ordered().max_active(2);
     assert_eq!(
         two.build().unwrap_err(),
         BuildError::MaxActive(MaxActiveError::Ordered)

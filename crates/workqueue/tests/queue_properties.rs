@@ -116,7 +116,7 @@ proptest! {
     #[test]
     fn an_ordered_queue_keeps_its_order(steps in proptest::collection::vec(step(), 1..60)) {
         let sys = system();
-        let wq = sys.workqueue("ordered").ordered(Attrs::new()).build().unwrap();
+        let wq = sys.workqueue("ordered").ordered().build().unwrap();
         let seen = drive(&wq, 1, &steps);
         prop_assert!(seen.all.most() <= 1);
         let starts = seen.starts.entries().into_iter().map(|(_, n)| n);

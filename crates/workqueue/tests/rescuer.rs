@@ -221,10 +221,10 @@ fn it_serves_all_pools_in_turn() {
     assert_eq!(unbound.stats().rescued, 40);
 }
 
-/// A work that queues itself again and again while rescuers and workers take turns never runs twice
-/// at once.
+/// I.21: a work is queued again and again while rescuers and workers take turns at the same list:
+/// each queueing is run once, never two at once, and nothing of the rescuer stays in the list.
 #[test]
-fn a_rescued_work_never_runs_twice_at_once() {
+fn i21_a_rescued_work_never_runs_twice_at_once() {
     let faults = Faults::new();
     let builder = WorkqueueSystem::builder().topology(four_cpus());
     let sys = builder.faults(&faults).build().unwrap();
@@ -253,11 +253,14 @@ fn a_rescued_work_never_runs_twice_at_once() {
     wq.flush().unwrap();
     assert_eq!((inside.most(), runs.get()), (1, queued));
     assert!(wq.stats().rescued > 0);
+    let dump = sys.dump();
+    assert!(!dump.contains("1 ready"), "{dump}");
 }
 
-/// A destroyed queue needs no thread any more, and the system's end waits for none.
+/// I.19: the rescuer has just helped a pool. Its queue goes, and then the pool with the system: a
+/// destroyed queue needs no thread any more, and the system's end waits for none.
 #[test]
-fn it_goes_with_its_queue() {
+fn i19_it_goes_with_its_queue() {
     let rig = rig();
     rig.safe.destroy().unwrap();
     drop(rig.sys);

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_topology::Topology;
-use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem, blocking};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -125,4 +125,126 @@ fn an_item_alone_may_sleep_as_it_likes() {
     waker.write_all(&[1]).unwrap();
     assert_eq!(handle.wait().unwrap(), 1);
     assert_eq!(faults.spawn_attempts(), 1, "one worker");
+}
+
+/// Reads until another item of the same CPU has written.
+fn one_that_reads(wq: &Workqueue) {
+    let (mut sleeper, mut waker) = UnixStream::pair().unwrap();
+    let handle = wq.spawn(move || sleeper.read(&mut [0]).unwrap());
+    drop(wq.spawn(move || waker.write_all(&[1]).unwrap()));
+    assert_eq!(handle.wait().unwrap(), 1);
+}
+
+/// A function that has been found asleep twice is known: it need not be found again.
+#[test]
+fn a_function_that_sleeps_is_learned() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    while wq.stats().found_asleep < 2 {
+        one_that_reads(&wq);
+    }
+    for _ in 0..100 {
+        one_that_reads(&wq);
+    }
+    // A thread that waits for a lock when it is looked at counts, too.
+    assert!(wq.stats().found_asleep < 50, "{}", wq.stats().found_asleep);
+}
+
+/// One function, which sleeps until another item of the same CPU has written, or computes.
+fn one_that_reads_or_computes(wq: &Workqueue, reads: bool) {
+    let (mut sleeper, mut waker) = UnixStream::pair().unwrap();
+    let handle = wq.spawn(move || {
+        if reads {
+            return sleeper.read(&mut [0]).unwrap();
+        }
+        let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let begin = used();
+        while (used() - begin).tv_nsec < 5_000_000 {
+            std::hint::spin_loop();
+        }
+        1
+    });
+    drop(wq.spawn(move || waker.write_all(&[1]).unwrap()));
+    assert_eq!(handle.wait().unwrap(), 1);
+}
+
+/// A known function that computes instead has left its CPU to others without need. It is known no
+/// more, and has to be found twice again.
+#[test]
+fn a_function_that_computes_is_forgotten() {
+    let builder = one_cpu().intensive_threshold(Duration::ZERO);
+    let sys = builder.build().unwrap();
+    let wq = bound(&sys);
+    while wq.stats().found_asleep < 2 {
+        one_that_reads_or_computes(&wq, true);
+    }
+    // Those that wait for a lock when they are looked at count in the statistic, too.
+    (0..20).for_each(|_| one_that_reads_or_computes(&wq, true));
+    one_that_reads_or_computes(&wq, false);
+    let before = wq.stats().found_asleep;
+    let mut rounds = 0;
+    while wq.stats().found_asleep < before + 2 {
+        one_that_reads_or_computes(&wq, true);
+        rounds += 1;
+    }
+    assert!(rounds < 100, "found only after {rounds} rounds");
+}
+
+/// Items that are too short to wake a second worker for do not wait long for the first, even if
+/// that one computes until they have run.
+#[test]
+fn a_short_item_does_not_wait_for_one_that_computes() {
+    let topo = Topology::synthetic("core:2").unwrap();
+    let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+    let wq = sys
+        .workqueue("short")
+        .unbound(inflight_workqueue::Attrs::new())
+        .build()
+        .unwrap();
+    for _ in 0..20 {
+        for _ in 0..200 {
+            drop(wq.spawn(|| ()));
+        }
+        let stop = Level::new();
+        let long = wq.spawn({
+            let stop = stop.clone();
+            move || {
+                while stop.get() == 0 {
+                    inflight_sync::thread::yield_now();
+                }
+            }
+        });
+        drop(wq.spawn(move || stop.raise()));
+        long.wait().unwrap();
+    }
+}
+
+/// B2 against a refused thread: the worker is back from its block, the thread that was to replace
+/// it was refused, and then it sleeps without a word until the item runs that waits behind it. By
+/// then threads can be had again, and only who looks at the worker asks for one.
+#[test]
+fn one_that_comes_back_from_a_block_is_looked_at() {
+    let faults = inflight_sync::fault::Faults::new();
+    let sys = one_cpu().faults(&faults).build().unwrap();
+    let wq = bound(&sys);
+    let (mut blocked, mut unblocks) = UnixStream::pair().unwrap();
+    let (mut sleeper, mut waker) = UnixStream::pair().unwrap();
+    let begun = Level::new();
+    let first = wq.spawn({
+        let begun = begun.clone();
+        move || {
+            blocking(|| {
+                begun.raise();
+                blocked.read_exact(&mut [0]).unwrap();
+            });
+            sleeper.read(&mut [0]).unwrap()
+        }
+    });
+    begun.wait(1);
+    faults.refuse_spawns(true);
+    let second = wq.spawn(move || waker.write_all(&[1]).unwrap());
+    faults.refuse_spawns(false);
+    unblocks.write_all(&[1]).unwrap();
+    assert_eq!(first.wait().unwrap(), 1);
+    second.wait().unwrap();
 }

@@ -1,5 +1,8 @@
 //! All of it at once, seeded: works and delayed works through queues of every kind, cancelled,
-//! disabled, moved, panicking, sleeping silently, while limits change and threads are refused.
+//! disabled, moved, panicking, sleeping silently, while limits change and threads are refused; and
+//! items that sleep until a later one wakes them.
+//!
+//! `ci/workqueue-stress.sh` runs it for longer, by two variables of the environment.
 #![cfg(all(unix, not(any(loom, shuttle))))]
 
 mod support;
@@ -8,16 +11,25 @@ use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, thread};
 use inflight_workqueue::{
-    Attrs, DelayedWork, Modified, Queued, Workqueue, WorkqueueSystem, blocking,
+    Attrs, DelayedWork, JoinError, JoinHandle, Modified, Queued, Workqueue, WorkqueueStats,
+    WorkqueueSystem, blocking,
 };
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::time::Duration;
 use support::four_cpus;
 
-const STEPS: u64 = 6_000;
+/// How many items are accepted at least, unless `INFLIGHT_STRESS_ITEMS` says otherwise.
+const ITEMS: u64 = 10_000;
+/// Unless `INFLIGHT_STRESS_SEED` says otherwise.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORKS: usize = 60;
+
+fn parameter(name: &str, default: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(default, |text| text.parse().expect("a number"))
+}
 
 /// Small, and the same for the same seed.
 struct Random(u64);
@@ -31,7 +43,7 @@ impl Random {
     }
 }
 
-/// What the items did and what was done to them.
+/// What one work did and what was done to it.
 #[derive(Default)]
 struct Tally {
     runs: AtomicU64,
@@ -41,41 +53,65 @@ struct Tally {
     cancelled: AtomicU64,
 }
 
+/// Relaxed: counts, looked at when all has ended.
 fn add(count: &AtomicU64) -> u64 {
-    // Relaxed: counts, looked at when all has ended.
     count.fetch_add(1, Ordering::Relaxed)
 }
 
-/// One in so many runs panics, sleeps without saying so, or blocks.
-fn work(tally: &Arc<Tally>, name: usize) -> DelayedWork {
-    let (tally, inside) = (tally.clone(), AtomicBool::new(false));
-    DelayedWork::named(format!("work {name}"), move || {
-        // Relaxed: the workqueue orders the runs, and this is to notice if it does not.
-        if inside.swap(true, Ordering::Relaxed) {
-            add(&tally.overlaps);
-        }
-        let run = add(&tally.runs);
-        if run % 97 == 0 {
-            let (mut end, _other) = UnixStream::pair().unwrap();
-            end.set_read_timeout(Some(Duration::from_millis(1)))
-                .unwrap();
-            let _ = end.read(&mut [0]);
-        } else if run % 13 == 0 {
-            blocking(thread::yield_now);
-        }
-        inside.store(false, Ordering::Relaxed);
-        if run % 31 == 0 {
-            add(&tally.panics);
-            resume_unwind(Box::new("on purpose"));
-        }
-    })
+fn of(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+/// A work, and its account.
+struct Subject {
+    work: DelayedWork,
+    tally: Arc<Tally>,
+}
+
+impl Subject {
+    /// One in so many runs panics, sleeps without saying so, or blocks.
+    fn new(number: u64) -> Self {
+        let (tally, inside) = (Arc::new(Tally::default()), AtomicBool::new(false));
+        let work = DelayedWork::named(format!("work {number}"), {
+            let tally = tally.clone();
+            move || {
+                // Relaxed: the workqueue orders the runs, and this is to notice if it does not.
+                if inside.swap(true, Ordering::Relaxed) {
+                    add(&tally.overlaps);
+                }
+                let run = number + add(&tally.runs);
+                if run % 97 == 0 {
+                    let (mut end, _other) = UnixStream::pair().unwrap();
+                    end.set_read_timeout(Some(Duration::from_millis(1)))
+                        .unwrap();
+                    let _ = end.read(&mut [0]);
+                } else if run % 13 == 0 {
+                    blocking(thread::yield_now);
+                }
+                inside.store(false, Ordering::Relaxed);
+                if run % 31 == 0 {
+                    add(&tally.panics);
+                    resume_unwind(Box::new("on purpose"));
+                }
+            }
+        });
+        Self { work, tally }
+    }
+
+    /// Each accepted queueing ran once or was taken back once, and no two runs overlapped.
+    fn check(&self) {
+        let (tally, name) = (&self.tally, self.work.name());
+        assert_eq!(of(&tally.overlaps), 0, "{name} ran twice at once");
+        let ended = of(&tally.runs) + of(&tally.cancelled);
+        assert_eq!(of(&tally.accepted), ended, "{name}");
+    }
 }
 
 fn queues(sys: &WorkqueueSystem) -> Vec<Workqueue> {
     let builders = [
         sys.workqueue("bound").bound().max_active(3),
         sys.workqueue("unbound").unbound(Attrs::new()).max_active(5),
-        sys.workqueue("ordered").ordered(Attrs::new()),
+        sys.workqueue("ordered").ordered(),
         sys.workqueue("highpri").bound().highpri(),
         sys.workqueue("reclaim").bound().mem_reclaim(),
         sys.workqueue("intensive")
@@ -89,83 +125,147 @@ fn queues(sys: &WorkqueueSystem) -> Vec<Workqueue> {
         .collect()
 }
 
-/// One thread's part: random calls, each of whose answers is counted.
-fn drive(seed: u64, works: &[DelayedWork], queues: &[Workqueue], tally: &Tally, faults: &Faults) {
-    let mut random = Random(seed);
-    for _ in 0..STEPS {
-        let work = &works[usize::try_from(random.below(WORKS as u64)).unwrap()];
-        let wq = &queues[usize::try_from(random.below(queues.len() as u64)).unwrap()];
-        let cpu = usize::try_from(random.below(4)).unwrap();
+/// An item that sleeps, without saying so, until a later item of the same bound pool lets it go.
+fn sleeper(wq: &Workqueue, cpu: usize) -> JoinHandle<bool> {
+    let (mut sleeps, mut wakes) = UnixStream::pair().unwrap();
+    let handle = wq.spawn_on(cpu, move || sleeps.read_exact(&mut [0]).is_ok());
+    drop(wq.spawn_on(cpu, move || wakes.write_all(&[1]).unwrap()));
+    handle
+}
+
+/// What all drivers share.
+struct Rig {
+    subjects: Vec<Subject>,
+    queues: Vec<Workqueue>,
+    /// For sleepers: nothing takes a slot of it from the item that wakes.
+    free: Workqueue,
+    faults: Faults,
+    accepted: AtomicU64,
+}
+
+impl Rig {
+    fn accept(&self, tally: &Tally) {
+        add(&tally.accepted);
+        add(&self.accepted);
+    }
+
+    /// One thread's part: random calls, each of whose answers is counted.
+    fn drive(&self, seed: u64, items: u64) {
+        let mut random = Random(seed);
+        while of(&self.accepted) < items {
+            self.step(&mut random);
+        }
+    }
+
+    fn step(&self, random: &mut Random) {
+        let pick = |n: u64| usize::try_from(n).unwrap();
+        let Subject { work, tally } = &self.subjects[pick(random.below(WORKS as u64))];
+        let wq = &self.queues[pick(random.below(self.queues.len() as u64))];
+        let cpu = pick(random.below(4));
         let delay = Duration::from_micros(random.below(3) * random.below(500));
-        match random.below(40) {
-            0..=24 => {
+        match random.below(400) {
+            0..250 => {
                 // A refusal for want of threads is an answer, too.
                 if wq.queue_delayed_on(cpu, work, delay) == Ok(Queued::Queued) {
-                    add(&tally.accepted);
+                    self.accept(tally);
                 }
             }
-            25..=29 => {
+            250..300 => {
                 if wq.mod_delayed_on(cpu, work, delay) == Ok(Modified::Queued) {
-                    add(&tally.accepted);
+                    self.accept(tally);
                 }
             }
-            30..=32 if work.cancel() => drop(add(&tally.cancelled)),
-            33 if work.cancel_sync().unwrap() => drop(add(&tally.cancelled)),
-            34 => {
+            300..330 if work.cancel() => drop(add(&tally.cancelled)),
+            330..340 if work.cancel_sync().unwrap() => drop(add(&tally.cancelled)),
+            340..350 => {
                 if work.disable().unwrap() {
                     add(&tally.cancelled);
                 }
                 work.enable().unwrap();
             }
             // Ordered queues refuse.
-            35 => drop(wq.set_max_active(1 + cpu)),
-            36 => faults.fail_next_spawns(cpu + 1),
-            37 => drop(work.flush()),
+            350..360 => drop(wq.set_max_active(1 + cpu)),
+            360..370 => self.faults.fail_next_spawns(cpu + 1),
+            370..380 => drop(work.flush()),
+            380 => match sleeper(&self.free, cpu).wait() {
+                Ok(woken) => assert!(woken, "the later item has not run"),
+                // The pool's first worker was refused.
+                Err(refused) => assert!(matches!(refused, JoinError::Rejected(_)), "{refused}"),
+            },
             _ => thread::yield_now(),
         }
     }
-}
 
-/// Each accepted item ran once or was taken back once, no work ran twice at once, and nothing hung.
-#[test]
-fn nothing_is_lost_or_doubled() {
-    for seed in [3_u64, 0x9e37_79b9_7f4a_7c15] {
-        let faults = Faults::new();
-        let builder = WorkqueueSystem::builder()
-            .topology(four_cpus())
-            .faults(&faults);
-        let sys = builder
-            .idle_timeout(Duration::from_millis(1))
-            .build()
-            .unwrap();
-        let (tally, queues) = (Arc::new(Tally::default()), Arc::new(queues(&sys)));
-        let works: Arc<Vec<_>> = Arc::new((0..WORKS).map(|n| work(&tally, n)).collect());
-        let drivers: Vec<_> = (1..=3)
-            .map(|n| {
-                let (works, queues) = (works.clone(), queues.clone());
-                let (tally, faults) = (tally.clone(), faults.clone());
-                thread::spawn(move || drive(seed.wrapping_mul(n), &works, &queues, &tally, &faults))
-            })
-            .collect();
-        drivers
-            .into_iter()
-            .for_each(|driver| driver.join().unwrap());
-        faults.fail_next_spawns(0);
-        for work in works.iter() {
+    /// All has ended, and all adds up.
+    fn finish(&self) {
+        self.faults.fail_next_spawns(0);
+        for Subject { work, tally } in &self.subjects {
             if work.cancel_sync().unwrap() {
                 add(&tally.cancelled);
             }
         }
-        queues.iter().for_each(|wq| wq.flush().unwrap());
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        assert_eq!(of(&tally.overlaps), 0);
-        assert_eq!(of(&tally.accepted), of(&tally.runs) + of(&tally.cancelled));
-        let sum = |f: fn(&inflight_workqueue::WorkqueueStats) -> u64| {
-            queues.iter().map(|wq| f(&wq.stats())).sum::<u64>()
+        self.queues.iter().for_each(|wq| wq.flush().unwrap());
+        self.free.flush().unwrap();
+        self.subjects.iter().for_each(Subject::check);
+        let sum = |f: fn(&Tally) -> &AtomicU64| {
+            let tallies = self.subjects.iter().map(|s| of(f(&s.tally)));
+            tallies.sum::<u64>()
         };
-        assert_eq!(sum(|s| s.completed), of(&tally.runs));
-        assert_eq!(sum(|s| s.panicked), of(&tally.panics));
-        assert_eq!(sum(|s| s.queued), sum(|s| s.completed + s.cancelled));
-        drop(sys);
+        let stats = |f: fn(&WorkqueueStats) -> u64| {
+            let all = self.queues.iter().map(|wq| f(&wq.stats()));
+            all.sum::<u64>()
+        };
+        // I.30: no count has been lost.
+        assert_eq!(stats(|s| s.completed), sum(|t| &t.runs));
+        assert_eq!(stats(|s| s.started), sum(|t| &t.runs));
+        assert_eq!(stats(|s| s.panicked), sum(|t| &t.panics));
+        assert_eq!(stats(|s| s.queued), stats(|s| s.completed + s.cancelled));
+        println!(
+            "{} accepted, {} ran, {} taken back; {} panicked, {} found asleep, {} rescued",
+            sum(|t| &t.accepted),
+            sum(|t| &t.runs),
+            sum(|t| &t.cancelled),
+            sum(|t| &t.panics),
+            stats(|s| s.found_asleep),
+            stats(|s| s.rescued),
+        );
     }
+}
+
+/// Each accepted item ran once or was taken back once, no work ran twice at once, every sleeper was
+/// woken by the item behind it, and nothing hung.
+#[test]
+fn i30_nothing_is_lost_or_doubled() {
+    let items = parameter("INFLIGHT_STRESS_ITEMS", ITEMS);
+    let seed = parameter("INFLIGHT_STRESS_SEED", SEED);
+    // Shown if it fails.
+    println!("ci/workqueue-stress.sh {items} {seed}");
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .faults(&faults);
+    let sys = builder
+        .idle_timeout(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let rig = Arc::new(Rig {
+        subjects: (0..WORKS as u64).map(Subject::new).collect(),
+        queues: queues(&sys),
+        free: sys.workqueue("free").bound().build().unwrap(),
+        faults,
+        accepted: AtomicU64::new(0),
+    });
+    let drivers: Vec<_> = (1..=3)
+        .map(|n| {
+            let rig = rig.clone();
+            // Zero would stay zero.
+            let seed = seed.wrapping_mul(n) | 1 << 63;
+            thread::spawn(move || rig.drive(seed, items))
+        })
+        .collect();
+    drivers
+        .into_iter()
+        .for_each(|driver| driver.join().unwrap());
+    rig.finish();
+    drop(sys);
 }

@@ -250,9 +250,9 @@ fn stalls_are_reported_with_place_item_and_time() {
     assert_eq!(stalls.entries().len(), 4, "and then it sleeps");
 }
 
-/// Slow, but each time another one waits: that is no stall.
+/// I.31: slow, but each time another one waits: that is no stall.
 #[test]
-fn what_moves_is_no_stall() {
+fn i31_what_moves_is_no_stall() {
     let (_sys, wq, clock, stalls) = watched();
     let mut open = plug(&wq);
     for _ in 0..4 {

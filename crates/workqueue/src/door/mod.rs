@@ -19,6 +19,7 @@ use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard};
 use inflight_topology::Topology;
 use std::fmt;
 
+mod call;
 mod submit;
 
 pub(crate) struct Shared {
@@ -135,6 +136,11 @@ impl Withdrawn {
 }
 
 impl Spot {
+    /// The queue it came through, and the pool it is in.
+    pub(crate) fn into_parts(self) -> (Arc<Shared>, Arc<Pool>) {
+        (self.queue, self.pool)
+    }
+
     /// Whether the caller is the item whose slot this one waits for. The item's lock is held.
     pub(crate) fn is_behind_caller(&self) -> bool {
         let Some(ticket) = self.ticket else {
@@ -196,7 +202,7 @@ impl DoorState {
         let Some(entry) = self.gate.promote() else {
             return (Deed::default(), None);
         };
-        let pool = entry.pool.clone();
+        let (pool, entry) = entry.into_active();
         let promoted = trace::is_on(pool.env()).then(|| entry.work.clone());
         (pool.push(entry), promoted)
     }
@@ -422,7 +428,7 @@ impl Shared {
             let mut state = door.state.lock();
             state.gate.set_max_active(max_active);
             while let Some(entry) = state.gate.promote() {
-                let pool = entry.pool.clone();
+                let (pool, entry) = entry.into_active();
                 let work = trace::is_on(self.env()).then(|| entry.work.clone());
                 deeds.push((pool.push(entry), work));
             }

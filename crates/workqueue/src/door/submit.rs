@@ -103,10 +103,10 @@ impl Shared {
             pool,
             may_be_running,
         } = admission;
-        let admitted = door.gate.admit(|colour| Entry {
+        let admitted = door.gate.admit(|colour, active| Entry {
             work: work.clone(),
             queue: self.clone(),
-            pool: pool.clone(),
+            pool: (!active).then(|| pool.clone()),
             gate,
             instance,
             colour,

@@ -11,6 +11,9 @@
 //!   exceed it until one of them finishes its item or a woken one arrives. Nobody is preempted.
 //! * Whoever makes work or makes room brings one worker, the most recently idle first. A worker
 //!   that takes an item while more wait brings the next: the chain fills the pool to its target.
+//! * Where somebody looks at the pool from time to time, the second and further workers of a pool
+//!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
+//!   item; or at the next look.
 //! * Workers that nobody needs leave, those that have been idle longest first, once they have been
 //!   idle for long; two stay, and more beside many busy ones. The worker that has been idle longest
 //!   keeps the time for all, and only while there are too many.
@@ -142,6 +145,10 @@ pub(crate) struct Core<T: Item> {
     /// The blocked worker that will ask for a thread again after a failure.
     keeper: Option<usize>,
     stopped: bool,
+    /// While somebody runs, so much work, in ns, may be ready before another worker is brought.
+    patience: u64,
+    /// What an item takes, in ns: rises fast and falls slowly.
+    estimate: u64,
 }
 
 impl<T: Item> Core<T> {
@@ -163,7 +170,44 @@ impl<T: Item> Core<T> {
             culler: None,
             keeper: None,
             stopped: false,
+            patience: 0,
+            estimate: 0,
         }
+    }
+
+    /// So much work, in ns, may wait for a worker that runs before another one is woken for it.
+    /// Only where somebody then looks at the pool ([`waits`](Core::waits)).
+    pub(crate) fn be_patient(&mut self, patience: u64) {
+        self.patience = patience;
+        self.estimate = patience; // Unknown yet: nothing waits.
+    }
+
+    /// An item has taken so many ns.
+    pub(crate) fn took(&mut self, ns: u64) {
+        self.estimate = if ns > self.estimate {
+            ns.midpoint(self.estimate)
+        } else {
+            self.estimate - (self.estimate - ns) / 8
+        };
+    }
+
+    /// Whether a worker would have to be woken, or made, for one item more: nothing waits, and a
+    /// CPU is free.
+    pub(crate) fn would_wake(&self) -> bool {
+        self.ready.is_empty() && self.running < self.target
+    }
+
+    /// Items have waited long enough for those that run.
+    pub(crate) fn hasten(&mut self) -> Action {
+        if self.ready.is_empty() || self.running >= self.target {
+            return Action::None;
+        }
+        self.bring()
+    }
+
+    /// Whether what is ready is too little to wake somebody for, beside those that run.
+    fn is_patient(&self) -> bool {
+        self.running > 0 && (self.ready.len() as u64).saturating_mul(self.estimate) < self.patience
     }
 
     /// An item that may run now has come.
@@ -375,7 +419,8 @@ impl<T: Item> Core<T> {
     /// Whether items wait only because others run. A worker on its way holds nothing back.
     pub(crate) fn waits(&self) -> bool {
         let here = self.running - self.arriving;
-        !self.ready.is_empty() && here >= self.target && !self.stopped
+        let held = here >= self.target || (here > 0 && self.patience > 0);
+        !self.ready.is_empty() && held && !self.stopped
     }
 
     /// The workers that hold back what waits, each with the turn in which it does.
@@ -504,9 +549,14 @@ impl<T: Item> Core<T> {
 
     /// Brings a worker if one is needed.
     fn kick(&mut self) -> Action {
-        if self.ready.is_empty() || self.running >= self.target {
+        if self.is_patient() {
             return Action::None;
         }
+        self.hasten()
+    }
+
+    /// Wakes a worker or has one created.
+    fn bring(&mut self) -> Action {
         if let Some(worker) = self.idle.pop() {
             if self.culler == Some(worker) {
                 self.culler = None; // Nobody is idle any more.
@@ -550,3 +600,5 @@ impl<T: Item> Core<T> {
 mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod timelines;

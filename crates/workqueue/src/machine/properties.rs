@@ -33,6 +33,11 @@ enum Event {
     /// A worker is looked at, and what was seen becomes known: it was asleep, or it computes.
     Look(usize),
     Found(usize, bool),
+    /// An item has taken so long; a look finds that something has waited long enough.
+    Took(u64),
+    Hasten,
+    /// Nothing has waited for long: the pool is looked at no more.
+    EndWatch,
     /// An idle worker looks; so many seconds have passed.
     Rest(usize, u64),
     /// A rescuer of the items with this remainder comes, runs one and the next, and leaves.
@@ -51,6 +56,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Refused),
         3 => any::<usize>().prop_map(Event::Look),
         3 => (any::<usize>(), any::<bool>()).prop_map(|(n, asleep)| Event::Found(n, asleep)),
+        2 => (0..2_000u64).prop_map(Event::Took),
+        2 => Just(Event::Hasten),
+        2 => Just(Event::EndWatch),
         3 => (any::<usize>(), 0..200u64).prop_map(|(n, secs)| Event::Rest(n, secs)),
         1 => Just(Event::Attach),
         2 => any::<usize>().prop_map(Event::Rescue),
@@ -76,20 +84,25 @@ struct Driver {
     now: Instant,
     /// What has been seen and is not known yet.
     seen: Vec<(usize, u64)>,
+    /// The timekeeper looks at the pool.
+    watched: bool,
     /// What each worker runs.
     runs: Vec<Option<Job>>,
     started: usize,
 }
 
 impl Driver {
-    fn new(target: usize) -> Self {
+    fn new(target: usize, patience: u64) -> Self {
+        let mut core = Core::new(target);
+        core.be_patient(patience);
         Self {
-            core: Core::new(target),
+            core,
             asked: true,
             refused: false,
             pushed: 0,
             now: Instant::default(),
             seen: Vec::new(),
+            watched: false,
             runs: Vec::new(),
             started: 0,
         }
@@ -147,6 +160,17 @@ impl Driver {
     }
 
     fn step(&mut self, event: Event) {
+        self.happen(event);
+        // L1: the pool does so after these events. The others make nothing wait.
+        let quiet = matches!(
+            event,
+            Event::Created | Event::Refused | Event::Took(_) | Event::Hasten | Event::Rest(..)
+        );
+        self.watched |= !quiet && self.core.waits();
+        self.check();
+    }
+
+    fn happen(&mut self, event: Event) {
         match event {
             Event::Push(key) => {
                 self.pushed += 1;
@@ -200,6 +224,12 @@ impl Driver {
                 self.perform(action.unwrap_or(Action::None));
             }
             Event::Found(..) => {}
+            Event::Took(ns) => self.core.took(ns),
+            Event::Hasten => {
+                let action = self.core.hasten();
+                self.perform(action);
+            }
+            Event::EndWatch => self.watched = self.core.waits(),
             Event::Rest(n, secs) => self.rest(n, secs),
             Event::Attach => {
                 let worker = self.core.attach();
@@ -227,7 +257,6 @@ impl Driver {
                 }
             }
         }
-        self.check();
     }
 
     fn check(&self) {
@@ -245,7 +274,14 @@ impl Driver {
         assert!(core.culler.is_none_or(|w| core.idle.first() == Some(&w)));
         let served = core.running >= core.target || core.creating || core.arriving > 0;
         let in_want = self.refused && core.idle.is_empty();
-        assert!(core.ready.is_empty() || served || in_want, "stranded");
+        // Whom those that run hold back, somebody looks after, which ends all patience.
+        let on_its_way = core.creating || core.arriving > 0;
+        assert!(!core.waits() || on_its_way || self.watched, "unseen");
+        let seen = core.waits();
+        assert!(
+            core.ready.is_empty() || served || in_want || seen,
+            "stranded"
+        );
     }
 
     /// Everything goes on to its end.
@@ -257,6 +293,7 @@ impl Driver {
                 self.step(Event::Created);
             }
             self.step(Event::Unblock(0));
+            self.step(Event::Hasten);
             self.step(Event::Detach(0));
             for n in 0..self.core.workers.len() {
                 self.step(Event::Next(n));
@@ -270,9 +307,10 @@ proptest! {
     #[test]
     fn no_order_of_events_strands_an_item(
         target in 1..4usize,
+        patience in prop_oneof![Just(0), Just(1_000_u64)],
         events in proptest::collection::vec(event(), 0..80),
     ) {
-        let mut driver = Driver::new(target);
+        let mut driver = Driver::new(target, patience);
         for event in events {
             driver.step(event);
         }

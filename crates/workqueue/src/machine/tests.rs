@@ -1,13 +1,10 @@
-//! The core alone: single events, and whole scenarios in virtual time.
+//! The core alone, event by event.
 
 use super::*;
-use crate::gate::{Admitted, Gate};
 
-/// A number, and whether it ran when it was queued. From `INTENSIVE` on they compute for long.
+/// A number, and whether it ran when it was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Job(usize, bool);
-
-const INTENSIVE: usize = 1000;
 
 impl Item for Job {
     type Key = usize;
@@ -18,7 +15,7 @@ impl Item for Job {
         self.1
     }
     fn is_intensive(&self) -> bool {
-        self.0 >= INTENSIVE
+        false
     }
 }
 
@@ -63,6 +60,25 @@ fn i3_workers_chain_up_to_the_target() {
         "two run, the target"
     );
     assert_eq!(core.running(), 2);
+}
+
+/// I.32: whatever happens while a worker is being created, nobody creates another one; and if what
+/// it was for is gone when it comes, it goes idle and is the one that the next item wakes.
+#[test]
+fn i32_one_creation_at_a_time() {
+    let mut core = idle_pool(2);
+    assert_eq!(core.push(job(1)), Action::Wake(0));
+    assert_eq!(core.push(job(2)), Action::Create);
+    assert_eq!(core.next(0), (Next::Run(job(1)), Action::None));
+    assert_eq!(core.block(0), Action::None, "one is on its way");
+    assert_eq!(core.push(job(3)), Action::None);
+    assert_eq!(core.ask_again(), Action::None);
+    assert_eq!(core.remove(|j| j.0 == 2), Some(job(2)));
+    assert_eq!(core.remove(|j| j.0 == 3), Some(job(3)));
+    assert!(!core.wants_first(), "one is on its way");
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    assert_eq!(core.push(job(4)), Action::Wake(second));
 }
 
 #[test]
@@ -364,266 +380,6 @@ fn the_longest_idle_leave_first() {
     assert_eq!(core.rest(4, at(999), timeout), (Rest::Work, vec![]));
 }
 
-/// One CPU in virtual time: who burns on it, who waits for it, who sleeps.
-struct Machine {
-    core: Core<Job>,
-    gate: Gate<Job>,
-    now: u32,
-    /// Workers that want the CPU, in the order of their wakeups.
-    runnable: VecDeque<usize>,
-    /// What is left of each worker's item: burn, sleep, burn, ...
-    phases: Vec<VecDeque<u32>>,
-    running: Vec<Option<Job>>,
-    asleep: Vec<(u32, usize)>,
-    scripts: Vec<Vec<u32>>,
-    /// Only the intensive ones pass the gate.
-    mixed: bool,
-    log: Vec<(u32, usize, &'static str)>,
-}
-
-impl Machine {
-    fn new(max_active: usize, scripts: &[&[u32]]) -> Self {
-        let jobs: Vec<usize> = (0..scripts.len()).collect();
-        Self::with_intensive(&jobs, max_active, scripts)
-    }
-
-    /// Jobs with a number of at least `INTENSIVE` go through a gate of their own with that limit,
-    /// the others through one without.
-    fn with_intensive(jobs: &[usize], max_active: usize, scripts: &[&[u32]]) -> Self {
-        let mut machine = Self {
-            core: idle_pool(1),
-            gate: Gate::new(max_active),
-            now: 0,
-            runnable: VecDeque::new(),
-            phases: vec![VecDeque::new()],
-            running: vec![None],
-            asleep: Vec::new(),
-            scripts: scripts.iter().map(|s| s.to_vec()).collect(),
-            mixed: false,
-            log: Vec::new(),
-        };
-        for &n in jobs {
-            let all_alike = jobs.iter().all(|n| *n < INTENSIVE);
-            let admitted = if all_alike || n >= INTENSIVE {
-                machine.gate.admit(|_| job(n))
-            } else {
-                Admitted::Active(job(n))
-            };
-            if let Admitted::Active(job) = admitted {
-                let action = machine.core.push(job);
-                machine.perform(action);
-            }
-        }
-        machine.mixed = jobs.iter().any(|n| *n >= INTENSIVE);
-        machine
-    }
-
-    fn perform(&mut self, action: Action) {
-        match action {
-            Action::None => {}
-            Action::Wake(worker) => self.runnable.push_back(worker),
-            Action::Create => {
-                let worker = self.core.created();
-                self.phases.push(VecDeque::new());
-                self.running.push(None);
-                self.runnable.push_back(worker);
-            }
-        }
-    }
-
-    fn note(&mut self, job: Job, what: &'static str) {
-        self.log.push((self.now, job.0, what));
-    }
-
-    /// The worker has the CPU: from here to where it gives it up.
-    fn step(&mut self, worker: usize) {
-        if let Some(job) = self.running[worker] {
-            // Back from its sleep; counted when it arrives, not when it is woken.
-            self.core.unblock(worker);
-            self.note(job, "wakes");
-        }
-        loop {
-            let Some(job) = self.running[worker] else {
-                let (next, action) = self.core.next(worker);
-                self.perform(action);
-                let Next::Run(job) = next else { return };
-                self.note(job, "starts");
-                let script = &self.scripts[job.0 % INTENSIVE];
-                self.phases[worker] = script.iter().copied().collect();
-                self.running[worker] = Some(job);
-                continue;
-            };
-            if let Some(burn) = self.phases[worker].pop_front() {
-                self.burn(burn);
-            }
-            if let Some(sleep) = self.phases[worker].pop_front() {
-                self.note(job, "sleeps");
-                self.asleep.push((self.now + sleep, worker));
-                let action = self.core.block(worker);
-                self.perform(action);
-                return;
-            }
-            self.note(job, "ends");
-            self.running[worker] = None;
-            if self.mixed && job.0 < INTENSIVE {
-                continue;
-            }
-            self.gate.leave(0, true);
-            if let Some(job) = self.gate.promote() {
-                let action = self.core.push(job);
-                self.perform(action);
-            }
-        }
-    }
-
-    /// Time passes on the CPU; sleepers whose time comes queue up for it.
-    fn burn(&mut self, ms: u32) {
-        self.now += ms;
-        self.asleep.sort();
-        while self.asleep.first().is_some_and(|(at, _)| *at <= self.now) {
-            self.runnable.push_back(self.asleep.remove(0).1);
-        }
-    }
-
-    fn run(mut self) -> Vec<(u32, usize, &'static str)> {
-        loop {
-            while let Some(worker) = self.runnable.pop_front() {
-                self.step(worker);
-            }
-            self.asleep.sort();
-            let Some((at, _)) = self.asleep.first() else {
-                break;
-            };
-            let idle = at - self.now;
-            self.burn(idle);
-        }
-        assert!(self.gate.is_idle() && self.core.ready() == 0, "all has run");
-        self.log
-    }
-}
-
-fn at(log: &[(u32, usize, &'static str)], job: usize, what: &str) -> Vec<u32> {
-    let hits = log.iter().filter(|(_, j, w)| *j == job && *w == what);
-    hits.map(|(t, ..)| *t).collect()
-}
-
-/// w0 burns 5, sleeps 10, burns 5; w1 and w2 burn 5 and sleep 10.
-const THREE: [&[u32]; 3] = [&[5, 10, 5], &[5, 10], &[5, 10]];
-
-#[test]
-fn timeline_with_room_for_all() {
-    let log = Machine::new(3, &THREE).run();
-    assert_eq!(
-        [
-            at(&log, 0, "starts"),
-            at(&log, 0, "sleeps"),
-            at(&log, 0, "ends")
-        ],
-        [[0], [5], [20]]
-    );
-    assert_eq!(
-        [
-            at(&log, 1, "starts"),
-            at(&log, 1, "sleeps"),
-            at(&log, 1, "ends")
-        ],
-        [[5], [10], [20]]
-    );
-    assert_eq!(
-        [
-            at(&log, 2, "starts"),
-            at(&log, 2, "sleeps"),
-            at(&log, 2, "ends")
-        ],
-        [[10], [15], [25]]
-    );
-}
-
-#[test]
-fn timeline_with_max_active_two() {
-    let log = Machine::new(2, &THREE).run();
-    assert_eq!(
-        [
-            at(&log, 0, "sleeps"),
-            at(&log, 0, "wakes"),
-            at(&log, 0, "ends")
-        ],
-        [[5], [15], [20]]
-    );
-    assert_eq!([at(&log, 1, "starts"), at(&log, 1, "sleeps")], [[5], [10]]);
-    // A tie: w0's end lets w2 start just as w1 wakes.
-    let w1_ends = at(&log, 1, "ends")[0];
-    assert!(w1_ends == 20 || w1_ends == 25, "{w1_ends}");
-    assert_eq!(
-        [
-            at(&log, 2, "starts"),
-            at(&log, 2, "sleeps"),
-            at(&log, 2, "ends")
-        ],
-        [[20], [25], [35]]
-    );
-}
-
-/// As a workqueue with a single worker would do it.
-#[test]
-fn timeline_with_max_active_one() {
-    let log = Machine::new(1, &THREE).run();
-    assert_eq!([at(&log, 0, "starts"), at(&log, 0, "ends")], [[0], [20]]);
-    assert_eq!(
-        [
-            at(&log, 1, "starts"),
-            at(&log, 1, "sleeps"),
-            at(&log, 1, "ends")
-        ],
-        [[20], [25], [35]]
-    );
-    assert_eq!(
-        [
-            at(&log, 2, "starts"),
-            at(&log, 2, "sleeps"),
-            at(&log, 2, "ends")
-        ],
-        [[35], [40], [50]]
-    );
-}
-
-#[test]
-fn pure_burns_are_serial_whatever_the_limit() {
-    let log = Machine::new(1024, &[&[5], &[5], &[5]]).run();
-    let spans: Vec<_> = (0..3)
-        .map(|j| (at(&log, j, "starts")[0], at(&log, j, "ends")[0]))
-        .collect();
-    assert_eq!(spans, [(0, 5), (5, 10), (10, 15)]);
-}
-
-#[test]
-fn a_long_burn_holds_a_short_one() {
-    let log = Machine::new(1024, &[&[25], &[5]]).run();
-    assert_eq!([at(&log, 0, "ends"), at(&log, 1, "ends")], [[25], [30]]);
-}
-
-/// At no time two items of a bound pool burn, and starts keep the order.
-#[test]
-fn starts_keep_the_order_in_which_items_came() {
-    let scripts: Vec<Vec<u32>> = (0..20u32).map(|n| vec![1 + n % 3, n % 5 + 1, 2]).collect();
-    let scripts: Vec<&[u32]> = scripts.iter().map(Vec::as_slice).collect();
-    for max_active in [1, 2, 7, 100] {
-        let log = Machine::new(max_active, &scripts).run();
-        let starts: Vec<_> = log
-            .iter()
-            .filter(|e| e.2 == "starts")
-            .map(|e| e.1)
-            .collect();
-        assert_eq!(starts, (0..20).collect::<Vec<_>>());
-        let mut active = 0usize;
-        for (_, _, what) in log {
-            active += usize::from(what == "starts");
-            active -= usize::from(what == "ends");
-            assert!(active <= max_active);
-        }
-    }
-}
-
 /// A worker is back from a short block before the one woken in its place has arrived: it goes on,
 /// and the other one parks.
 #[test]
@@ -647,32 +403,37 @@ fn a_short_block_does_not_leave_the_cpu_idle() {
     assert_eq!(core.next(second), (Next::Run(job(3)), Action::None));
 }
 
-/// w1 and w2 of the three are of a queue for items that compute: once started, they hold nobody
-/// back.
+/// Short items wait for the worker that runs; a look brings another one all the same, and so does
+/// work enough, or the running worker's block.
 #[test]
-fn timeline_with_intensive_items() {
-    let (w1, w2) = (INTENSIVE + 1, INTENSIVE + 2);
-    let log = Machine::with_intensive(&[0, w1, w2], 1024, &THREE).run();
-    assert_eq!([at(&log, 0, "sleeps"), at(&log, 0, "ends")], [[5], [20]]);
-    assert_eq!([at(&log, w1, "sleeps"), at(&log, w1, "ends")], [[10], [20]]);
-    assert_eq!([at(&log, w2, "sleeps"), at(&log, w2, "ends")], [[15], [25]]);
+fn a_patient_pool_wakes_a_second_worker_only_for_what_is_worth_it() {
+    let mut core = idle_pool(2);
+    let second = core.created();
+    assert_eq!(core.next(second), (Next::Sleep, Action::None));
+    core.be_patient(20_000);
+    for _ in 0..100 {
+        core.took(100);
+    }
+    assert_eq!(core.push(job(0)), Action::Wake(second), "nobody runs");
+    assert!(!core.waits(), "it is on its way");
+    assert_eq!(core.next(second), (Next::Run(job(0)), Action::None));
+    assert_eq!(core.push(job(1)), Action::None);
+    assert!(core.waits(), "somebody is to look");
+    assert_eq!(core.hasten(), Action::Wake(0));
+    assert_eq!(core.hasten(), Action::None, "as many run as may");
+    assert_eq!(core.next(0), (Next::Run(job(1)), Action::None));
 
-    let log = Machine::with_intensive(&[0, w1, w2], 1, &THREE).run();
-    assert_eq!([at(&log, w1, "starts"), at(&log, w1, "ends")], [[5], [20]]);
-    assert_eq!([at(&log, w2, "starts"), at(&log, w2, "ends")], [[20], [35]]);
+    assert_eq!(core.next(0), (Next::Sleep, Action::None));
+    assert_eq!(core.push(job(2)), Action::None);
+    assert_eq!(
+        core.block(second),
+        Action::Wake(0),
+        "nobody else would run it"
+    );
+    assert_eq!(core.next(0), (Next::Run(job(2)), Action::None));
+    core.unblock(second);
+    assert_eq!(core.next(0), (Next::Sleep, Action::None));
 
-    let log = Machine::with_intensive(&[w1, w2, 0], 1024, &THREE).run();
-    assert_eq!([at(&log, w1, "starts"), at(&log, w1, "ends")], [[0], [15]]);
-    assert_eq!([at(&log, w2, "starts"), at(&log, w2, "ends")], [[5], [20]]);
-    assert_eq!([at(&log, 0, "starts"), at(&log, 0, "ends")], [[10], [30]]);
-}
-
-/// A worker counts when it is back on the CPU, not when it is woken: w3 starts before w0 goes on.
-#[test]
-fn a_worker_counts_when_it_arrives() {
-    let (w1, w2) = (INTENSIVE + 1, INTENSIVE + 2);
-    let scripts: [&[u32]; 4] = [&[5, 10, 5], &[5, 10], &[5, 10], &[5]];
-    let log = Machine::with_intensive(&[0, w1, w2, 3], 1024, &scripts).run();
-    assert_eq!([at(&log, 3, "starts"), at(&log, 3, "ends")], [[15], [20]]);
-    assert_eq!([at(&log, 0, "wakes"), at(&log, 0, "ends")], [[20], [25]]);
+    core.took(1_000_000);
+    assert_eq!(core.push(job(3)), Action::Wake(0), "items have become long");
 }

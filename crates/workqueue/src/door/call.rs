@@ -1,0 +1,97 @@
+//! A function that runs on its caller's thread when no worker is about to take it.
+
+use super::Shared;
+use crate::attrs::Kind;
+use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::flush::Colour;
+use crate::handle;
+use crate::item::Ended;
+use crate::panics::caught;
+use crate::trace::{self, TraceStep};
+use crate::worker::{self, Running};
+use inflight_sync::{Arc, cpu};
+use std::any::type_name;
+
+/// The one gate of a queue that is not bound.
+const GATE: usize = 0;
+
+impl Shared {
+    /// H1-H3, or the long way.
+    pub(crate) fn call<T, F>(self: &Arc<Self>, f: F) -> Result<T, JoinError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let here = self.lets_callers_run() && worker::may_begin_inline();
+        let slot = if here {
+            self.slot_for_caller()
+        } else {
+            Ok(None)
+        };
+        match slot {
+            Ok(Some(colour)) => {
+                let inside = worker::begin_inline(Running {
+                    work: 0,
+                    queue: self.key(),
+                    gate: GATE,
+                });
+                let (result, ended) = self.run_here(f);
+                drop(inside);
+                self.leave(GATE, colour, ended);
+                result
+            }
+            Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait(),
+            Err(refusal) => Err(JoinError::Rejected(refusal)),
+        }
+    }
+
+    /// Somebody's priority is not lent to others, and what is bound to CPUs runs there.
+    fn lets_callers_run(&self) -> bool {
+        match self.kind {
+            Kind::Bound => false,
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) => !attrs.is_strict() && !self.is_highpri(),
+        }
+    }
+
+    /// H1, H2: a slot, unless a worker will come to an item queued now without being woken for it.
+    fn slot_for_caller(self: &Arc<Self>) -> Result<Option<Colour>, QueueError> {
+        let (_, place) = self.route(cpu::current(), None);
+        let mut door = self.gates[GATE].state.lock();
+        if let Some(refusal) = door.refusal(self.key()) {
+            return Err(refusal);
+        }
+        let busy = |pool: &Arc<crate::pool::Pool>| !pool.would_wake();
+        if door.pools[place].as_ref().is_some_and(busy) {
+            return Ok(None);
+        }
+        Ok(door.gate.admit_caller())
+    }
+
+    /// H3: runs it as an item of this queue.
+    fn run_here<T, F: FnOnce() -> T>(self: &Arc<Self>, f: F) -> (Result<T, JoinError>, Ended) {
+        self.started(GATE);
+        self.system.watch();
+        let traced = trace::is_on(self.env());
+        let tell = |step| {
+            if traced {
+                trace::tell(self.env(), self.name(), type_name::<F>(), step);
+            }
+        };
+        tell(TraceStep::Queued);
+        tell(TraceStep::Activated);
+        tell(TraceStep::Started);
+        match caught(f) {
+            Ok(value) => {
+                tell(TraceStep::Ended);
+                (Ok(value), Ended::Returned)
+            }
+            Err(payload) => {
+                let payload = PanicPayload::new(type_name::<F>(), payload);
+                let message = payload.message().map(str::to_owned);
+                self.panicked(type_name::<F>(), message.as_deref());
+                tell(TraceStep::Panicked);
+                (Err(JoinError::Panicked(payload)), Ended::Panicked(message))
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Functions that run on their caller's thread, and when they do not.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::{Arc, thread};
+use inflight_workqueue::{
+    Attrs, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
+};
+use std::time::Duration;
+use support::{Inside, Level, bound, four_cpus, system};
+
+fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
+    let builder = sys.workqueue("calls").unbound(Attrs::new());
+    builder.max_active(max_active).build().unwrap()
+}
+
+fn here() -> thread::ThreadId {
+    thread::current_id()
+}
+
+#[test]
+fn a_call_runs_here_and_counts() {
+    let sys = system();
+    let wq = unbound(&sys, 2);
+    assert_eq!(wq.call(here).unwrap(), here());
+    let Err(JoinError::Panicked(payload)) = wq.call(|| panic!("on purpose")) else {
+        panic!("the panic is reported");
+    };
+    assert_eq!(payload.message(), Some("on purpose"));
+    let stats = wq.stats();
+    assert_eq!((stats.queued, stats.started, stats.completed), (2, 2, 2));
+    assert_eq!((stats.panicked, stats.active), (1, 0));
+    assert!(sys.dump().contains("on purpose"));
+}
+
+/// A bound queue's item runs on its CPU's worker, whoever waits for it.
+#[test]
+fn a_bound_queue_runs_it_on_a_worker() {
+    let sys = system();
+    assert_ne!(bound(&sys).call(here).unwrap(), here());
+    let urgent = sys.workqueue("urgent").unbound(Attrs::new()).highpri();
+    assert_ne!(urgent.build().unwrap().call(here).unwrap(), here());
+    // The caller may be anywhere, and a strict queue's items may not.
+    let strict = sys.workqueue("strict").unbound(Attrs::new().strict(true));
+    assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
+    let strict = sys
+        .workqueue("in order")
+        .ordered_with(Attrs::new().strict(true));
+    assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
+}
+
+/// The slots are the queue's, whoever runs the items.
+#[test]
+fn a_call_holds_a_slot() {
+    let sys = system();
+    let wq = Arc::new(unbound(&sys, 1));
+    let (begun, open) = (Level::new(), Level::new());
+    let caller = thread::spawn({
+        let (wq, begun, open) = (wq.clone(), begun.clone(), open.clone());
+        move || {
+            wq.call(move || {
+                begun.raise();
+                open.wait(1);
+            })
+        }
+    });
+    begun.wait(1);
+    let second = wq.spawn(here);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (1, 1));
+    // Behind the second: it does not overtake, and the caller waits.
+    let third = thread::spawn({
+        let wq = wq.clone();
+        move || wq.call(here).unwrap() == here()
+    });
+    while wq.stats().inactive < 2 {
+        thread::yield_now();
+    }
+    assert!(!second.is_finished());
+    open.raise();
+    caller.join().unwrap().unwrap();
+    assert_ne!(second.wait().unwrap(), here());
+    assert!(!third.join().unwrap(), "a worker ran it");
+}
+
+/// An item that runs here is inside its queue like any other.
+#[test]
+fn a_call_is_inside_its_queue() {
+    let sys = system();
+    let wq = unbound(&sys, 1);
+    let inner = wq.clone();
+    wq.call(move || {
+        assert_eq!(inner.flush(), Err(WouldDeadlock));
+        assert!(matches!(inner.drain(), Err(WouldDeadlock)));
+        // The only slot is the caller's own.
+        let handle = inner.spawn(|| ());
+        assert!(matches!(handle.wait(), Err(JoinError::WouldDeadlock)));
+        let again = inner.call(|| ());
+        assert!(matches!(again, Err(JoinError::WouldDeadlock)), "{again:?}");
+    })
+    .unwrap();
+    wq.flush().unwrap();
+    assert_eq!(wq.flush(), Ok(()), "outside again");
+}
+
+#[test]
+fn a_closed_queue_refuses_a_call() {
+    let sys = system();
+    let wq = unbound(&sys, 1);
+    wq.destroy().unwrap();
+    let refused = wq.call(|| ());
+    assert!(
+        matches!(refused, Err(JoinError::Rejected(QueueError::Destroyed))),
+        "{refused:?}"
+    );
+    let wq = unbound(&sys, 1);
+    let (begun, open) = (Level::new(), Level::new());
+    let (raise, wait) = (begun.clone(), open.clone());
+    let blocks = wq.spawn(move || {
+        raise.raise();
+        wait.wait(1);
+    });
+    begun.wait(1);
+    let drained = thread::spawn({
+        let wq = wq.clone();
+        move || wq.drain()
+    });
+    while wq.queue(&Work::new(|| ())) != Err(QueueError::Draining) {
+        thread::yield_now();
+    }
+    let refused = wq.call(|| ());
+    assert!(
+        matches!(refused, Err(JoinError::Rejected(QueueError::Draining))),
+        "{refused:?}"
+    );
+    open.raise();
+    blocks.wait().unwrap();
+    drained.join().unwrap().unwrap();
+    assert_eq!(wq.call(|| 3).unwrap(), 3, "open again");
+    drop(sys);
+    let refused = wq.call(|| ());
+    assert!(
+        matches!(refused, Err(JoinError::Rejected(QueueError::ShutDown))),
+        "{refused:?}"
+    );
+}
+
+/// The system's end waits for what runs on callers' threads, and the last of them ends it.
+#[test]
+fn shutdown_waits_for_a_call() {
+    let sys = system();
+    let wq = unbound(&sys, 4);
+    let (begun, open) = (Level::new(), Level::new());
+    let caller = thread::spawn({
+        let (wq, begun, open) = (wq.clone(), begun.clone(), open.clone());
+        move || {
+            wq.call(move || {
+                begun.raise();
+                open.wait(1);
+                7
+            })
+        }
+    });
+    begun.wait(1);
+    let end = thread::spawn(move || drop(sys));
+    while wq.queue(&Work::new(|| ())) != Err(QueueError::ShutDown) {
+        thread::yield_now();
+    }
+    open.raise();
+    assert_eq!(caller.join().unwrap().unwrap(), 7);
+    end.join().unwrap();
+    assert_eq!(wq.stats().queued, wq.stats().completed);
+}
+
+/// As on a worker: the last handle goes inside a call, whose end the system's end waits for.
+#[test]
+fn a_call_may_drop_its_system() {
+    let sys = system();
+    let wq = unbound(&sys, 4);
+    wq.call(move || drop(sys)).unwrap();
+    assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
+    let sys = system();
+    let wq = unbound(&sys, 4);
+    let inner = wq.clone();
+    let left = wq.call(move || {
+        // Deeper, and still inside.
+        let left = inner.call({
+            let sys = sys.clone();
+            move || sys.shutdown_timeout(Duration::from_secs(3600)).is_err()
+        });
+        drop(sys);
+        left
+    });
+    assert!(left.unwrap().unwrap(), "it can't wait for itself");
+}
+
+/// Calls within calls go on here up to a depth, and then on workers.
+#[test]
+fn calls_nest() {
+    fn down(wq: &Workqueue, n: usize) -> usize {
+        if n == 0 {
+            return 0;
+        }
+        let inner = wq.clone();
+        1 + wq.call(move || down(&inner, n - 1)).unwrap()
+    }
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .build()
+        .unwrap();
+    let wq = unbound(&sys, 64);
+    assert_eq!(down(&wq, 10), 10);
+    // A worker counts an item a moment after its result is there.
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().completed, 10);
+}
+
+/// Many callers: never more at once than there are slots.
+#[test]
+fn many_callers_keep_the_limit() {
+    let sys = WorkqueueSystem::builder()
+        .topology(four_cpus())
+        .build()
+        .unwrap();
+    let wq = Arc::new(unbound(&sys, 2));
+    let inside = Inside::new();
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (wq, inside) = (wq.clone(), inside.clone());
+            thread::spawn(move || {
+                for _ in 0..200 {
+                    let inside = inside.clone();
+                    wq.call(move || {
+                        inside.enter();
+                        thread::yield_now();
+                        inside.leave();
+                    })
+                    .unwrap();
+                }
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(|c| c.join().unwrap());
+    assert!(inside.most() <= 2, "{}", inside.most());
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().completed, 800);
+}

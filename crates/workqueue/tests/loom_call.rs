@@ -1,0 +1,116 @@
+//! Models of functions that run on their caller's thread. Step names as in `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | H1 asks for no room | `i13_callers_keep_the_limit` |
+//! | H1 does not look at `shut` | `shutdown_against_call` |
+//! | E3 tells nobody | all but `i13_callers_keep_the_limit` |
+//! | E1 before the function runs | all but `shutdown_from_a_call` |
+//! | no Z4 after E3 | all but `i22_flush_against_call` |
+//! | the drop inside the call waits (Z6) | `shutdown_from_a_call` |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::thread;
+use inflight_topology::Topology;
+use inflight_workqueue::{Attrs, JoinError, QueueError, Workqueue, WorkqueueSystem};
+use model_support::{Count, FOUR};
+use std::time::Duration;
+
+/// A system with one CPU, and an ordered queue, which lets its callers run its items.
+fn system() -> (WorkqueueSystem, Workqueue) {
+    let topo = Topology::synthetic("core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    let sys = builder.idle_timeout(Duration::MAX).build().unwrap();
+    let wq = sys.workqueue("model").ordered();
+    let wq = wq.build().unwrap();
+    (sys, wq)
+}
+
+/// H1 against H1 and Q2: whoever runs them, never two items of an ordered queue at once, and what
+/// one has done the next one sees (E1 against H1: the counts order nothing by themselves).
+#[test]
+fn i13_callers_keep_the_limit() {
+    check("i13_callers_keep_the_limit", FOUR, || {
+        let (sys, wq) = system();
+        let runs = Count::new();
+        let item = |runs: &Count| {
+            let runs = runs.clone();
+            move || {
+                let before = runs.get();
+                assert_eq!(runs.add(), before, "two run at once");
+            }
+        };
+        let other = thread::spawn({
+            let (wq, item) = (wq.clone(), item(&runs));
+            move || wq.call(item).unwrap()
+        });
+        wq.call(item(&runs)).unwrap();
+        other.join().unwrap();
+        assert_eq!(runs.get(), 2);
+        drop(sys);
+    });
+}
+
+/// F1 against H1, E1 against F2: a call that has begun is waited for, and its end wakes the flush.
+#[test]
+fn i22_flush_against_call() {
+    check("i22_flush_against_call", FOUR, || {
+        let (sys, wq) = system();
+        let (begun, ended) = (Count::new(), Count::new());
+        let caller = thread::spawn({
+            let (wq, begun, ended) = (wq.clone(), begun.clone(), ended.clone());
+            move || {
+                wq.call(move || {
+                    begun.add();
+                    thread::yield_now();
+                    ended.add();
+                })
+            }
+        });
+        let had_begun = begun.get();
+        wq.flush().unwrap();
+        assert!(ended.get() >= had_begun, "the flush has not waited");
+        caller.join().unwrap().unwrap();
+        drop(sys);
+    });
+}
+
+/// Z2 against H1, and Z4 by a caller: a call that was let in has ended when the drop returns, one
+/// that was refused never runs, and the drop returns.
+#[test]
+fn shutdown_against_call() {
+    check("shutdown_against_call", FOUR, || {
+        let (sys, wq) = system();
+        let runs = Count::new();
+        let caller = thread::spawn({
+            let runs = runs.clone();
+            move || wq.call(move || runs.add())
+        });
+        drop(sys);
+        let ran = runs.get();
+        match caller.join().unwrap() {
+            Ok(_) => assert_eq!(ran, 1),
+            Err(JoinError::Rejected(refusal)) => {
+                assert_eq!((refusal, ran), (QueueError::ShutDown, 0));
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(runs.get(), ran);
+    });
+}
+
+/// The last handle on the system goes inside the call, while another item is queued: the drop does
+/// not wait for its own call, and all end.
+#[test]
+fn shutdown_from_a_call() {
+    check("shutdown_from_a_call", FOUR, || {
+        let (sys, wq) = system();
+        let other = wq.spawn(|| ());
+        wq.call(move || drop(sys)).unwrap();
+        other.wait().unwrap();
+    });
+}
