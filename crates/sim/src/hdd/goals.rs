@@ -1,0 +1,215 @@
+//! What the table must show, and whether it does.
+
+use super::measure::Outcome;
+use super::model::Model;
+use super::policy::Policy;
+use super::table::{Row, Table};
+use std::fmt;
+
+/// The largest error of `preempt` beside the published v5.18, in percent.
+const FIT_PERCENT: f64 = 6.0;
+/// The part of sequential requests at 512 jobs: published as about a fifth.
+const SEQUENTIAL: std::ops::RangeInclusive<f64> = 0.15..=0.25;
+/// MiB/s that our policy gives at least, with any number of jobs.
+const OURS_MIB_S: f64 = 66.5;
+/// Wakes a second of our policy with 512 jobs, at most.
+const OURS_WAKES: f64 = 110.0;
+const MANY: usize = 512;
+
+/// A statement about a table.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Goal {
+    /// What is asked for.
+    pub goal: String,
+    /// The point at which it is nearest to failing.
+    pub seen: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holds = if self.holds { "holds" } else { "FAILS" };
+        write!(f, "{holds}: {} ({})", self.goal, self.seen)
+    }
+}
+
+/// How far a number is within its limit: negative if it is beyond it.
+struct Margin {
+    seen: String,
+    by: f64,
+}
+
+impl Margin {
+    fn at_least(what: &str, row: &Row, value: f64, limit: f64) -> Self {
+        Self {
+            seen: format!("{what} {value:.3}, least {limit:.3}, at {} jobs", row.jobs),
+            by: value / limit - 1.0,
+        }
+    }
+
+    fn at_most(what: &str, row: &Row, value: f64, limit: f64) -> Self {
+        Self {
+            seen: format!("{what} {value:.3}, most {limit:.3}, at {} jobs", row.jobs),
+            by: 1.0 - value / limit,
+        }
+    }
+}
+
+/// The goal, if the table has something to say of it.
+fn goal(goal: &str, margins: impl Iterator<Item = Margin>) -> Option<Goal> {
+    let least = margins.min_by(|a, b| a.by.total_cmp(&b.by))?;
+    Some(Goal {
+        goal: goal.to_owned(),
+        seen: least.seen,
+        holds: least.by >= 0.0,
+    })
+}
+
+impl Table {
+    fn rows_of(&self, policy: Policy) -> impl Iterator<Item = (&Row, &Outcome)> {
+        self.rows
+            .iter()
+            .filter_map(move |row| Some((row, row.of(policy)?)))
+    }
+
+    fn has_small(&self) -> bool {
+        let mut outcomes = self.rows.iter().flat_map(|row| &row.policies);
+        outcomes.any(|(_, outcome)| outcome.small_ios > 0)
+    }
+
+    /// Whether the model is that of the published disk: by `preempt` alone.
+    #[must_use]
+    pub fn fit(&self) -> Vec<Goal> {
+        let errors = self.rows.iter().filter_map(|row| {
+            let error = row.error_percent?;
+            Some(Margin::at_most(
+                "|error| in %",
+                row,
+                error.abs(),
+                FIT_PERCENT,
+            ))
+        });
+        let sequential = |(row, outcome): (&Row, &Outcome)| {
+            let seen = outcome.sequential;
+            [
+                Margin::at_least("ratio", row, seen, *SEQUENTIAL.start()),
+                Margin::at_most("ratio", row, seen, *SEQUENTIAL.end()),
+            ]
+        };
+        let many = self
+            .rows_of(Policy::Preempt)
+            .filter(|(row, _)| row.jobs == MANY);
+        let goals = [
+            goal("preempt is within 6 % of the published v5.18", errors),
+            goal(
+                "with preempt a fifth of the requests is sequential at 512 jobs",
+                many.flat_map(sequential),
+            ),
+        ];
+        goals.into_iter().flatten().collect()
+    }
+
+    /// What the policies must show. A table with small IOs is about those; it is not comparable to
+    /// the published ones.
+    #[must_use]
+    pub fn goals(&self) -> Vec<Goal> {
+        if self.has_small() {
+            return self.small_goals();
+        }
+        let mut goals = self.fit();
+        goals.extend(self.ours());
+        goals.extend(self.ranking());
+        goals
+    }
+
+    fn ours(&self) -> Vec<Goal> {
+        let pieces = Model::default().pieces() as f64;
+        let throughput = self
+            .rows_of(Policy::Ours)
+            .map(|(row, outcome)| Margin::at_least("MiB/s", row, outcome.mib_s, OURS_MIB_S));
+        let wait = self.rows_of(Policy::Ours).map(|(row, outcome)| {
+            let per_s = outcome.mib_s * pieces;
+            let limit = row.jobs as f64 * pieces / per_s;
+            Margin::at_most("s", row, outcome.longest_wait_s, limit)
+        });
+        let many = self
+            .rows_of(Policy::Ours)
+            .filter(|(row, _)| row.jobs == MANY);
+        let wakes = many
+            .map(|(row, outcome)| Margin::at_most("wakes/s", row, outcome.wakes_per_s, OURS_WAKES));
+        let goals = [
+            goal("ours gives at least 66.5 MiB/s", throughput),
+            goal(
+                "with ours no tag takes longer than jobs x pieces / throughput",
+                wait,
+            ),
+            goal("ours wakes at most 110 times a second at 512 jobs", wakes),
+        ];
+        goals.into_iter().flatten().collect()
+    }
+
+    fn ranking(&self) -> Vec<Goal> {
+        let patched = self.rows_of(Policy::PerTag).filter_map(|(row, outcome)| {
+            let published = row.published?.patched;
+            Some(Margin::at_least("MiB/s", row, outcome.mib_s, published))
+        });
+        let contended = || self.rows.iter().filter(|row| row.jobs > 16);
+        let above = |high: Policy, low: Policy, part: f64| {
+            contended().filter_map(move |row| {
+                let (high, low) = (row.of(high)?.mib_s, row.of(low)?.mib_s);
+                Some(Margin::at_least("MiB/s", row, high, low * part))
+            })
+        };
+        let order = contended().filter_map(|row| {
+            let preempt = row.of(Policy::Preempt)?.sequential;
+            let seen = row.of(Policy::PerWaiter)?.sequential;
+            Some(Margin::at_most("ratio", row, seen, preempt))
+        });
+        let goals = [
+            goal("per_tag gives at least the published patched", patched),
+            goal(
+                "waking by waiters alone makes the order less sequential than preempt",
+                order,
+            ),
+            goal(
+                "what is gained comes from waking by tags",
+                above(Policy::PerTag, Policy::PerWaiter, 1.05),
+            ),
+            goal(
+                "elastic is as good as per_tag",
+                above(Policy::Elastic, Policy::PerTag, 0.99),
+            ),
+            goal(
+                "ours is as good as elastic",
+                above(Policy::Ours, Policy::Elastic, 1.0),
+            ),
+        ];
+        goals.into_iter().flatten().collect()
+    }
+
+    fn small_goals(&self) -> Vec<Goal> {
+        let below = |other: Policy, wait: fn(&Outcome) -> f64| {
+            self.rows.iter().filter_map(move |row| {
+                let (ours, other) = (row.of(Policy::Ours)?, row.of(other)?);
+                // Where nobody waits there is nothing to compare.
+                (ours.small_ios > 0 && wait(other) > 0.0)
+                    .then(|| Margin::at_most("s", row, wait(ours), wait(other)))
+            })
+        };
+        let no_preempt = [Policy::PerWaiter, Policy::PerTag];
+        let goals = no_preempt.into_iter().flat_map(|policy| {
+            [
+                goal(
+                    &format!("no small IO waits longer than the longest does under {policy}"),
+                    below(policy, |o| o.small_longest_wait_s),
+                ),
+                goal(
+                    &format!("small IOs wait no longer in the mean than under {policy}"),
+                    below(policy, |o| o.small_mean_wait_s),
+                ),
+            ]
+        });
+        goals.flatten().collect()
+    }
+}

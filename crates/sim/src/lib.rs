@@ -1,0 +1,14 @@
+//! Simulations in virtual time that drive the shipped types, so that what is measured is the
+//! library and not a retelling of it.
+//!
+//! | | |
+//! |---|---|
+//! | [`exec`] | the executor: a heap of events, tasks that run when they are woken and some latency later, a clock moved by hand |
+//! | [`hdd`] | split IO on one hard disk, under each admission policy of a tag set |
+//!
+//! The program `inflight-sim` is the command line of it. Models, constants and results stand in
+//! `docs/simulator.md`.
+#![deny(missing_docs)]
+
+pub mod exec;
+pub mod hdd;

@@ -1,0 +1,173 @@
+//! The program as users run it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn run(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inflight-sim"));
+    command.args(arguments.split_whitespace());
+    command.output().expect("the program can be started")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("it prints UTF-8")
+}
+
+#[test]
+fn json_has_a_row_for_each_job_count_and_an_outcome_for_each_policy() {
+    let printed = text(&run("hdd --json --seconds 2 --warm-up 1"));
+    let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let jobs: Vec<_> = rows.iter().map(|row| row["jobs"].as_u64()).collect();
+    assert_eq!(jobs, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].map(Some));
+    for row in rows {
+        for policy in ["preempt", "per_waiter", "per_tag", "elastic", "ours"] {
+            let rate = row["policies"][policy]["mib_s"].as_f64();
+            assert!(rate.is_some_and(|rate| rate > 10.0), "{policy}: {row}");
+        }
+    }
+    assert_eq!(rows[9]["published"]["v5_18"], 31.8);
+}
+
+#[test]
+fn the_same_seed_prints_the_same() {
+    let arguments = "hdd --jobs 20,100 --policy preempt,ours --seconds 3 --seed 5";
+    let first = text(&run(arguments));
+    assert_eq!(first, text(&run(arguments)));
+    assert_ne!(first, text(&run(&arguments.replace("seed 5", "seed 6"))));
+    let json = text(&run(&format!("{arguments} --json")));
+    assert_eq!(json, text(&run(&format!("{arguments} --json"))));
+}
+
+#[test]
+fn job_counts_and_policies_are_those_asked_for() {
+    let printed = text(&run(
+        "hdd --jobs 3,7 --policy per-tag,preempt --seconds 1 --warm-up 1",
+    ));
+    assert!(
+        printed.contains("preempt     per_tag  preempt's error"),
+        "{printed}"
+    );
+    assert!(!printed.contains("elastic"), "{printed}");
+    let three = printed.lines().find(|line| line.starts_with("    3"));
+    assert!(
+        three.is_some_and(|line| line.contains('-')),
+        "not published: {printed}"
+    );
+}
+
+#[test]
+fn the_drawing_has_a_curve_for_each_column() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("curves.svg");
+    let arguments = format!(
+        "hdd --jobs 1,4 --seconds 1 --warm-up 1 --svg {}",
+        file.display()
+    );
+    text(&run(&arguments));
+    let drawing = std::fs::read_to_string(&file).expect("it was written");
+    assert!(drawing.starts_with("<svg"));
+    for name in [
+        "v5.18",
+        "patched",
+        "preempt",
+        "per_waiter",
+        "per_tag",
+        "elastic",
+        "ours",
+    ] {
+        assert!(drawing.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn check_says_what_holds_and_fails_if_something_does_not() {
+    let held = run("hdd --jobs 1,8 --policy preempt --seconds 5 --check");
+    assert!(
+        text(&held).contains("holds: preempt is within 6 %"),
+        "{held:?}"
+    );
+    let failed = run("hdd --jobs 64 --policy preempt --seconds 5 --cache 0 --check");
+    assert_eq!(failed.status.code(), Some(1));
+    let printed = String::from_utf8_lossy(&failed.stdout);
+    assert!(
+        printed.contains("FAILS: preempt is within 6 %"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_and_nothing_is_printed() {
+    for (arguments, says) in [
+        ("", "one of hdd"),
+        ("hd", "unrecognized subcommand 'hd'"),
+        ("hdd --jobs 0", "within 1 to 65536"),
+        ("hdd --jobs 1,x", "'x' for '--jobs"),
+        ("hdd --jobs 1,,2", "'' for '--jobs"),
+        (
+            "hdd --policy best",
+            "one of preempt, per_waiter, per_tag, elastic, ours",
+        ),
+        ("hdd --seconds 0", "number of seconds above 0"),
+        ("hdd --seconds -1", "number of seconds above 0"),
+        ("hdd --seconds nan", "number of seconds above 0"),
+        ("hdd --seconds inf", "number of seconds above 0"),
+        ("hdd --seed -1", "not a whole number within 0 to"),
+        ("hdd --small-every 0", "within 1 to"),
+        ("hdd --nr-requests 10241", "within 1 to 10240"),
+        ("hdd --cache -1", "'-1'"),
+        ("hdd --dispatch lifo", "one of fifo, sorted"),
+        ("hdd --sed 1", "did you mean '--seed'"),
+        (
+            "hdd --jobs 1 --seconds 1 --svg /nowhere/at/all.svg",
+            "/nowhere/at/all.svg",
+        ),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
+        assert!(said.contains(says), "{arguments}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+/// Published figures beside those of another disk or load would mislead without a word.
+#[test]
+fn a_run_unlike_the_published_says_so() {
+    let run = |options: &str| text(&run(&format!("hdd --jobs 1 --seconds 1 {options}")));
+    assert!(!run("").contains("not the published"));
+    let printed = run("--nr-requests 5 --small-every 3");
+    assert!(
+        printed.contains("--nr-requests 5, --small-every 3"),
+        "{printed}"
+    );
+    let json: Value = serde_json::from_str(&run("--cache 0 --json")).expect("it is JSON");
+    assert_eq!(json["settings"]["as_published"], false);
+    assert_eq!(json["settings"]["cache"], 0);
+}
+
+/// An old drawing stays if the run is refused.
+#[test]
+fn the_drawing_replaces_an_older_one() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), vec![b'x'; 1 << 20]).expect("it can be written");
+    let name = file.path().display();
+    text(&run(&format!("hdd --jobs 1,4 --seconds 1 --svg {name}")));
+    let drawing = std::fs::read_to_string(file.path()).expect("it was written");
+    assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn the_ends_of_the_ranges_work() {
+    text(&run("hdd --jobs 1 --seconds 0.001 --warm-up 0.001"));
+    text(&run("hdd --jobs 3 --seconds 1 --nr-requests 1"));
+    text(&run(
+        "hdd --jobs 3 --seconds 1 --cache 1 --dispatch sorted --small-every 1",
+    ));
+    text(&run(
+        "hdd --jobs 3 --seconds 1 --cache 0 --nr-requests 10240 --small-every 2",
+    ));
+    text(&run("hdd --jobs 3000 --seconds 1 --policy ours,preempt"));
+}
