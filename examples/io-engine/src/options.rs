@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
+use inflight::tags::{Admission, NoPreempt, Steering};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
@@ -61,6 +62,44 @@ impl Pattern {
             Self::Randwrite => "randwrite",
             Self::Randrw => "randrw",
             Self::Rw => "rw",
+        }
+    }
+}
+
+/// Who gets a tag when there are too few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AdmissionChoice {
+    /// All tags of a block before anybody else's.
+    #[value(name = "whole_io")]
+    WholeIo,
+    /// Whoever tries first, as kernels do.
+    Preempt,
+    /// A newcomer does not overtake while many wait.
+    #[value(name = "no_preempt")]
+    NoPreempt,
+    /// Later pieces of a block need no tag of the depth, up to half of it.
+    Elastic,
+}
+
+impl AdmissionChoice {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WholeIo => "whole_io",
+            Self::Preempt => "preempt",
+            Self::NoPreempt => "no_preempt",
+            Self::Elastic => "elastic",
+        }
+    }
+
+    /// The policy for tags of `depth`.
+    pub(crate) fn policy(self, depth: usize) -> Admission {
+        match self {
+            Self::WholeIo => Admission::WholeIo,
+            Self::Preempt => Admission::Preempt,
+            Self::NoPreempt => Admission::NoPreempt(NoPreempt::default()),
+            Self::Elastic => Admission::ElasticOvercommit {
+                max_extra: depth.div_ceil(2),
+            },
         }
     }
 }
@@ -161,9 +200,27 @@ pub(crate) struct Options {
           value_parser = parse_number)]
     max_split: u64,
 
-    /// Hardware queues of the tag set, each with --iodepth tags [default: one per job]
+    /// Hardware queues of the tag set, each with --iodepth tags [default: one per job; 1 with
+    /// --tenants]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count)]
     hw_queues: Option<usize>,
+
+    /// Who gets a tag when there are too few
+    #[arg(long, value_enum, default_value = "whole_io")]
+    admission: AdmissionChoice,
+
+    /// Groups of jobs that share the tags: job J is of group J mod N [default: each job its own]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count)]
+    tenants: Option<usize>,
+
+    /// Where completions run: inline, same_cache, same_cpu, force
+    #[arg(long, value_name = "POLICY", default_value = "inline")]
+    steering: String,
+
+    /// How many jobs look for their completions and do not wait for them
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = parse_count)]
+    poll: usize,
 
     /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system
     #[arg(long, value_name = "SCOPE", default_value = "cache")]
@@ -194,6 +251,13 @@ pub(crate) struct Config {
     /// The longest request, in bytes.
     pub(crate) max_split: usize,
     pub(crate) hw_queues: usize,
+    pub(crate) admission: AdmissionChoice,
+    pub(crate) tenants: usize,
+    /// Whether somebody asked for tenants, and so wants to see them.
+    pub(crate) by_tenant: bool,
+    pub(crate) steering: Steering,
+    /// The first so many jobs poll.
+    pub(crate) poll: usize,
     pub(crate) workqueue_scope: Scope,
     pub(crate) randseed: u64,
 }
@@ -238,6 +302,17 @@ impl Options {
         );
         let iodepth = within("--iodepth", self.iodepth, MAX_IODEPTH)?;
         let numjobs = within("--numjobs", self.numjobs, MAX_JOBS)?;
+        let tenants = within("--tenants", self.tenants.unwrap_or(numjobs), MAX_JOBS)?;
+        ensure!(
+            tenants <= numjobs,
+            "--tenants {tenants} is more than --numjobs {numjobs}"
+        );
+        ensure!(
+            self.poll <= numjobs,
+            "--poll {} is more than --numjobs {numjobs}",
+            self.poll
+        );
+        let hw_queues = self.tenants.map_or(numjobs, |_| 1);
         Ok(Config {
             filename: self.filename,
             size,
@@ -261,7 +336,15 @@ impl Options {
             json: self.json,
             max_split: usize::try_from(self.max_split.min(MAX_BLOCK / 1024) * 1024)
                 .context("--max-split")?,
-            hw_queues: within("--hw-queues", self.hw_queues.unwrap_or(numjobs), MAX_JOBS)?,
+            hw_queues: within("--hw-queues", self.hw_queues.unwrap_or(hw_queues), MAX_JOBS)?,
+            admission: self.admission,
+            tenants,
+            by_tenant: self.tenants.is_some(),
+            steering: self.steering.parse().ok().with_context(|| {
+                let names = Steering::ALL.map(Steering::name).join(", ");
+                format!("--steering '{}' is none of {names}", self.steering)
+            })?,
+            poll: self.poll,
             workqueue_scope: parse_scope(&self.workqueue_scope)?,
             randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
         })
@@ -325,6 +408,16 @@ mod tests {
     }
 
     #[test]
+    fn tenants_share_one_hardware_queue_unless_told() {
+        let tenants = ["--numjobs", "4", "--tenants", "2"];
+        let found = config(&tenants).unwrap();
+        assert_eq!((found.tenants, found.hw_queues), (2, 1));
+        let found = config(&[&tenants[..], &["--hw-queues", "3"]].concat()).unwrap();
+        assert_eq!((found.tenants, found.hw_queues), (2, 3));
+        assert_eq!(config(&["--numjobs", "4"]).unwrap().tenants, 4);
+    }
+
+    #[test]
     fn number_ios_lifts_the_time_limit() {
         assert_eq!(config(&["--number_ios", "5"]).unwrap().runtime, None);
         let both = config(&["--number-ios", "5", "--runtime", "0.5"]).unwrap();
@@ -370,6 +463,14 @@ mod tests {
             (&["--rw", "trim"], "--rw"),
             (&["--rwmixread", "101"], "--rwmixread"),
             (&["--workqueue-scope", "moon"], "--workqueue-scope"),
+            (&["--admission", "fifo"], "--admission"),
+            (&["--tenants", "0"], "--tenants must not be zero"),
+            (&["--tenants", "2"], "--tenants 2 is more than --numjobs 1"),
+            (
+                &["--steering", "moon"],
+                "--steering 'moon' is none of inline",
+            ),
+            (&["--poll", "2"], "--poll 2 is more than --numjobs 1"),
         ] {
             let refusal = refusal(args);
             assert!(refusal.contains(word), "{args:?}: {refusal}");

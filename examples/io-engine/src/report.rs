@@ -6,6 +6,9 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
+use inflight::tags::QueueStats;
+use inflight::tags::steering::SteeringStats;
+
 use crate::options::Config;
 use crate::stats::{CpuTime, JobStats, Latencies, Samples, spread};
 
@@ -55,6 +58,72 @@ struct JobReport {
     mib_s: f64,
 }
 
+/// A group of jobs.
+#[derive(Debug, Serialize)]
+struct TenantReport {
+    name: String,
+    jobs: usize,
+    iops: f64,
+    mib_s: f64,
+    /// Of all that the run moved; none if that is nothing.
+    share_percent: Option<f64>,
+    /// Allocations, and how many of them had to wait.
+    tags: u64,
+    tag_waits: u64,
+    /// From the wish for a block's first tag until it had its last.
+    tag_wait_us: Option<LatencyReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct SteeringReport {
+    policy: &'static str,
+    completed: u64,
+    /// Run where they were seen, and why.
+    inline: u64,
+    inline_same_cpu: u64,
+    inline_same_cache: u64,
+    inline_policy: u64,
+    inline_polled: u64,
+    /// For any other reason.
+    inline_fallback: u64,
+    redirected: u64,
+    wakeups: u64,
+    batches: u64,
+    max_batch: u64,
+}
+
+impl SteeringReport {
+    fn new(policy: &'static str, stats: &SteeringStats) -> Self {
+        let (cpu, cache) = (stats.inline_same_cpu, stats.inline_same_cache);
+        Self {
+            policy,
+            completed: stats.completed(),
+            inline: stats.inlined(),
+            inline_same_cpu: cpu,
+            inline_same_cache: cache,
+            inline_policy: stats.inline_policy,
+            inline_polled: stats.inline_polled,
+            inline_fallback: stats.inlined()
+                - cpu
+                - cache
+                - stats.inline_policy
+                - stats.inline_polled,
+            redirected: stats.redirected,
+            wakeups: stats.redirect_wakeups,
+            batches: stats.batches,
+            max_batch: stats.max_batch,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct PollReport {
+    jobs: usize,
+    /// How often the threads of these jobs, and those of the others, slept until something came.
+    sleeps: u64,
+    other_sleeps: u64,
+}
+
 /// To three decimals, which is more than a measurement is worth.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
@@ -90,6 +159,12 @@ pub(crate) struct Report {
     tags: TagReport,
     tag_waits: u64,
     tag_wakeups: u64,
+    admission: &'static str,
+    tenants: Vec<TenantReport>,
+    #[serde(skip)]
+    by_tenant: bool,
+    steering: SteeringReport,
+    poll: PollReport,
     job_spread: Option<f64>,
     jobs: Vec<JobReport>,
     verified_blocks: u64,
@@ -110,9 +185,44 @@ pub(crate) struct Measured {
     pub(crate) tags_in_use: Samples,
     pub(crate) tag_waits: u64,
     pub(crate) tag_wakeups: u64,
+    /// The name of each group of jobs, and what it counted.
+    pub(crate) tenants: Vec<(String, QueueStats)>,
+    pub(crate) steering: SteeringStats,
     pub(crate) jobs: Vec<JobStats>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<String>,
+}
+
+fn sleeps(jobs: &[JobStats]) -> u64 {
+    jobs.iter().map(|job| job.sleeps).sum()
+}
+
+/// Job J is of tenant J modulo their number.
+fn tenant_reports(
+    config: &Config,
+    measured: &Measured,
+    blocks: u64,
+    seconds: f64,
+) -> Vec<TenantReport> {
+    let tenants = measured.tenants.iter().enumerate();
+    let report = |(tenant, (name, tags)): (usize, &(String, QueueStats))| {
+        let mut sum = JobStats::new();
+        let jobs = measured.jobs.iter().skip(tenant).step_by(config.tenants);
+        let count = jobs.inspect(|job| sum.add(job)).count();
+        let iops = sum.blocks() as f64 / seconds;
+        TenantReport {
+            name: name.clone(),
+            jobs: count,
+            iops: rounded(iops),
+            mib_s: rounded(iops * config.bs as f64 / MIB),
+            share_percent: (blocks > 0)
+                .then(|| rounded(sum.blocks() as f64 / blocks as f64 * 100.0)),
+            tags: tags.allocs,
+            tag_waits: tags.waits,
+            tag_wait_us: LatencyReport::new(&sum.tag_wait),
+        }
+    };
+    tenants.map(report).collect()
 }
 
 impl Report {
@@ -127,6 +237,7 @@ impl Report {
         let mib_s = |blocks: u64| rounded(blocks as f64 / seconds * config.bs as f64 / MIB);
         let percent = |time: Duration| rounded(time.as_secs_f64() / seconds * 100.0);
         let (reads, writes) = (all.read_lat.count(), all.write_lat.count());
+        let tenants = tenant_reports(config, &measured, all.blocks(), seconds);
         Self {
             file: measured.file,
             engine: measured.engine,
@@ -163,6 +274,15 @@ impl Report {
             },
             tag_waits: measured.tag_waits,
             tag_wakeups: measured.tag_wakeups,
+            admission: config.admission.name(),
+            by_tenant: config.by_tenant,
+            tenants,
+            steering: SteeringReport::new(config.steering.name(), &measured.steering),
+            poll: PollReport {
+                jobs: config.poll,
+                sleeps: sleeps(&measured.jobs[..config.poll]),
+                other_sleeps: sleeps(&measured.jobs[config.poll..]),
+            },
             job_spread: spread(measured.jobs.iter().map(JobStats::blocks)).map(rounded),
             jobs: measured
                 .jobs
@@ -253,6 +373,58 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What is only told if it was asked for.
+    fn sharing_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.by_tenant {
+            let (admission, n) = (self.admission, self.tenants.len());
+            writeln!(f, "  tenants    {n}; admission {admission}")?;
+            for tenant in &self.tenants {
+                let share = tenant.share_percent.unwrap_or(0.0);
+                write!(
+                    f,
+                    "  {:<10} {} job(s), {:.1} MiB/s, share {share:.1} %, tag waits {} of {}",
+                    tenant.name, tenant.jobs, tenant.mib_s, tenant.tag_waits, tenant.tags
+                )?;
+                match &tenant.tag_wait_us {
+                    Some(wait) => writeln!(
+                        f,
+                        ", us p50 {:.1} p99 {:.1} max {:.1}",
+                        wait.p50, wait.p99, wait.max
+                    )?,
+                    None => writeln!(f)?,
+                }
+            }
+        }
+        let s = &self.steering;
+        if s.policy != "inline" {
+            writeln!(
+                f,
+                "  steering   {}: inline {} (same cpu {}, same cache {}, polled {}, other {}); \
+                 redirected {}, wakeups {}, largest batch {}",
+                s.policy,
+                s.inline,
+                s.inline_same_cpu,
+                s.inline_same_cache,
+                s.inline_polled,
+                s.inline_policy + s.inline_fallback,
+                s.redirected,
+                s.wakeups,
+                s.max_batch
+            )?;
+        }
+        let poll = &self.poll;
+        if poll.jobs > 0 {
+            let (jobs, sleeps, others) = (poll.jobs, poll.sleeps, poll.other_sleeps);
+            writeln!(
+                f,
+                "  poll       {jobs} job(s) slept {sleeps} times, the others {others}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -305,6 +477,7 @@ impl fmt::Display for Report {
             Some(spread) => writeln!(f, "  jobs       max/min throughput {spread:.2}")?,
             None => writeln!(f, "  jobs       some got nothing done")?,
         }
+        self.sharing_rows(f)?;
         if self.verify != "none" {
             writeln!(
                 f,

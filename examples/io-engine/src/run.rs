@@ -7,13 +7,14 @@ use std::thread::{self, Scope as Scoped, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use inflight::tags::TagSet;
+use inflight::WorkqueueSink;
+use inflight::tags::{Completions, Queue, Steering, TagSet};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
 use crate::checksum::Checksum;
 use crate::control::{Control, Starter};
-use crate::engine::{Engine, Psync, Ring, Uring};
+use crate::engine::{Engine, Inbox, Psync, Ring, Uring, deliver};
 use crate::job::{Job, Shared};
 use crate::memory;
 use crate::options::{Config, EngineChoice};
@@ -33,7 +34,7 @@ const LOOKS_PER_REDRAW: u32 = 10;
 fn choose_engine(config: &Config) -> Result<Option<Vec<Ring>>> {
     let rings = || -> io::Result<Vec<Ring>> {
         Uring::probe()?;
-        let ring = |_| Ring::new(config.iodepth);
+        let ring = |job| Ring::new(config.iodepth, job < config.poll);
         (0..config.numjobs).map(ring).collect()
     };
     match config.engine {
@@ -56,6 +57,11 @@ fn choose_engine(config: &Config) -> Result<Option<Vec<Ring>>> {
 struct Machine {
     shared: Arc<Shared>,
     set: TagSet<Slot>,
+    /// Groups of jobs.
+    tenants: Vec<Queue<Slot>>,
+    /// Brings requests back to the jobs' inboxes.
+    completions: Completions<Slot>,
+    inboxes: Arc<[Inbox]>,
     /// Where psync carries out its requests; none with io_uring.
     workers: Option<Workqueue>,
     regions: Vec<Range<u64>>,
@@ -70,16 +76,20 @@ struct Crew {
     system: Option<WorkqueueSystem>,
     checksums: Option<Workqueue>,
     workers: Option<Workqueue>,
+    /// Runs completions that were steered.
+    complete: Option<Workqueue>,
 }
 
 impl Crew {
     fn hire(config: &Config, topology: Topology, psync: bool) -> Result<Self> {
         let verify = config.verify != Checksum::None;
-        if !verify && !psync {
+        let steered = config.steering != Steering::Inline;
+        if !verify && !psync && !steered {
             return Ok(Self {
                 system: None,
                 checksums: None,
                 workers: None,
+                complete: None,
             });
         }
         let system = WorkqueueSystem::builder().topology(topology).build();
@@ -100,6 +110,10 @@ impl Crew {
             workers: psync
                 .then(|| workqueue("psync", Scope::System))
                 .transpose()?,
+            complete: steered
+                .then(|| system.workqueue("complete").bound().highpri().build())
+                .transpose()
+                .context("making workqueue complete")?,
             system: Some(system),
         })
     }
@@ -133,16 +147,32 @@ impl Machine {
             .hw_queues(config.hw_queues)
             .depth(config.iodepth)
             .topology(&topology)
+            .admission(config.admission.policy(config.iodepth))
+            .steering(config.steering)
             .build(|_hw_queue, _tag| Slot::default())
             .with_context(|| {
                 let (queues, depth) = (config.hw_queues, config.iodepth);
                 format!("--hw-queues {queues} x --iodepth {depth}")
             })?;
-        let crew = Crew::hire(&config, topology, psync)?;
+        let crew = Crew::hire(&config, topology.clone(), psync)?;
         let target = Target::open(&config)?;
         let jobs = config.numjobs;
+        let inboxes: Arc<[Inbox]> = (0..jobs).map(|_| Inbox::default()).collect();
+        let callback = {
+            let inboxes = Arc::clone(&inboxes);
+            move |tag| deliver(&inboxes, tag)
+        };
+        let completions = set.completions(&topology);
+        let completions = match &crew.complete {
+            Some(queue) => completions.sink(WorkqueueSink::new(queue)).build(callback),
+            None => completions.build(callback),
+        };
+        let tenant = |tenant| set.add_queue(format!("tenant-{tenant}"));
         Ok(Self {
+            tenants: (0..config.tenants).map(tenant).collect(),
             set,
+            completions,
+            inboxes,
             workers: crew.workers,
             regions: (0..jobs).map(|job| target.region(job, jobs)).collect(),
             live: (0..jobs).map(|_| Live::default()).collect(),
@@ -189,6 +219,7 @@ impl Machine {
             (_, failure) => failure.map(|error| crate::explain(&error)),
         };
         let tags = self.set.stats();
+        let tenants = self.tenants.iter();
         Ok(Report::new(
             &self.shared.config,
             Measured {
@@ -199,6 +230,8 @@ impl Machine {
                 tags_in_use,
                 tag_waits: tags.waits,
                 tag_wakeups: tags.wakeups,
+                tenants: tenants.map(|t| (t.name().to_owned(), t.stats())).collect(),
+                steering: self.completions.stats(),
                 jobs,
                 interrupted: control.interrupted(),
                 error: failure,
@@ -233,12 +266,15 @@ impl Machine {
     /// The life of a job's thread.
     fn job(&self, index: usize, ring: Option<Ring>, starter: &mut Starter<'_>) -> Result<JobStats> {
         let file = Arc::clone(&self.shared.file);
+        let (completions, inboxes) = (self.completions.clone(), Arc::clone(&self.inboxes));
         if let Some(ring) = ring {
-            let engine = Uring::new(ring, file, self.set.clone()).context("taking over a ring")?;
-            return self.drive(index, starter, engine);
+            let engine = Uring::new(ring, file, completions, inboxes, index);
+            return self.drive(index, starter, engine.context("taking over a ring")?);
         }
         let workers = self.workers.clone().context("psync without workers")?;
-        self.drive(index, starter, Psync::new(file, workers))
+        let polls = index < self.shared.config.poll;
+        let engine = Psync::new(file, workers, completions, inboxes, index, polls);
+        self.drive(index, starter, engine)
     }
 
     fn drive(
@@ -247,7 +283,7 @@ impl Machine {
         starter: &mut Starter<'_>,
         engine: impl Engine,
     ) -> Result<JobStats> {
-        let queue = self.set.add_queue(format!("job-{index}"));
+        let queue = self.tenants[index % self.tenants.len()].clone();
         let region = self.regions[index].clone();
         let job = Job::new(
             &self.shared,

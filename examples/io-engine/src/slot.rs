@@ -29,6 +29,8 @@ impl Op {
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) op: Op,
+    /// Which job it belongs to.
+    pub(crate) job: usize,
     /// Which lane of the job waits for it.
     pub(crate) lane: usize,
     /// Which piece of the lane's block it is.
@@ -36,8 +38,18 @@ pub(crate) struct Slot {
     /// Where in the file the buffer belongs.
     pub(crate) offset: u64,
     pub(crate) buf: AlignedBuf,
+    /// What the last transfer moved, or why it did not; none until it is back.
+    pub(crate) result: Option<io::Result<usize>>,
     /// How many bytes are through.
     done: usize,
+}
+
+/// Which piece of which job's block a request is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Owner {
+    pub(crate) job: usize,
+    pub(crate) lane: usize,
+    pub(crate) piece: usize,
 }
 
 /// What a result means for a request.
@@ -50,13 +62,16 @@ pub(crate) enum Progress {
 
 impl Slot {
     /// Describes a new request.
-    pub(crate) fn set(&mut self, op: Op, lane: usize, piece: usize, offset: u64, buf: AlignedBuf) {
+    pub(crate) fn set(&mut self, op: Op, owner: Owner, offset: u64, buf: AlignedBuf) {
+        let Owner { job, lane, piece } = owner;
         *self = Self {
             op,
+            job,
             lane,
             piece,
             offset,
             buf,
+            result: None,
             done: 0,
         };
     }
@@ -72,8 +87,9 @@ impl Slot {
     }
 
     /// Takes the result of a transfer into account.
-    pub(crate) fn advance(&mut self, result: io::Result<usize>) -> Progress {
-        match result {
+    pub(crate) fn advance(&mut self) -> Progress {
+        let lost = || Err(io::Error::other("the request was not carried out"));
+        match self.result.take().unwrap_or_else(lost) {
             Err(error) if is_transient(&error) => Progress::Again,
             Err(error) => Progress::Finished(Err(error)),
             Ok(_) if self.op == Op::Sync => Progress::Finished(Ok(())),
@@ -110,23 +126,44 @@ mod tests {
 
     fn slot(op: Op) -> Slot {
         let mut slot = Slot::default();
-        slot.set(op, 0, 0, 8192, AlignedBuf::zeroed(4096).unwrap());
+        slot.set(
+            op,
+            Owner::default(),
+            8192,
+            AlignedBuf::zeroed(4096).unwrap(),
+        );
         slot
+    }
+
+    fn advance(slot: &mut Slot, result: io::Result<usize>) -> Progress {
+        slot.result = Some(result);
+        slot.advance()
+    }
+
+    #[test]
+    fn a_request_without_a_result_has_failed() {
+        let Progress::Finished(Err(error)) = slot(Op::Write).advance() else {
+            panic!()
+        };
+        assert_eq!(error.to_string(), "the request was not carried out");
     }
 
     #[test]
     fn a_short_transfer_goes_on_where_it_stopped() {
         let mut slot = slot(Op::Read);
-        assert!(matches!(slot.advance(Ok(1024)), Progress::Again));
+        assert!(matches!(advance(&mut slot, Ok(1024)), Progress::Again));
         assert_eq!((slot.next_offset(), slot.rest_mut().len()), (9216, 3072));
-        assert!(matches!(slot.advance(Ok(3072)), Progress::Finished(Ok(()))));
+        assert!(matches!(
+            advance(&mut slot, Ok(3072)),
+            Progress::Finished(Ok(()))
+        ));
     }
 
     #[test]
     fn an_interrupted_transfer_is_started_again() {
         let mut slot = slot(Op::Write);
         assert!(matches!(
-            slot.advance(Err(io::ErrorKind::Interrupted.into())),
+            advance(&mut slot, Err(io::ErrorKind::Interrupted.into())),
             Progress::Again
         ));
         assert_eq!(slot.next_offset(), 8192);
@@ -134,16 +171,16 @@ mod tests {
 
     #[test]
     fn nothing_moved_is_an_error_and_not_a_loop() {
-        let Progress::Finished(Err(error)) = slot(Op::Read).advance(Ok(0)) else {
+        let Progress::Finished(Err(error)) = advance(&mut slot(Op::Read), Ok(0)) else {
             panic!()
         };
         assert_eq!(error.to_string(), "end of file");
         assert!(matches!(
-            slot(Op::Write).advance(Ok(0)),
+            advance(&mut slot(Op::Write), Ok(0)),
             Progress::Finished(Err(_))
         ));
         assert!(matches!(
-            slot(Op::Sync).advance(Ok(0)),
+            advance(&mut slot(Op::Sync), Ok(0)),
             Progress::Finished(Ok(()))
         ));
     }

@@ -51,6 +51,10 @@ pub(crate) struct JobStats {
     pub(crate) read_lat: Latencies,
     pub(crate) write_lat: Latencies,
     pub(crate) sync_lat: Latencies,
+    /// From the wish for a block's first tag until it has its last, one entry for each transfer.
+    pub(crate) tag_wait: Latencies,
+    /// How often the job's thread slept until something came back.
+    pub(crate) sleeps: u64,
     /// Requests, of which a split block needs several.
     pub(crate) requests: u64,
     pub(crate) intact: u64,
@@ -64,6 +68,8 @@ impl JobStats {
             read_lat: Latencies::new(),
             write_lat: Latencies::new(),
             sync_lat: Latencies::new(),
+            tag_wait: Latencies::new(),
+            sleeps: 0,
             requests: 0,
             intact: 0,
             never_written: 0,
@@ -75,6 +81,8 @@ impl JobStats {
         self.read_lat.add(&other.read_lat);
         self.write_lat.add(&other.write_lat);
         self.sync_lat.add(&other.sync_lat);
+        self.tag_wait.add(&other.tag_wait);
+        self.sleeps += other.sleeps;
         self.requests += other.requests;
         self.intact += other.intact;
         self.never_written += other.never_written;

@@ -1,5 +1,6 @@
 //! The two ways a request takes into the kernel.
 
+mod inbox;
 mod psync;
 mod uring;
 
@@ -8,18 +9,11 @@ use std::task::Waker;
 
 use inflight::tags::Tag;
 
+pub(crate) use inbox::{Inbox, deliver};
 pub(crate) use psync::Psync;
 pub(crate) use uring::{Ring, Uring};
 
 use crate::slot::Slot;
-
-/// A request that came back.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) tag: Tag<Slot>,
-    /// Bytes moved, or why not.
-    pub(crate) result: io::Result<usize>,
-}
 
 /// Carries the requests of one job, which calls it from one thread.
 pub(crate) trait Engine {
@@ -29,13 +23,20 @@ pub(crate) trait Engine {
     /// Forgets the waker's calls up to now; the caller looks at what they were about next.
     fn heed(&mut self);
 
-    /// Hands what was started to the kernel, sleeps until something comes back or the waker is
-    /// called, and appends what came back. Does not sleep if the waker was called since `heed`.
+    /// Hands what was started to the kernel, waits until something comes back or the waker is
+    /// called, and appends what came back, each with its result in the slot. Does not wait if the
+    /// waker was called since `heed`.
+    ///
+    /// An engine that polls looks again and again while requests are under way; it sleeps only if
+    /// there is nothing to look for.
     ///
     /// # Errors
     /// The engine itself broke; nothing more will come back.
-    fn wait(&mut self, finished: &mut Vec<Finished>) -> io::Result<()>;
+    fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()>;
 
     /// Ends `wait`, from any thread.
     fn waker(&self) -> Waker;
+
+    /// How often `wait` has slept.
+    fn sleeps(&self) -> u64;
 }

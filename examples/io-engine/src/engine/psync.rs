@@ -6,11 +6,12 @@ use std::mem;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
+use std::thread;
 
-use inflight::tags::Tag;
+use inflight::tags::{Completions, Tag};
 use inflight::workqueue::{Workqueue, blocking};
 
-use super::{Engine, Finished};
+use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
 
 /// One job's way to the shared workers.
@@ -18,26 +19,54 @@ use crate::slot::{Op, Slot};
 pub(crate) struct Psync {
     file: Arc<File>,
     workers: Workqueue,
-    returns: Arc<Returns>,
+    completions: Completions<Slot>,
+    inboxes: Arc<[Inbox]>,
+    job: usize,
+    bell: Arc<Bell>,
+    /// Requests that are not back.
+    under_way: usize,
+    polls: bool,
+    sleeps: u64,
 }
 
 impl Psync {
-    pub(crate) fn new(file: Arc<File>, workers: Workqueue) -> Self {
-        Self {
+    /// The engine of `job`, whose requests come back to its inbox.
+    pub(crate) fn new(
+        file: Arc<File>,
+        workers: Workqueue,
+        completions: Completions<Slot>,
+        inboxes: Arc<[Inbox]>,
+        job: usize,
+        polls: bool,
+    ) -> Self {
+        let psync = Self {
             file,
             workers,
-            returns: Arc::default(),
-        }
+            completions,
+            inboxes,
+            job,
+            bell: Arc::default(),
+            under_way: 0,
+            polls,
+            sleeps: 0,
+        };
+        psync.inbox().attach(psync.waker());
+        psync
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inboxes[self.job]
     }
 }
 
 impl Engine for Psync {
     fn start(&mut self, tag: Tag<Slot>) {
+        tag.submit_here();
+        self.under_way += 1;
         let file = Arc::clone(&self.file);
         let mut request = Request {
             tag: Some(tag),
-            result: None,
-            returns: self.returns.clone(),
+            completions: self.completions.clone(),
         };
         // Dropping the handle detaches; the request itself reports back.
         drop(
@@ -47,39 +76,44 @@ impl Engine for Psync {
     }
 
     fn heed(&mut self) {
-        self.returns.lock().rung = false;
+        self.bell.lock().rung = false;
     }
 
-    fn wait(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
-        let mut state = self.returns.lock();
-        while state.finished.is_empty() && !state.rung {
-            state.asleep = true;
-            let woken = self.returns.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+    fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
+        let before = finished.len();
+        while self.polls && self.under_way > 0 && self.inbox().is_empty() && !self.bell.lock().rung
+        {
+            thread::yield_now();
         }
-        state.asleep = false;
-        finished.append(&mut state.finished);
+        if self.inbox().is_empty() {
+            self.sleeps += u64::from(self.bell.wait());
+        }
+        self.inbox().empty_into(finished);
+        self.under_way -= finished.len() - before;
         Ok(())
     }
 
     fn waker(&self) -> Waker {
-        Arc::clone(&self.returns).into()
+        Arc::clone(&self.bell).into()
+    }
+
+    fn sleeps(&self) -> u64 {
+        self.sleeps
     }
 }
 
-/// A request on its way through a worker. It reports back when dropped, so that none is lost: not
+/// A request on its way through a worker. It is completed when dropped, so that none is lost: not
 /// when the worker panics, nor when the workqueue refuses it.
 struct Request {
     tag: Option<Tag<Slot>>,
-    result: Option<io::Result<usize>>,
-    returns: Arc<Returns>,
+    completions: Completions<Slot>,
 }
 
 impl Request {
     fn perform(&mut self, file: &File) {
         let Some(tag) = &mut self.tag else { return };
         let offset = tag.next_offset();
-        self.result = Some(match tag.op {
+        tag.result = Some(match tag.op {
             Op::Read => file.read_at(tag.rest_mut(), offset),
             Op::Write => file.write_at(tag.rest_mut(), offset),
             Op::Sync => file.sync_data().map(|()| 0),
@@ -90,40 +124,38 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(tag) = self.tag.take() {
-            let refused = || Err(io::Error::other("the request was not carried out"));
-            let result = self.result.take().unwrap_or_else(refused);
-            let finished = Finished { tag, result };
-            self.returns.change(|state| state.finished.push(finished));
+            self.completions.hand_over(tag);
         }
     }
 }
 
-/// Where workers put what is finished and the job's thread waits for it.
+/// Ends the wait of the job's thread.
 #[derive(Debug, Default)]
-struct Returns {
+struct Bell {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    finished: Vec<Finished>,
     rung: bool,
     /// Whether the job's thread sleeps and nobody has woken it yet. Notifying a `Condvar` is a
     /// system call even if nobody waits, so it is done for a sleeper only.
     asleep: bool,
 }
 
-impl Returns {
-    /// Changes the state to one that ends the wait.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+impl Bell {
+    /// Waits until it rings; tells whether it had to sleep.
+    fn wait(&self) -> bool {
         let mut state = self.lock();
-        change(&mut state);
-        let asleep = mem::take(&mut state.asleep);
-        drop(state);
-        if asleep {
-            self.changed.notify_one();
+        let slept = !state.rung;
+        while !state.rung {
+            state.asleep = true;
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
         }
+        state.asleep = false;
+        slept
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -132,12 +164,18 @@ impl Returns {
     }
 }
 
-impl Wake for Returns {
+impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.change(|state| state.rung = true);
+        let mut state = self.lock();
+        state.rung = true;
+        let asleep = mem::take(&mut state.asleep);
+        drop(state);
+        if asleep {
+            self.changed.notify_one();
+        }
     }
 }

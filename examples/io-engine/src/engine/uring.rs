@@ -7,13 +7,15 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Wake, Waker};
+use std::thread;
 
-use inflight::tags::{Tag, TagSet};
+use inflight::tags::steering::Steered;
+use inflight::tags::{Completions, Tag};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::{Engine, Finished};
+use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
 
 /// The user data of the doorbell's poll. No token is 0.
@@ -29,23 +31,26 @@ pub(crate) struct Ring {
     doorbell: Doorbell,
     /// Made disabled, so that it can become the property of another thread than its maker.
     disabled: bool,
+    /// Whether its job looks for completions and does not wait for them.
+    polls: bool,
 }
 
 impl Ring {
-    /// A ring for about `depth` requests at once; more are possible.
+    /// A ring for about `depth` requests at once; more are possible. One that is polled shows its
+    /// completions without being asked.
     ///
     /// # Errors
     /// The kernel refuses another ring.
-    pub(crate) fn new(depth: usize) -> io::Result<Self> {
+    pub(crate) fn new(depth: usize, polls: bool) -> io::Result<Self> {
         let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
         // Completions that run in our own thread when we ask for them spare an interrupt each;
-        // kernels before 6.1 do not know the flags.
-        let modern = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_r_disabled()
-            .build(entries);
-        let (ring, disabled) = match modern {
+        // kernels before 6.1 do not know the flags. Who polls does not ask.
+        let mut modern = IoUring::builder();
+        modern.setup_single_issuer().setup_r_disabled();
+        if !polls {
+            modern.setup_defer_taskrun();
+        }
+        let (ring, disabled) = match modern.build(entries) {
             Ok(ring) => (ring, true),
             Err(_) => (IoUring::new(entries)?, false),
         };
@@ -53,6 +58,7 @@ impl Ring {
             ring,
             doorbell: Doorbell::new()?,
             disabled,
+            polls,
         })
     }
 }
@@ -61,12 +67,18 @@ impl Ring {
 pub(crate) struct Uring {
     ring: IoUring,
     file: Arc<File>,
-    set: TagSet<Slot>,
+    completions: Completions<Slot>,
+    inboxes: Arc<[Inbox]>,
+    job: usize,
     doorbell: Arc<Doorbell>,
     /// What the submission queue had no room for.
     backlog: VecDeque<squeue::Entry>,
     /// Requests the kernel has or will get, the doorbell's poll not among them.
     under_way: usize,
+    /// Requests whose completion was sent to another CPU and will come back through the inbox.
+    sent: usize,
+    polls: bool,
+    sleeps: u64,
 }
 
 impl Uring {
@@ -102,20 +114,36 @@ impl Uring {
     ///
     /// # Errors
     /// The kernel does not let it.
-    pub(crate) fn new(ring: Ring, file: Arc<File>, set: TagSet<Slot>) -> io::Result<Self> {
+    pub(crate) fn new(
+        ring: Ring,
+        file: Arc<File>,
+        completions: Completions<Slot>,
+        inboxes: Arc<[Inbox]>,
+        job: usize,
+    ) -> io::Result<Self> {
         if ring.disabled {
             ring.ring.submitter().register_enable_rings()?;
         }
         let mut uring = Self {
             ring: ring.ring,
             file,
-            set,
+            completions,
+            inboxes,
+            job,
             doorbell: Arc::new(ring.doorbell),
             backlog: VecDeque::new(),
             under_way: 0,
+            sent: 0,
+            polls: ring.polls,
+            sleeps: 0,
         };
+        uring.inbox().attach(uring.waker());
         uring.arm_doorbell();
         Ok(uring)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inboxes[self.job]
     }
 
     /// Has the ring tell us once when the doorbell rings. A poll, not a read: it has no buffer
@@ -165,7 +193,19 @@ impl Uring {
         }
     }
 
-    fn reap(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+    /// Looks until something is on the ring or the doorbell has rung. Gives way between the looks,
+    /// so that whoever is to make it happen gets this CPU if there is no other.
+    fn poll(&mut self) -> io::Result<()> {
+        self.enter(0)?;
+        while self.ring.completion().is_empty() && !self.doorbell.has_rung() {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Takes what came back off the ring. Its completion belongs here, as a rule; if this thread
+    /// has moved since it submitted, the policy may send it where the request is from.
+    fn reap(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         let mut rung = false;
         for completion in self.ring.completion() {
             if completion.user_data() == DOORBELL {
@@ -173,15 +213,19 @@ impl Uring {
                 continue;
             }
             self.under_way -= 1;
-            let tag = self
-                .set
-                .redeem(completion.user_data())
-                .map_err(io::Error::other)?;
             let result = match completion.result() {
                 error @ ..0 => Err(io::Error::from_raw_os_error(-error)),
                 bytes => Ok(bytes as usize),
             };
-            finished.push(Finished { tag, result });
+            let token = completion.user_data();
+            let steered = self
+                .completions
+                .steer(token, |slot| slot.result = Some(result))
+                .map_err(io::Error::other)?;
+            match steered {
+                Steered::Here(tag, _) => finished.push(tag),
+                Steered::Sent { .. } => self.sent += 1,
+            }
         }
         if rung {
             self.doorbell.silence();
@@ -203,24 +247,45 @@ impl Engine for Uring {
             Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         };
         self.under_way += 1;
-        self.push(entry.user_data(tag.into_token()));
+        let token = if self.polls {
+            tag.into_polled_token()
+        } else {
+            tag.into_token()
+        };
+        self.push(entry.user_data(token));
     }
 
     fn heed(&mut self) {
         self.doorbell.reset();
     }
 
-    fn wait(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+    fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         self.push_backlog();
-        let sleep = self.backlog.is_empty() && self.doorbell.fall_asleep();
-        let entered = self.enter(usize::from(sleep));
-        self.doorbell.get_up();
-        entered?;
-        self.reap(finished)
+        if self.polls && self.under_way > 0 {
+            self.poll()?;
+        } else {
+            let arrived = self.sent > 0 && !self.inbox().is_empty();
+            let sleep = self.backlog.is_empty() && !arrived && self.doorbell.fall_asleep();
+            self.sleeps += u64::from(sleep);
+            let entered = self.enter(usize::from(sleep));
+            self.doorbell.get_up();
+            entered?;
+        }
+        self.reap(finished)?;
+        if self.sent > 0 {
+            let reaped = finished.len();
+            self.inbox().empty_into(finished);
+            self.sent -= finished.len() - reaped;
+        }
+        Ok(())
     }
 
     fn waker(&self) -> Waker {
         Arc::clone(&self.doorbell).into()
+    }
+
+    fn sleeps(&self) -> u64 {
+        self.sleeps
     }
 }
 
@@ -237,7 +302,7 @@ impl Drop for Uring {
                 .is_err()
             {
                 // The ring is broken and we cannot know what the kernel still holds.
-                std::mem::forget(self.set.clone());
+                std::mem::forget(self.completions.set().clone());
                 return;
             }
         }
@@ -288,6 +353,12 @@ impl Doorbell {
         let _ = self
             .state
             .compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether it rang since `reset`.
+    fn has_rung(&self) -> bool {
+        // Ordering: Relaxed, `reset` orders the look at what it rang for.
+        self.state.load(Ordering::Relaxed) == RUNG
     }
 
     /// Forgets that it rang.

@@ -15,7 +15,7 @@ use crate::block::{self, Verdict, Version};
 use crate::buffer::AlignedBuf;
 use crate::engine::Engine;
 use crate::pattern;
-use crate::slot::Op;
+use crate::slot::{Op, Owner};
 
 /// A block as the requests see it: pieces of at most `--max-split`.
 type Block = Vec<AlignedBuf>;
@@ -229,13 +229,14 @@ impl<E: Engine> Job<'_, E> {
     }
 
     /// Starts pieces as tags come; tells when the first was started. None waits for the others, so
-    /// any number of tags is enough for any number of pieces.
+    /// any number of tags is enough for any number of pieces. The tags of a block are asked for as
+    /// one split: what they wait for, and before whom, is the admission policy's.
     async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Option<Instant>> {
         let pieces = self.flights[lane].borrow().pieces.len();
-        let mut started = None;
-        for piece in 0..pieces {
-            let tag = self.queue.alloc_with(self.tags).await;
-            let mut tag = tag.context("waiting for a tag")?;
+        let asked = Instant::now();
+        let mut tags = self.queue.split_with(self.tags, pieces);
+        let (mut started, mut piece) = (None, 0);
+        while let Some(mut tag) = tags.next().await.context("waiting for a tag")? {
             if started.is_none() && self.shared.control.stopped() {
                 break;
             }
@@ -246,12 +247,14 @@ impl<E: Engine> Job<'_, E> {
             flight.under_way += 1;
             let buf = mem::take(&mut flight.pieces[piece]);
             let len = buf.len() as u64;
-            tag.set(op, lane, piece, offset, buf);
-            offset += len;
+            let job = self.index_of_job;
+            tag.set(op, Owner { job, lane, piece }, offset, buf);
+            (offset, piece) = (offset + len, piece + 1);
             started.get_or_insert_with(Instant::now);
             self.engine.borrow_mut().start(tag);
             self.stats.borrow_mut().requests += 1;
         }
+        self.stats.borrow_mut().tag_wait.record(asked.elapsed());
         Ok(started)
     }
 

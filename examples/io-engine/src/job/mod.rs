@@ -18,12 +18,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use inflight::tags::{AllocOptions, Queue};
+use inflight::tags::{AllocOptions, Queue, Tag};
 use inflight::workqueue::Workqueue;
 
 use crate::block::Format;
 use crate::control::Control;
-use crate::engine::{Engine, Finished};
+use crate::engine::Engine;
 use crate::options::Config;
 use crate::slot::{Progress, Slot};
 use crate::stats::{JobStats, Live};
@@ -58,7 +58,8 @@ impl Shared {
 pub(crate) struct Job<'a, E> {
     shared: &'a Arc<Shared>,
     live: &'a Live,
-    /// This job as a tenant of the tag set, and the hardware queue its tags come from.
+    index_of_job: usize,
+    /// The tenant of the tag set that this job is one of, and which tags it asks for.
     queue: Queue<Slot>,
     tags: AllocOptions,
     engine: RefCell<E>,
@@ -98,6 +99,7 @@ impl<'a, E: Engine> Job<'a, E> {
         Ok(Self {
             shared,
             live,
+            index_of_job: index,
             queue,
             tags: AllocOptions::new().hw_queue(index % config.hw_queues),
             engine: RefCell::new(engine),
@@ -131,27 +133,35 @@ impl<'a, E: Engine> Job<'a, E> {
                     Some(Err(error)) => self.shared.control.fail(error),
                     None => {
                         drop(lanes);
-                        return self.stats.into_inner();
+                        return self.counted();
                     }
                 }
             }
-            if let Err(error) = self.engine.borrow_mut().wait(&mut finished) {
+            let waited = self.engine.borrow_mut().wait(&mut finished);
+            if let Err(error) = waited {
                 self.shared
                     .control
                     .fail(anyhow::Error::new(error).context("the engine broke"));
                 drop(lanes);
-                return self.stats.into_inner();
+                return self.counted();
             }
-            for finished in finished.drain(..) {
-                self.finish(finished);
+            for tag in finished.drain(..) {
+                self.finish(tag);
             }
         }
     }
 
+    /// What was counted.
+    fn counted(self) -> JobStats {
+        let mut stats = self.stats.into_inner();
+        stats.sleeps = self.engine.borrow().sleeps();
+        stats
+    }
+
     /// Starts the rest of a short transfer, or gives the piece back to its lane. The tag is freed
     /// here, before the lane runs: a lane that waits for a tag must not sit on others.
-    fn finish(&self, Finished { mut tag, result }: Finished) {
-        let outcome = match tag.advance(result) {
+    fn finish(&self, mut tag: Tag<Slot>) {
+        let outcome = match tag.advance() {
             Progress::Again => return self.engine.borrow_mut().start(tag),
             Progress::Finished(outcome) => outcome,
         };
@@ -183,10 +193,11 @@ impl<E> std::fmt::Debug for Job<'_, E> {
 mod tests {
     use super::*;
     use crate::checksum::Checksum;
-    use crate::engine::Psync;
+    use crate::engine::{Inbox, Psync, deliver};
     use crate::options::Options;
     use clap::Parser as _;
     use inflight::tags::TagSet;
+    use inflight::topology::Topology;
     use inflight::workqueue::{Attrs, WorkqueueSystem};
 
     const RUN: &str = "io-engine --size 1m --rw randrw --iodepth 4 --number_ios 100";
@@ -222,7 +233,15 @@ mod tests {
             config,
         });
         shared.control.stop();
-        let engine = Psync::new(Arc::clone(&shared.file), queue("psync"));
+        let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+        let completions = set
+            .completions(&Topology::synthetic("core:1").unwrap())
+            .build({
+                let inboxes = Arc::clone(&inboxes);
+                move |tag| deliver(&inboxes, tag)
+            });
+        let file = Arc::clone(&shared.file);
+        let engine = Psync::new(file, queue("psync"), completions, inboxes, 0, false);
         let job = Job::new(&shared, &live, set.add_queue("job"), engine, 0, 0..256).unwrap();
         let stats = job.run();
         let failure = shared.control.take_failure();

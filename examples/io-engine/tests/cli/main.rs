@@ -4,4 +4,5 @@ mod failures;
 mod program;
 mod runs;
 mod sandbox;
+mod sharing;
 mod verify;

@@ -185,7 +185,7 @@ fn direct_io_reads_what_direct_io_wrote() {
 fn help_documents_options_and_exit_statuses() {
     let help = Place::new().run("--help").expect(0).stdout;
     let options = "filename size bs rw iodepth numjobs runtime direct fsync verify engine json \
-                   max-split hw-queues workqueue-scope number_ios";
+                   max-split hw-queues workqueue-scope number_ios admission tenants steering poll";
     for option in options.split_whitespace() {
         assert!(help.contains(&format!("--{option}")), "{option} is missing");
     }
