@@ -1,7 +1,7 @@
 //! Batches of neighbours.
 
 use crate::{Contender, Part};
-use inflight_sbitmap::Sbitmap;
+use inflight_sbitmap::{Sbitmap, SbitmapQueue};
 use parking_lot::Mutex;
 use std::fmt;
 use std::hint::black_box;
@@ -16,9 +16,16 @@ pub trait Batches: fmt::Debug + Send + Sync {
 /// All that have batches.
 #[must_use]
 pub fn batchers() -> Vec<Contender<dyn Batches>> {
-    use Part::{Apart, Ours, Rival};
+    use Part::{Apart, Ours, Rival, Variant};
     vec![
-        Contender::new("Sbitmap, mask", Ours, |d| {
+        Contender::new("SbitmapQueue, mask", Ours, |d| {
+            Box::new(QueueMasks(SbitmapQueue::builder(d).build().expect("valid")))
+        }),
+        Contender::new("SbitmapQueue, mask, trusted", Variant, |d| {
+            let queue = SbitmapQueue::builder(d).trusted(true);
+            Box::new(QueueMasks(queue.build().expect("valid")))
+        }),
+        Contender::new("Sbitmap, mask", Variant, |d| {
             Box::new(Masks(Sbitmap::builder(d).build().expect("valid")))
         }),
         Contender::new("Sbitmap, list", Apart, |d| {
@@ -44,6 +51,22 @@ fn timed(times: u64, mut f: impl FnMut()) -> Duration {
 struct Masks(Sbitmap);
 
 impl Batches for Masks {
+    fn batches(&self, n: usize, times: u64) -> Duration {
+        let whole = self.0.try_get_mask(n).expect("all are free");
+        assert_eq!(whole.count(), n);
+        self.0.put_mask(whole).expect("held");
+        timed(times, || {
+            let bits = self.0.try_get_mask(n).expect("all are free");
+            self.0.put_mask(black_box(bits)).expect("held");
+        })
+    }
+}
+
+/// As `Masks`, of the queue, which keeps the mask with the CPU.
+#[derive(Debug)]
+struct QueueMasks(SbitmapQueue);
+
+impl Batches for QueueMasks {
     fn batches(&self, n: usize, times: u64) -> Duration {
         let whole = self.0.try_get_mask(n).expect("all are free");
         assert_eq!(whole.count(), n);

@@ -1,4 +1,5 @@
-//! Ways to hand out ids, side by side, and the loads they are measured under.
+//! Ways to hand out ids and ways to run closures, side by side, and the loads they are measured
+//! under.
 //!
 //! One implementation of each load: the criterion groups in `benches/` and the short interleaved
 //! form, `xtask ratios`, both run it. A load's inner loop knows its contender's type, so that a
@@ -9,11 +10,13 @@ mod ids;
 mod loads;
 pub mod machine;
 mod ours;
+pub mod pools;
 mod rivals;
 mod rng;
 pub mod rounds;
 pub mod scarce;
 pub mod stop;
+pub mod tags;
 pub mod tasks;
 mod waiting;
 

@@ -31,7 +31,7 @@ pub struct Together {
 }
 
 impl Together {
-    fn new(overlap: Overlap, ids_per_thread: f64) -> Self {
+    pub(crate) fn new(overlap: Overlap, ids_per_thread: f64) -> Self {
         Self {
             ns: overlap.wall.as_secs_f64() * 1e9 / ids_per_thread,
             share: overlap.share,

@@ -105,11 +105,13 @@ fn settle(cpu: usize) {
     if let Some(core) = core_affinity::get_core_ids().and_then(|cores| cores.get(cpu).copied()) {
         core_affinity::set_for_current(core);
     }
-    become_realtime();
+    let _ = become_realtime();
 }
 
+/// Makes the calling thread, and those it will start, real-time, if permitted.
 #[cfg(target_os = "linux")]
-fn become_realtime() -> bool {
+#[must_use]
+pub fn become_realtime() -> bool {
     // SAFETY: all fields are integers, for which zero is valid.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = 1;
@@ -117,8 +119,10 @@ fn become_realtime() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) == 0 }
 }
 
+/// Not here.
 #[cfg(not(target_os = "linux"))]
-fn become_realtime() -> bool {
+#[must_use]
+pub fn become_realtime() -> bool {
     false
 }
 
@@ -134,19 +138,29 @@ fn raise_priority() -> bool {
 }
 
 /// The CPU time the calling thread has used.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The CPU time this process has used.
+pub(crate) fn process_cpu_time() -> Duration {
+    cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 #[cfg(target_os = "linux")]
-fn thread_cpu_time() -> Duration {
+fn cpu_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `time` is a valid place for the answer.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(status, 0, "every Linux has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn thread_cpu_time() -> Duration {
+fn cpu_time(_clock: libc::clockid_t) -> Duration {
     Duration::ZERO
 }

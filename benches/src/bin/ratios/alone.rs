@@ -85,13 +85,9 @@ pub(crate) fn mask(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         );
         let what = format!("try_get_mask({n}) and put_mask, per id");
         let one = std::slice::from_ref(&cell);
-        rows.push(Row::worst(
-            &what,
-            one,
-            "Sbitmap, mask",
-            CRATE,
-            Goal::AtMost(0.6),
-        ));
+        for ours in ["SbitmapQueue, mask", "Sbitmap, mask"] {
+            rows.push(Row::worst(&what, one, ours, CRATE, Goal::AtMost(0.6)));
+        }
         cells.push(cell);
     }
     (cells, rows)

@@ -4,6 +4,7 @@ use inflight_benches::machine::Machine;
 use inflight_benches::rounds::{median, rotate};
 use inflight_benches::{Contender, Loads, Part, Together};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +143,26 @@ pub(crate) fn together(
             (ids, held)
         })
         .collect();
-    let samples = rotate(all.len(), plan.rounds, |i| {
-        let tries = (0..4).map(|_| sample(&*all[i].0));
+    let names: Vec<_> = contenders.iter().map(|c| (c.name, c.part)).collect();
+    let cell = together_by(plan, (load, case), &names, |i| sample(&*all[i].0));
+    for (contender, (ids, held)) in contenders.iter().zip(all) {
+        ids.release(&held);
+        if contender.part != Part::Apart {
+            ids.check(depth);
+        }
+    }
+    cell
+}
+
+/// Every contender in turn on two CPUs; `sample(i)` is of the one with the `i`-th name.
+pub(crate) fn together_by(
+    plan: &Plan,
+    (load, case): (&str, String),
+    names: &[(&str, Part)],
+    sample: impl Fn(usize) -> Together,
+) -> Cell {
+    let samples = rotate(names.len(), plan.rounds, |i| {
+        let tries = (0..4).map(|_| sample(i));
         let better = |a: Together, b: Together| if b.share > a.share { b } else { a };
         let mut best: Option<Together> = None;
         for tried in tries {
@@ -158,20 +177,40 @@ pub(crate) fn together(
     let shares = samples.iter().flatten().map(|sample| sample.share);
     let overlap = shares.reduce(f64::min);
     let times = |samples: &[Together]| samples.iter().map(|sample| sample.ns).collect::<Vec<_>>();
-    for (contender, (ids, held)) in contenders.iter().zip(all) {
-        ids.release(&held);
-        if contender.part != Part::Apart {
-            ids.check(depth);
-        }
-    }
-    let results = contenders.iter().zip(&samples);
+    let results = names.iter().zip(&samples);
     Cell {
         load: load.to_owned(),
         case,
         unit: "ns".into(),
         results: results
-            .map(|(c, samples)| Figure::new(c.name, c.part, &times(samples)))
+            .map(|((name, part), samples)| Figure::new(name, *part, &times(samples)))
             .collect(),
         overlap,
+    }
+}
+
+/// Every contender in turn on the first CPU; `sample(i)` is the time of `n` operations of the one
+/// with the `i`-th name.
+pub(crate) fn alone_by(
+    plan: &Plan,
+    (load, case): (&str, String),
+    names: &[(&str, Part)],
+    sample: impl Fn(usize) -> Duration + Sync,
+    n: u64,
+) -> Cell {
+    let samples = inflight_benches::machine::alone(|| {
+        rotate(names.len(), plan.rounds, |i| {
+            sample(i).as_secs_f64() * 1e9 / n as f64
+        })
+    });
+    let results = names.iter().zip(&samples);
+    Cell {
+        load: load.to_owned(),
+        case,
+        unit: "ns".into(),
+        results: results
+            .map(|((name, part), samples)| Figure::new(name, *part, samples))
+            .collect(),
+        overlap: None,
     }
 }

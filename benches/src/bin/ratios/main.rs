@@ -6,7 +6,9 @@ mod alone;
 mod cell;
 mod crowd;
 mod pair;
+mod pools;
 mod report;
+mod tags;
 
 use cell::{Cell, Plan};
 use clap::Parser;
@@ -33,16 +35,21 @@ struct Cli {
     /// Measure what this process can do and print the cells alone: for a process of another kind
     #[arg(long, hide = true)]
     child: bool,
+    /// Measure one pool in a process that has done nothing else
+    #[arg(long, hide = true)]
+    pool_child: Option<String>,
 }
 
 /// Measures one part of the table.
 type Section = fn(&Plan) -> (Vec<Cell>, Vec<Row>);
 
-const NAMES: [&str; 9] = [
-    "pair", "churn", "try-lock", "two", "ring", "mask", "demand", "scarce", "tasks",
+const NAMES: [&str; 21] = [
+    "pair", "churn", "try-lock", "two", "ring", "mask", "demand", "scarce", "tasks", "spawn",
+    "requeue", "ping", "fanout", "mixed", "burst", "cancel", "memory", "token", "tenants", "iter",
+    "freeze",
 ];
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 21] = [
     alone::pair,
     alone::churn,
     pair::try_lock,
@@ -52,12 +59,27 @@ const SECTIONS: [Section; 9] = [
     pair::demand,
     crowd::scarce,
     crowd::tasks,
+    pools::spawn,
+    pools::requeue,
+    pools::ping,
+    pools::fanout,
+    pools::mixed,
+    pools::burst,
+    pools::cancel,
+    pools::memory,
+    tags::token,
+    tags::tenants,
+    tags::iter,
+    tags::freeze,
 ];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let machine = Machine::prepare();
     let plan = Plan::new(machine, cli.quick);
+    if let Some(what) = &cli.pool_child {
+        return pools::child(what);
+    }
     if cli.child {
         return report::print_json(&pair::try_lock_cells(&plan));
     }

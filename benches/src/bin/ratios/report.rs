@@ -11,13 +11,16 @@ use std::time::Instant;
 pub(crate) enum Goal {
     AtMost(f64),
     AtLeast(f64),
+    /// Shown without one.
+    None,
 }
 
 impl Goal {
-    fn is_met(self, value: f64) -> bool {
+    fn is_met(self, value: f64) -> Option<bool> {
         match self {
-            Self::AtMost(limit) => value <= limit,
-            Self::AtLeast(limit) => value >= limit,
+            Self::AtMost(limit) => Some(value <= limit),
+            Self::AtLeast(limit) => Some(value >= limit),
+            Self::None => None,
         }
     }
 
@@ -25,6 +28,7 @@ impl Goal {
         match self {
             Self::AtMost(limit) => format!("<= {limit}"),
             Self::AtLeast(limit) => format!(">= {limit}"),
+            Self::None => "-".to_owned(),
         }
     }
 }
@@ -40,7 +44,8 @@ pub(crate) struct Row {
     /// `None` where nothing could be compared; `rival` says why.
     pub(crate) ratio: Option<f64>,
     pub(crate) goal: String,
-    pub(crate) met: bool,
+    /// `None` where there is no goal.
+    pub(crate) met: Option<bool>,
 }
 
 impl Row {
@@ -105,8 +110,18 @@ impl Row {
             ours: format!("{} {} {unit}", ours.0, short(ours.1)),
             rival: String::new(),
             ratio: None,
-            goal: format!("{} {unit}", goal.text()).trim_end().to_owned(),
+            goal: match goal {
+                Goal::None => goal.text(),
+                _ => format!("{} {unit}", goal.text()).trim_end().to_owned(),
+            },
             met: goal.is_met(ours.1),
+        }
+    }
+
+    /// Shows what a rival gave beside a value whose goal is not a ratio.
+    pub(crate) fn stands_beside(&mut self, cell: &Cell, rival: &str) {
+        if let Some(figure) = cell.of(rival) {
+            self.rival = format!("{rival} {} {}", short(figure.median), cell.unit);
         }
     }
 
@@ -119,7 +134,7 @@ impl Row {
             rival: why.to_owned(),
             ratio: None,
             goal: goal.text(),
-            met: false,
+            met: Some(false),
         }
     }
 }
@@ -201,19 +216,18 @@ impl Report {
                 row.rival.clone(),
                 row.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
                 row.goal.clone(),
-                if row.met { "yes" } else { "NO" }.to_owned(),
+                row.met
+                    .map_or("-", |met| if met { "yes" } else { "NO" })
+                    .to_owned(),
             ]
         }));
         print_table(&lines);
         if cells {
             self.print_cells();
         }
-        let met = self.rows.iter().filter(|row| row.met).count();
-        println!(
-            "\n{met} of {} goals met, {:.0} s",
-            self.rows.len(),
-            self.seconds
-        );
+        let met = self.rows.iter().filter(|row| row.met == Some(true)).count();
+        let goals = self.rows.iter().filter(|row| row.met.is_some()).count();
+        println!("\n{met} of {goals} goals met, {:.0} s", self.seconds);
     }
 
     fn print_cells(&self) {
