@@ -21,6 +21,18 @@ job() {
         grep -Eq '"write_iops": *[0-9.]*[1-9]' "$figures"
 }
 
+# shared ENGINE: tenants share tags, blocks are split, completions are steered, one job polls.
+shared() {
+    local figures="$scratch/shared-$1.json"
+    engine --engine "$1" --json --runtime 2 --size 64M --bs 64k --max-split 16 --rw randrw --verify crc32c \
+        --numjobs 4 --tenants 2 --iodepth 16 --admission whole_io --steering same_cpu --poll 1 >"$figures" &&
+        cat "$figures" &&
+        grep -Eq '"verify_errors": *0[,}]' "$figures" &&
+        grep -Eq '"policy": *"same_cpu"' "$figures" &&
+        grep -Eq '"name": *"tenant-1"' "$figures" &&
+        grep -Eq '"read_iops": *[0-9.]*[1-9]' "$figures"
+}
+
 # corrupted: one flipped byte between a write run and a read run ends in status 1 and names the offset.
 corrupted() {
     local file="$scratch/data" status=0 old
@@ -37,8 +49,10 @@ corrupted() {
 
 step build cargo build --release --quiet -p io-engine
 step psync job psync
+step shared-psync shared psync
 if engine --engine io_uring --size 1M --number_ios 1 --json >/dev/null 2>"$scratch/why"; then
     step io_uring job io_uring
+    step shared-io_uring shared io_uring
 else
     skip io_uring "$(head -n 1 "$scratch/why")"
 fi

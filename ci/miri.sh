@@ -13,4 +13,7 @@ if [ $# -eq 0 ]; then
     export MIRIFLAGS="$flags"
     step miri-sbitmap cargo +nightly miri test --target-dir "$target/miri" -p inflight-sbitmap \
         --test bitmap --test items_bitmap --test items_waiting -- --skip b33 --skip h7 --skip the_largest
+    # Without the test whose threads sleep in parking_lot, which casts integers to pointers.
+    step miri-steering cargo +nightly miri test --target-dir "$target/miri" \
+        -p inflight-tags --test steering -- --skip under_load
 fi

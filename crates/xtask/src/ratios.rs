@@ -14,7 +14,8 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Only this section (repeatable): pair, churn, try-lock, two, ring, mask, demand, scarce,
-    /// tasks
+    /// tasks, spawn, requeue, ping, fanout, mixed, burst, cancel, memory, token,
+    /// tenants, iter, freeze
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// A few rounds: shows that it works, measures little

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The simulator: the whole table beside the published one, everything it must show, and the runs in which it
+# must not.
+source "$(dirname "$0")/lib.sh"
+
+step hdd cargo run --release --quiet -p inflight-sim -- hdd --check
+step small-ios cargo run --release --quiet -p inflight-sim -- hdd --small-every 10 --check
+step sim-tests cargo test --release --quiet -p inflight-sim --test hdd
