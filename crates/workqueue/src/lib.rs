@@ -57,6 +57,7 @@ mod handle;
 mod item;
 mod learned;
 mod machine;
+mod meter;
 mod panics;
 mod pool;
 mod queue;
@@ -85,7 +86,7 @@ pub use system::{Leftover, WorkqueueSystem};
 pub use trace::{TraceEvent, TraceStep};
 pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};
-pub use worker::blocking;
+pub use worker::{blocking, touch_watchdog};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

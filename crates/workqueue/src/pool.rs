@@ -5,14 +5,15 @@ use crate::door::Shared;
 use crate::flush::Colour;
 use crate::item::WorkRef;
 use crate::learned::Learned;
-use crate::machine::{Action, Core, Item, Next, Rest, State};
+use crate::machine::{Action, Core, Item, Next, Rest};
+use crate::meter::{Meter, Metering};
 use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
 use crate::threads::{Threads, nice};
 use crate::timekeeper::{Alarm, Timekeeper};
 use crate::trace::Tracer;
-use crate::watchdog::{Waiting, Watchdog};
+use crate::watchdog::Watchdog;
 use crate::worker::{self, Seen};
-use inflight_sync::atomic::Ordering;
+use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
@@ -21,6 +22,8 @@ use inflight_topology::Topology;
 use std::fmt;
 use std::io;
 use std::time::Duration;
+
+mod tools;
 
 /// What every pool of a system shares.
 pub(crate) struct Env {
@@ -31,6 +34,7 @@ pub(crate) struct Env {
     pub(crate) idle_timeout: Duration,
     pub(crate) sampling: Sampling,
     pub(crate) learned: Learned,
+    pub(crate) metering: Metering,
     pub(crate) tracer: Option<Tracer>,
     pub(crate) watchdog: Option<Watchdog>,
     /// Why a thread did not get the priority it should have.
@@ -163,6 +167,9 @@ pub(crate) struct Pool {
     id: usize,
     env: Arc<Env>,
     sampler: Sampler,
+    meter: Meter,
+    /// How often an item has said that it gets on.
+    touched: AtomicU64,
     state: Mutex<Inner>,
 }
 
@@ -231,6 +238,8 @@ impl Pool {
                 distress: None,
             }),
             sampler: Sampler::default(),
+            meter: Meter::default(),
+            touched: AtomicU64::new(0),
             place,
             id,
             env: env.clone(),
@@ -519,35 +528,6 @@ impl Pool {
         wake_all(&woken);
     }
 
-    /// What waits here for a worker, if anything does.
-    pub(crate) fn waiting(&self) -> Option<Waiting> {
-        let inner = self.state.lock();
-        let first = inner.core.waiting().next()?;
-        let high = if self.place.high { " highpri" } else { "" };
-        let place = match &self.place.cpus {
-            Cpus::One(cpu) => format!("pool cpu {cpu}{high}"),
-            Cpus::Pod { .. } => format!("pool u{}{high}", self.id),
-        };
-        Some(Waiting {
-            place,
-            progress: inner.core.taken(),
-            item: format!("{}: {}", first.queue.name(), first.work.name()),
-            waiting: inner.core.ready(),
-        })
-    }
-
-    pub(crate) fn report(&self) -> PoolReport {
-        let inner = self.state.lock();
-        PoolReport {
-            workers: inner.core.states().filter(|s| *s != State::Gone).count(),
-            idle: inner.core.states().filter(|s| *s == State::Idle).count(),
-            blocked: inner.core.states().filter(|s| *s == State::Blocked).count(),
-            running: inner.core.running(),
-            target: inner.core.target(),
-            ready: inner.core.ready(),
-        }
-    }
-
     /// As [`event`](Pool::event), but while the timekeeper looks after the pool's distress no
     /// thread is asked for.
     fn patient_event<R>(
@@ -694,14 +674,4 @@ impl fmt::Debug for Pool {
             .field("state", &self.report())
             .finish_non_exhaustive()
     }
-}
-
-#[derive(Debug)]
-pub(crate) struct PoolReport {
-    pub(crate) workers: usize,
-    pub(crate) idle: usize,
-    pub(crate) blocked: usize,
-    pub(crate) running: usize,
-    pub(crate) target: usize,
-    pub(crate) ready: usize,
 }

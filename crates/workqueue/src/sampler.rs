@@ -143,19 +143,39 @@ pub(crate) mod proc {
         Duration::try_from(used).ok()
     }
 
+    /// The CPU time of a thread, whoever asks. Kept open.
+    pub(crate) struct CpuClock(File);
+
+    impl CpuClock {
+        /// `None` if the thread has ended, or the kernel does not tell.
+        pub(crate) fn open(thread: u32) -> Option<Self> {
+            let file = File::open(format!("/proc/self/task/{thread}/schedstat"));
+            file.ok().map(Self)
+        }
+
+        /// What the thread has used since it began.
+        pub(crate) fn read(&self) -> Option<Duration> {
+            let mut text = [0; 64];
+            let read = self.0.read_at(&mut text, 0).ok()?;
+            let text = std::str::from_utf8(&text[..read]).ok()?;
+            let nanos = text.split_whitespace().next()?.parse().ok()?;
+            Some(Duration::from_nanos(nanos))
+        }
+    }
+
     /// Kept open while the thread is watched.
     pub(crate) struct Files {
         stat: File,
         /// Not on every kernel.
-        schedstat: Option<File>,
+        cpu: Option<CpuClock>,
     }
 
     impl Files {
         pub(crate) fn open(thread: u32) -> Option<Self> {
-            let open = |name| File::open(format!("/proc/self/task/{thread}/{name}")).ok();
+            let stat = File::open(format!("/proc/self/task/{thread}/stat"));
             Some(Self {
-                stat: open("stat")?,
-                schedstat: open("schedstat"),
+                stat: stat.ok()?,
+                cpu: CpuClock::open(thread),
             })
         }
 
@@ -168,11 +188,7 @@ pub(crate) mod proc {
 
         /// The CPU time the thread has used since it began.
         pub(crate) fn cpu_time(&self) -> Option<Duration> {
-            let mut text = [0; 64];
-            let read = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
-            let text = std::str::from_utf8(&text[..read]).ok()?;
-            let nanos = text.split_whitespace().next()?.parse().ok()?;
-            Some(Duration::from_nanos(nanos))
+            self.cpu.as_ref()?.read()
         }
     }
 
@@ -195,6 +211,18 @@ pub(crate) mod proc {
     /// Nobody is found asleep here, so no function is known.
     pub(crate) fn used_here() -> Option<Duration> {
         None
+    }
+
+    pub(crate) struct CpuClock;
+
+    impl CpuClock {
+        pub(crate) fn open(_thread: u32) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn read(&self) -> Option<Duration> {
+            None
+        }
     }
 
     pub(crate) struct Files;

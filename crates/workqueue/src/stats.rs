@@ -4,6 +4,7 @@ use crate::attrs::{Cpus, Kind};
 use crate::door;
 use crate::pool::Pool;
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 /// What went through a workqueue, and what is in it.
 ///
@@ -37,6 +38,10 @@ pub struct WorkqueueStats {
     pub found_asleep: u64,
     /// How often an item was found to compute for long.
     pub cpu_intensive: u64,
+    /// CPU time that the queue's items have used on workers, by samples every 10 ms. `None` if
+    /// nobody has asked for it: see
+    /// [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time).
+    pub cpu_time: Option<Duration>,
     /// How often the queue's rescuer was called; 0 without one.
     pub maydays: u64,
     /// Items that the rescuer has run.

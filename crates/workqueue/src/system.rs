@@ -127,7 +127,8 @@ impl Shared {
         let queues = self.queues();
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
-        watchdog.look(self.env.clock.now(), waiting.chain(starved).collect());
+        let places = waiting.chain(starved).collect();
+        watchdog.look(self.env.clock.now(), places, &self.env.metering);
         watchdog.disarm();
         // What is queued after this look sets the alarm itself.
         if !queues.iter().all(|queue| queue.is_idle()) {
@@ -146,6 +147,7 @@ impl Shared {
         }
         registry.queues.retain(|queue| queue.strong_count() > 0);
         registry.queues.push(Arc::downgrade(queue));
+        self.env.metering.register(queue);
         Ok(())
     }
 
@@ -332,6 +334,32 @@ impl WorkqueueSystem {
     #[must_use]
     pub fn nice_refused(&self) -> Option<io::ErrorKind> {
         *self.handle.shared.env.nice_refused.lock()
+    }
+
+    /// Begins to measure the CPU time that the items of each queue use, as
+    /// [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time) does from the start.
+    ///
+    /// What was used before is not charged. It cannot be switched off. Without effect where CPU
+    /// times of threads cannot be read, and with a manual clock.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.stats().cpu_time, None);
+    /// sys.measure_cpu_time();
+    /// # if cfg!(target_os = "linux") {
+    /// assert!(wq.stats().cpu_time.is_some());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn measure_cpu_time(&self) {
+        let shared = &self.handle.shared;
+        if shared.env.metering.switch_on(&shared.env.clock) {
+            // What the threads have used until now is noted, and nobody's.
+            let pools = shared.pools.lock().clone();
+            pools.iter().for_each(|pool| pool.read_meter());
+        }
     }
 
     /// The pools, their workers and the queues as text for a person; the form may change.

@@ -25,6 +25,8 @@ pub(crate) enum Alarm {
     Distress(Arc<Pool>),
     /// A pool in which items wait is looked at.
     Look(Arc<Pool>),
+    /// What a pool's workers have used is charged.
+    Meter(Arc<Pool>),
     /// The watchdog looks whether all moves.
     Watch(Arc<system::Shared>),
 }
@@ -35,6 +37,7 @@ impl fmt::Debug for Alarm {
             Self::Queue(delayed) => delayed.fmt(f),
             Self::Distress(_) => f.write_str("Distress"),
             Self::Look(_) => f.write_str("Look"),
+            Self::Meter(_) => f.write_str("Meter"),
             Self::Watch(_) => f.write_str("Watch"),
         }
     }
@@ -277,6 +280,7 @@ fn ring(alarm: Alarm) {
         }
         Alarm::Distress(pool) => pool.distress(),
         Alarm::Look(pool) => pool.look(),
+        Alarm::Meter(pool) => pool.read_meter(),
         Alarm::Watch(system) => system.look(),
     }
 }

@@ -1,5 +1,6 @@
 //! Notices when nothing moves.
 
+use crate::meter::Metering;
 use crate::panics::contained;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,9 @@ pub struct Stall {
     pub item: String,
     /// How many wait.
     pub waiting: usize,
+    /// The queues whose items the pool's workers run and have not ended, each once for each item;
+    /// empty if the items have not got to a pool.
+    pub running: Vec<String>,
     /// For how long at least nothing has moved.
     pub since: Duration,
 }
@@ -38,12 +42,21 @@ impl fmt::Display for Stall {
             place,
             item,
             waiting,
+            running,
             since,
         } = self;
         write!(
             f,
             "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
-        )
+        )?;
+        for (at, several) in running.chunk_by(|a, b| a == b).enumerate() {
+            write!(f, "{}", if at == 0 { "; running: " } else { ", " })?;
+            if several.len() > 1 {
+                write!(f, "{}*", several.len())?;
+            }
+            f.write_str(&several[0])?;
+        }
+        Ok(())
     }
 }
 
@@ -56,6 +69,8 @@ pub(crate) struct Waiting {
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
+    /// The numbers of the queues whose items hold it up.
+    pub(crate) running: Vec<u64>,
 }
 
 pub(crate) struct Watchdog {
@@ -90,7 +105,7 @@ impl Watchdog {
     }
 
     /// Compares what waits now with what waited before, and reports what has not moved.
-    pub(crate) fn look(&self, now: Instant, places: Vec<Waiting>) {
+    pub(crate) fn look(&self, now: Instant, places: Vec<Waiting>, metering: &Metering) {
         let mut stalls = Vec::new();
         {
             let mut seen = self.seen.lock();
@@ -106,6 +121,7 @@ impl Watchdog {
                         place: place.place.clone(),
                         item: place.item,
                         waiting: place.waiting,
+                        running: metering.names(&place.running),
                         since: now - since,
                     });
                 }

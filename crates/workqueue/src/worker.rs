@@ -3,6 +3,7 @@
 use crate::door::{Count, Shared};
 use crate::item::{Ended, WorkRef};
 use crate::machine::{Next, Rest};
+use crate::meter::Charged;
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Env, Pool};
 use crate::sampler::proc;
@@ -46,6 +47,17 @@ pub(crate) struct Seen {
     pub(crate) found: AtomicU8,
     /// The function that runs, if it may be found asleep; else 0.
     pub(crate) function: AtomicUsize,
+    /// Whose CPU time it uses.
+    pub(crate) charged: Charged,
+}
+
+impl Seen {
+    fn new(env: &Env) -> Arc<Self> {
+        Arc::new(Self {
+            charged: Charged::new(&env.metering),
+            ..Self::default()
+        })
+    }
 }
 
 /// The item was found asleep, or computing for long.
@@ -143,6 +155,7 @@ impl Context {
         self.blocked.set(depth);
         if depth == 0 {
             self.pool.unblock(self.me).perform();
+            self.pool.meter();
         }
     }
 }
@@ -211,11 +224,12 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     join_system(pool.env());
     pool.settle_thread();
     let parker = Parker::current();
-    let seen = Arc::<Seen>::default();
+    let seen = Seen::new(pool.env());
     let me = pool.enter(parker.unparker(), &seen);
     let context = Context::new(pool, me, seen);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
+    pool.meter();
     let now = || pool.is_timed().then(|| pool.env().clock.now());
     // When the last item ended, as long as the worker has not slept since.
     let mut since = now();
@@ -243,12 +257,15 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
 }
 
 /// An idle worker sleeps until there is work. `false` if it is to leave instead.
-fn sleep(pool: &Pool, me: usize, parker: &Parker) -> bool {
+fn sleep(pool: &Arc<Pool>, me: usize, parker: &Parker) -> bool {
     // The token of a wake that came before the sleep is kept, so park first, then look.
     parker.park();
     loop {
         match pool.rest(me) {
-            Rest::Work => return true,
+            Rest::Work => {
+                pool.meter();
+                return true;
+            }
             Rest::Leave => return false,
             Rest::Sleep(None) => parker.park(),
             // Woken or in time, it looks again.
@@ -266,12 +283,13 @@ pub(crate) fn rescue(
     each: impl Fn(),
     limit: usize,
 ) -> bool {
-    let seen = Arc::<Seen>::default();
+    let seen = Seen::new(pool.env());
     let me = pool.attach(Parker::current().unparker(), &seen);
     let context = Context::new(pool, me, seen);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     pool.borrow_thread();
+    pool.meter();
     let entries = std::iter::from_fn(|| pool.rescue(context.me, &mine));
     let done = entries.take(limit).map(|entry| {
         each();
@@ -299,6 +317,7 @@ fn execute(context: &Context, entry: Entry) {
         queue: queue.key(),
         gate,
     }));
+    context.seen.charged.set(queue.number());
     let traced = trace::is_on(context.pool.env());
     let tell = |step| trace::tell(context.pool.env(), queue.name(), work.name(), step);
     let mut ended = Ended::Cancelled;
@@ -375,6 +394,36 @@ pub(crate) fn belongs_to(env: &Arc<Env>) -> bool {
         |s: &RefCell<Option<Arc<Env>>>| s.borrow().as_ref().is_some_and(|e| Arc::ptr_eq(e, env));
     // While the thread's locals are being destroyed it belongs to nobody any more.
     SYSTEM.try_with(own).unwrap_or(false)
+}
+
+/// Says that the calling item gets on, though it takes long: the
+/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
+/// stalled for another threshold. Costs two additions and a short lock; not for each step of a
+/// loop. On a thread that is no worker it does nothing.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
+/// use std::time::Duration;
+///
+/// let builder = WorkqueueSystem::builder();
+/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+/// let wq = sys.workqueue("scrub").bound().build()?;
+/// let scrubbed = wq.spawn(|| {
+///     let regions = 0..8;
+///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
+/// });
+/// assert_eq!(scrubbed.wait()?, 56);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn touch_watchdog() {
+    let Some(context) = current().filter(|c| c.item.get().is_some()) else {
+        return;
+    };
+    context.pool.touch();
+    let number = context.seen.charged.queue();
+    if let Some(queue) = context.pool.env().metering.queue(number) {
+        queue.counted(Count::Touched, 1);
+    }
 }
 
 /// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.

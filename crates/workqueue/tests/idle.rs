@@ -128,7 +128,7 @@ fn a_process_with_nothing_to_do_makes_no_wakeups() {
 
 /// The child: each kind of thread has been there, and had something to do. An item slept without
 /// saying so, so the timekeeper has looked at workers; another waited for its time; a queue has a
-/// rescuer.
+/// rescuer; the CPU time of its items is measured.
 #[cfg(target_os = "linux")]
 #[test]
 fn with_nothing_to_do() {
@@ -136,7 +136,7 @@ fn with_nothing_to_do() {
         return;
     }
     let builder = one_cpu().idle_timeout(Duration::from_millis(100));
-    let sys = builder.build().unwrap();
+    let sys = builder.cpu_time(true).build().unwrap();
     let wq = sys.workqueue("quiet").bound().mem_reclaim();
     let wq = wq.build().unwrap();
     let timed = inflight_workqueue::DelayedWork::new(|| ());

@@ -8,6 +8,7 @@ use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{
     DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem, blocking,
+    touch_watchdog,
 };
 use std::time::Duration;
 use support::{Level, Log, bound, plug};
@@ -232,7 +233,7 @@ fn stalls_are_reported_with_place_item_and_time() {
     assert_eq!(
         stalls.entries(),
         [
-            "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s",
+            "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s; running: slow",
             "queue slow: 1 waiting, first slow: starves, nothing has moved for 30s",
         ]
     );
@@ -240,6 +241,7 @@ fn stalls_are_reported_with_place_item_and_time() {
     while stalls.entries().len() < 4 {
         thread::yield_now();
     }
+    assert!(stalls.entries()[2].ends_with("for 60s; running: slow"));
     assert!(stalls.entries()[3].ends_with("for 60s"));
     open.raise();
     wq.flush().unwrap();
@@ -248,6 +250,44 @@ fn stalls_are_reported_with_place_item_and_time() {
         thread::yield_now();
     }
     assert_eq!(stalls.entries().len(), 4, "and then it sleeps");
+}
+
+/// E17: an item that is long but says that it gets on stalls neither its pool nor its queue's
+/// limit.
+#[test]
+fn e17_an_item_that_touches_the_watchdog_is_no_stall() {
+    let (_sys, wq, clock, stalls) = watched();
+    touch_watchdog(); // On a thread that is no worker, for nobody.
+    let (step, done) = (Level::new(), Level::new());
+    let long = wq.spawn_on(0, {
+        let (step, done) = (step.clone(), done.clone());
+        move || {
+            for n in 1..=4 {
+                step.wait_silently(n);
+                touch_watchdog();
+                done.raise();
+            }
+            step.wait_silently(5);
+        }
+    });
+    let (waits, starves) = (Work::named("waits", || ()), Work::named("starves", || ()));
+    assert!(wq.queue_on(0, &waits).unwrap().is_queued());
+    assert!(wq.queue_on(0, &starves).unwrap().is_queued());
+    for n in 1..=4 {
+        step.raise();
+        done.wait(n);
+        period(&clock);
+        until_asleep(&clock);
+    }
+    assert_eq!(stalls.entries(), Vec::<String>::new());
+    // It says nothing more: now it is one.
+    period(&clock);
+    while stalls.entries().len() < 2 {
+        thread::yield_now();
+    }
+    step.raise();
+    long.wait().unwrap();
+    wq.flush().unwrap();
 }
 
 /// I.31: slow, but each time another one waits: that is no stall.

@@ -18,12 +18,15 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard};
 use inflight_topology::Topology;
 use std::fmt;
+use std::time::Duration;
 
 mod call;
 mod submit;
 
 pub(crate) struct Shared {
     name: String,
+    /// Names the queue among all of the system that ever were.
+    number: u64,
     kind: Kind,
     layout: Arc<Layout>,
     /// One for each CPU of a bound queue, one for an unbound queue.
@@ -56,10 +59,14 @@ pub(crate) enum Count {
     CmWakeup,
     FoundAsleep,
     Intensive,
+    /// In ns.
+    CpuTime,
+    /// How often an item has said that it gets on.
+    Touched,
 }
 
 impl Count {
-    const KINDS: usize = 3;
+    const KINDS: usize = 5;
 }
 
 struct Door {
@@ -254,6 +261,7 @@ impl Shared {
         };
         Arc::new(Self {
             name,
+            number: system.env().metering.number(),
             kind,
             layout,
             gates: (0..gates).map(|_| door()).collect(),
@@ -275,6 +283,10 @@ impl Shared {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn is_cpu_intensive(&self) -> bool {
@@ -305,6 +317,12 @@ impl Shared {
         self.counts[what as usize].fetch_add(times, Ordering::Relaxed);
     }
 
+    /// Its items have used so much CPU time.
+    pub(crate) fn used_cpu(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.counted(Count::CpuTime, nanos);
+    }
+
     fn count(&self, what: Count) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }
@@ -333,9 +351,10 @@ impl Shared {
             let (ticket, first) = door.gate.first_inactive()?;
             Some(Waiting {
                 place: format!("queue {}", self.name),
-                progress: ticket,
+                progress: ticket + self.count(Count::Touched),
                 item: format!("{}: {}", self.name, first.work.name()),
                 waiting: door.gate.inactive(),
+                running: Vec::new(),
             })
         })
     }
@@ -448,12 +467,14 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> WorkqueueStats {
+        let metered = self.env().metering.is_on();
         let mut stats = WorkqueueStats {
             refused: self.refused.load(Ordering::Relaxed),
             cm_wakeups: self.count(Count::CmWakeup),
             found_asleep: self.count(Count::FoundAsleep),
             cpu_intensive: self.count(Count::Intensive),
             maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
+            cpu_time: metered.then(|| Duration::from_nanos(self.count(Count::CpuTime))),
             rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),
             ..WorkqueueStats::default()
         };

@@ -541,6 +541,14 @@ impl<T: Item> Core<T> {
         self.workers.iter().map(|w| w.state)
     }
 
+    /// Each worker that is not gone: its number, what it does, and its turn.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (usize, State, u64)> + '_ {
+        let workers = self.workers.iter().enumerate();
+        workers
+            .filter(|(_, w)| w.state != State::Gone)
+            .map(|(number, w)| (number, w.state, w.turn))
+    }
+
     /// Whether a worker is missing and none is on its way.
     fn is_short(&self) -> bool {
         let wanted = !self.ready.is_empty() && self.running < self.target;
