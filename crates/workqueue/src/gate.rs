@@ -147,6 +147,10 @@ impl<T> Gate<T> {
         Some((self.first_ticket, item))
     }
 
+    pub(crate) fn max_active(&self) -> usize {
+        self.max_active
+    }
+
     pub(crate) fn active(&self) -> usize {
         self.active
     }

@@ -49,6 +49,7 @@ mod attrs;
 mod builder;
 mod delayed;
 mod door;
+mod dump;
 mod error;
 mod flush;
 mod future;

@@ -163,7 +163,7 @@ const PATIENCE: u64 = 20_000;
 
 pub(crate) struct Pool {
     place: Place,
-    /// Of an unbound pool; names its threads.
+    /// Names it in dumps, and the threads of an unbound pool.
     id: usize,
     env: Arc<Env>,
     sampler: Sampler,

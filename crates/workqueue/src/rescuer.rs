@@ -6,6 +6,7 @@
 
 use crate::door::Shared;
 use crate::pool::{Env, Pool};
+use crate::sampler::proc;
 use crate::threads::{End, nice};
 use crate::worker;
 use inflight_sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,8 @@ struct Book {
     calls: VecDeque<Arc<Pool>>,
     /// Where the thread sleeps, once it has arrived.
     thread: Option<Unparker>,
+    /// Its number, if threads have one.
+    number: Option<u32>,
     /// The thread leaves when no call is left.
     stopped: bool,
 }
@@ -77,6 +80,11 @@ impl Rescuer {
         self.maydays.load(Ordering::Relaxed)
     }
 
+    /// The number of its thread, if that has arrived.
+    pub(crate) fn thread(&self) -> Option<u32> {
+        self.book.lock().number
+    }
+
     pub(crate) fn rescued(&self) -> u64 {
         self.rescued.load(Ordering::Relaxed)
     }
@@ -86,7 +94,11 @@ impl Rescuer {
         worker::join_system(env);
         nice::raise(env);
         let parker = Parker::current();
-        self.book.lock().thread = Some(parker.unparker());
+        {
+            let mut book = self.book.lock();
+            book.thread = Some(parker.unparker());
+            book.number = proc::this_thread();
+        }
         loop {
             let next = {
                 let mut book = self.book.lock();

@@ -76,11 +76,32 @@ pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
         write!(out, " highpri")?;
     }
     let r = pool.report();
-    writeln!(
+    write!(
         out,
         ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
         r.workers, r.running, r.target, r.blocked, r.idle, r.ready
-    )
+    )?;
+    let items = pool.env().metering.names(&r.items);
+    if !items.is_empty() {
+        write!(out, "; running: {}", Counted(&items))?;
+    }
+    writeln!(out)
+}
+
+/// Sorted names, those that are there several times once, with their number.
+pub(crate) struct Counted<'a>(pub(crate) &'a [String]);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, several) in self.0.chunk_by(|a, b| a == b).enumerate() {
+            f.write_str(if at == 0 { "" } else { ", " })?;
+            if several.len() > 1 {
+                write!(f, "{}*", several.len())?;
+            }
+            f.write_str(&several[0])?;
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Result {

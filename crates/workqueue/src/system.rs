@@ -1,14 +1,14 @@
 //! The system: pools, their threads, and the end of both.
 
-use crate::attrs::{Cpus, Place};
+use crate::attrs::Place;
 use crate::builder::{SystemBuilder, WorkqueueDraft};
 use crate::door;
+use crate::dump::Dump;
 use crate::error::BuildError;
 use crate::panics::dispose;
 use crate::pool::{Env, Pool};
 #[cfg(loom)]
 use crate::sampler::Finding;
-use crate::stats;
 use crate::timekeeper::Alarm;
 use crate::worker;
 use inflight_sync::thread::JoinHandle;
@@ -16,7 +16,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -98,11 +98,7 @@ impl Shared {
         if let Some(pool) = pools.iter().find(|pool| pool.place() == place) {
             return Ok(pool.clone());
         }
-        let unbound = pools
-            .iter()
-            .filter(|p| matches!(p.place().cpus, Cpus::Pod { .. }))
-            .count();
-        let pool = Pool::new(place.clone(), unbound, &self.env, rescued)?;
+        let pool = Pool::new(place.clone(), pools.len(), &self.env, rescued)?;
         pools.push(pool.clone());
         Ok(pool)
     }
@@ -136,7 +132,17 @@ impl Shared {
         }
     }
 
-    fn queues(&self) -> Vec<Arc<door::Shared>> {
+    pub(crate) fn dump(&self) -> String {
+        let dump = Dump {
+            topology: &self.env.topology,
+            pools: self.pools.lock().clone(),
+            queues: self.queues(),
+            nice_refused: *self.env.nice_refused.lock(),
+        };
+        dump.to_string()
+    }
+
+    pub(crate) fn queues(&self) -> Vec<Arc<door::Shared>> {
         self.registry.lock().queues()
     }
 
@@ -362,32 +368,23 @@ impl WorkqueueSystem {
         }
     }
 
-    /// The pools, their workers and the queues as text for a person; the form may change.
+    /// The system as text for a person: the machine, the pools, where the queues' items go, and
+    /// what they do now. The form may change.
+    ///
+    /// The first five sections are those of the kernel's `wq_dump` tool; `docs/wq-tools.md`
+    /// explains each line. Its parts are true at moments close to each other.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// let wq = sys.workqueue("events").bound().build()?;
+    /// assert!(sys.dump().contains("Worker Pools"));
     /// assert!(sys.dump().contains("queue events bound"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn dump(&self) -> String {
-        let shared = &self.handle.shared;
-        let pools = shared.pools.lock().clone();
-        let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = pools
-            .iter()
-            .try_for_each(|pool| stats::describe_pool(&mut out, pool));
-        if let Some(why) = self.nice_refused() {
-            let _ = writeln!(out, "high priority refused: {why}");
-        }
-        let queues = shared.queues();
-        let _ = queues
-            .iter()
-            .try_for_each(|queue| stats::describe_queue(&mut out, queue));
-        out
+        self.handle.shared.dump()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::meter::Metering;
 use crate::panics::contained;
+use crate::stats::Counted;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
@@ -49,14 +50,10 @@ impl fmt::Display for Stall {
             f,
             "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
         )?;
-        for (at, several) in running.chunk_by(|a, b| a == b).enumerate() {
-            write!(f, "{}", if at == 0 { "; running: " } else { ", " })?;
-            if several.len() > 1 {
-                write!(f, "{}*", several.len())?;
-            }
-            f.write_str(&several[0])?;
+        if running.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        write!(f, "; running: {}", Counted(running))
     }
 }
 

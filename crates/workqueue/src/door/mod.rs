@@ -293,6 +293,17 @@ impl Shared {
         self.cpu_intensive
     }
 
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many items are active, over all CPUs, and how many may be, on each CPU of a bound queue.
+    pub(crate) fn level(&self) -> (usize, usize) {
+        let active = self.doors().map(|door| door.gate.active()).sum();
+        let max_active = self.doors().next().map_or(0, |door| door.gate.max_active());
+        (active, max_active)
+    }
+
     pub(crate) fn is_highpri(&self) -> bool {
         self.layout.places[0].high
     }

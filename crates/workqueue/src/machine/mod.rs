@@ -528,6 +528,10 @@ impl<T: Item> Core<T> {
         self.taken
     }
 
+    pub(crate) fn is_creating(&self) -> bool {
+        self.creating
+    }
+
     pub(crate) fn running(&self) -> usize {
         self.running
     }

@@ -53,6 +53,8 @@ impl Pool {
             running: inner.core.running(),
             target: inner.core.target(),
             ready: inner.core.ready(),
+            creating: inner.core.is_creating(),
+            items: inner.running().collect(),
         }
     }
 
@@ -100,4 +102,8 @@ pub(crate) struct PoolReport {
     pub(crate) running: usize,
     pub(crate) target: usize,
     pub(crate) ready: usize,
+    /// A worker is being created.
+    pub(crate) creating: bool,
+    /// The numbers of the queues whose items are being run.
+    pub(crate) items: Vec<u64>,
 }

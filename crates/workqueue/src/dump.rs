@@ -1,0 +1,241 @@
+//! A system as text: scopes, pools, queues and what they do, in the layout of the kernel's
+//! `wq_dump` tool, and after it what is going on.
+
+use crate::attrs::{Attrs, Cpus, Kind, Place};
+use crate::door;
+use crate::pool::Pool;
+use crate::stats;
+use inflight_sync::Arc;
+use inflight_topology::{CpuSet, Scope, Topology};
+use std::fmt::{self, Write as _};
+use std::io;
+
+/// What a dump is made of, taken at about the same time.
+pub(crate) struct Dump<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) pools: Vec<Arc<Pool>>,
+    pub(crate) queues: Vec<Arc<door::Shared>>,
+    pub(crate) nice_refused: Option<io::ErrorKind>,
+}
+
+/// The column for a queue's name.
+const NAME: usize = 32;
+
+/// In the order of the kernel's tool.
+const SCOPES: [Scope; 6] = [
+    Scope::Cpu,
+    Scope::Smt,
+    Scope::Cache,
+    Scope::CacheShard,
+    Scope::Numa,
+    Scope::System,
+];
+
+fn title(out: &mut String, title: &str) -> fmt::Result {
+    let line = "=".repeat(title.len());
+    let between = if out.is_empty() { "" } else { "\n" };
+    writeln!(out, "{between}{title}\n{line}")
+}
+
+/// `width` of the widest of some texts.
+fn width(texts: impl Iterator<Item = String>) -> usize {
+    texts.map(|text| text.len()).max().unwrap_or(1)
+}
+
+fn header(out: &mut String, columns: &str) -> fmt::Result {
+    let name = NAME - 2;
+    writeln!(out, "[{:^name$}\\ {columns}]", "workqueue")
+}
+
+impl fmt::Display for Dump<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = String::new();
+        self.scopes(&mut out)?;
+        self.pools(&mut out)?;
+        self.routes(&mut out)?;
+        self.rescuers(&mut out)?;
+        self.limits(&mut out)?;
+        self.state(&mut out)?;
+        f.write_str(&out)
+    }
+}
+
+impl Dump<'_> {
+    fn scopes(&self, out: &mut String) -> fmt::Result {
+        title(out, "Affinity Scopes")?;
+        let all = self.topology.cpus().to_mask_string();
+        writeln!(out, "wq_unbound_cpumask={all}")?;
+        for scope in SCOPES {
+            let is_default = scope == Attrs::default().get_scope();
+            let name = scope.to_string().to_uppercase();
+            let default = if is_default { " (default)" } else { "" };
+            let pods = self.topology.pods(scope);
+            write!(
+                out,
+                "\n{name}{default}\n  nr_pods  {}\n  pod_cpus",
+                pods.len()
+            )?;
+            for (id, pod) in pods.iter().enumerate() {
+                write!(out, " [{id}]={}", pod.cpus().to_mask_string())?;
+            }
+            write!(out, "\n  pod_node")?;
+            for (id, pod) in pods.iter().enumerate() {
+                match pod.node() {
+                    Some(node) => write!(out, " [{id}]={node}")?,
+                    None => write!(out, " [{id}]=-1")?,
+                }
+            }
+            write!(out, "\n  cpu_pod ")?;
+            for cpu in self.topology.cpus() {
+                if let Some(id) = pods.iter().position(|pod| pod.cpus().contains(cpu)) {
+                    write!(out, " [{cpu}]={id}")?;
+                }
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    /// How many queues use a pool.
+    fn users(&self, pool: &Pool) -> usize {
+        let uses = |queue: &&Arc<door::Shared>| queue.layout().places.contains(pool.place());
+        self.queues.iter().filter(uses).count()
+    }
+
+    fn pools(&self, out: &mut String) -> fmt::Result {
+        title(out, "Worker Pools")?;
+        let ids = width(self.pools.iter().map(|pool| pool.id().to_string()));
+        let refs = width(self.pools.iter().map(|pool| self.users(pool).to_string()));
+        for pool in &self.pools {
+            let (id, users) = (pool.id(), self.users(pool));
+            let report = pool.report();
+            write!(
+                out,
+                "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
+                 idle/workers={:3}/{:3} ",
+                flags(report.creating),
+                if pool.place().high { -20 } else { 0 },
+                report.idle,
+                report.workers,
+            )?;
+            match &pool.place().cpus {
+                Cpus::One(cpu) => writeln!(out, "cpu={cpu:3}")?,
+                Cpus::Pod { cpus, strict } => {
+                    let allowed = if *strict { cpus } else { self.topology.cpus() };
+                    let strict = if *strict { " strict" } else { "" };
+                    let (allowed, pod) = (allowed.to_mask_string(), cpus.to_mask_string());
+                    writeln!(out, "cpus={allowed} pod_cpus={pod}{strict}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pool_at(&self, place: &Place) -> String {
+        let pool = self.pools.iter().find(|pool| pool.place() == place);
+        pool.map_or_else(|| "-".to_owned(), |pool| pool.id().to_string())
+    }
+
+    fn routes(&self, out: &mut String) -> fmt::Result {
+        title(out, "Workqueue CPU -> pool")?;
+        let cpus = self.topology.possible();
+        let ids = self.pools.iter().map(|pool| pool.id().to_string());
+        let w = width(ids.chain(cpus.last().map(|cpu| cpu.to_string())));
+        let mut columns = "type   CPU".to_owned();
+        for cpu in cpus {
+            write!(columns, " {cpu:w$}")?;
+        }
+        header(out, &(columns + " dfl"))?;
+        for queue in &self.queues {
+            let (layout, kind) = (queue.layout(), type_of(queue.kind()));
+            write!(out, "{:NAME$} {kind:10}", queue.name())?;
+            for cpu in cpus {
+                let place = &layout.places[layout.place_of(cpu)];
+                write!(out, " {:>w$}", self.pool_at(place))?;
+            }
+            // There is no pool by default: the CPUs of a queue have all its pools.
+            if queue.kind() != Kind::Bound {
+                write!(out, " {:>w$}", "-")?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn rescuers(&self, out: &mut String) -> fmt::Result {
+        title(out, "Workqueue -> rescuer")?;
+        let all = self.topology.cpus().to_mask_string();
+        let w = all.len().max("unbound_cpus".len());
+        let columns = format!("{:w$} {:>6} rescuer_cpus", "unbound_cpus", "pid");
+        header(out, &columns)?;
+        for queue in &self.queues {
+            let Some(rescuer) = queue.rescuer() else {
+                continue;
+            };
+            let unbound = if queue.kind() == Kind::Bound {
+                ""
+            } else {
+                &all
+            };
+            let thread = rescuer.thread().map_or("-".to_owned(), |id| id.to_string());
+            writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {all}", queue.name())?;
+        }
+        Ok(())
+    }
+
+    fn limits(&self, out: &mut String) -> fmt::Result {
+        title(out, "Unbound workqueue -> node_nr/max_active")?;
+        let online = self.topology.online().to_mask_string();
+        writeln!(out, "online_cpus={online}")?;
+        for &node in self.topology.nodes() {
+            let cpus = self.topology.cpus().iter();
+            let cpus: CpuSet = cpus
+                .filter(|cpu| self.topology.node_of(*cpu) == Some(node))
+                .collect();
+            writeln!(out, "NODE[{node:02}]={}", cpus.to_mask_string())?;
+        }
+        let mut columns = " min  max".to_owned();
+        for node in self.topology.nodes() {
+            write!(columns, " {:>9}", format!("NODE {node}"))?;
+        }
+        writeln!(out)?;
+        header(out, &format!("{columns} {:>9}", "dfl"))?;
+        for queue in self.queues.iter().filter(|q| q.kind() != Kind::Bound) {
+            let (active, max) = queue.level();
+            write!(out, "{:NAME$} {:>4} {max:4}", queue.name(), "-")?;
+            for _ in self.topology.nodes() {
+                write!(out, " {:>9}", "-")?;
+            }
+            writeln!(out, " {:>9}", format!("{active}/{max}"))?;
+        }
+        Ok(())
+    }
+
+    fn state(&self, out: &mut String) -> fmt::Result {
+        title(out, "State")?;
+        for pool in &self.pools {
+            stats::describe_pool(out, pool)?;
+        }
+        if let Some(why) = self.nice_refused {
+            writeln!(out, "high priority refused: {why}")?;
+        }
+        for queue in &self.queues {
+            stats::describe_queue(out, queue)?;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's bits, as far as they mean something here: 2, a worker is being created.
+fn flags(creating: bool) -> u8 {
+    if creating { 2 } else { 0 }
+}
+
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bound => "percpu",
+        Kind::Unbound(attrs) if attrs.is_strict() => "unbound,S",
+        Kind::Unbound(_) => "unbound",
+        Kind::Ordered(_) => "ordered",
+    }
+}

@@ -1,0 +1,119 @@
+//! The dump, whole: the layout of `wq_dump`, and what goes on.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, WorkqueueSystem};
+use support::{Level, plug};
+
+/// All but the numbers of threads, which differ from run to run.
+fn without_threads(dump: &str) -> String {
+    let lines = dump.lines().map(|line| {
+        // The rescuer's line: name, mask, number, mask.
+        let thread = line
+            .split_whitespace()
+            .nth(2)
+            .filter(|_| line.starts_with("kcryptd "));
+        match thread.and_then(|text| text.parse::<u32>().ok()) {
+            Some(thread) => line.replace(&format!("{thread:>6}"), "   TID"),
+            None => line.to_owned(),
+        }
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+/// D5: every section, title, column and width.
+#[test]
+fn d5_the_dump_has_the_layout_of_wq_dump() {
+    let topology = Topology::synthetic("numa:2 core:2").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.sampling(false).build().unwrap();
+    let irq = sys.workqueue("complete").bound().highpri();
+    let irq = irq.build().unwrap();
+    let slow = sys.workqueue("slow").bound().max_active(1).build().unwrap();
+    let crypt = Attrs::new().scope(Scope::Numa).strict(true);
+    let crypt = sys.workqueue("kcryptd").unbound(crypt).mem_reclaim();
+    let crypt = crypt.max_active(64).build().unwrap();
+    let log = sys.workqueue("journal").ordered().build().unwrap();
+    irq.spawn_on(2, || ()).wait().unwrap();
+    crypt.spawn_on(3, || panic!("no key")).wait().unwrap_err();
+    log.spawn_on(0, || ()).wait().unwrap();
+    let open = plug(&slow);
+    let waits = slow.spawn_on(0, || ());
+    for queue in [&irq, &crypt, &log] {
+        queue.flush().unwrap();
+    }
+    // Each worker goes idle a moment after its item has ended, and each rescuer begins to sleep.
+    let settled = |dump: &str| dump.matches("idle/workers=  1/  1").count() == 3;
+    let mut dump = sys.dump();
+    while !settled(&dump) || dump.contains("      - 0000000f") {
+        inflight_sync::thread::yield_now();
+        dump = sys.dump();
+    }
+    open.raise();
+    waits.wait().unwrap();
+    let dump = without_threads(&dump);
+    let golden = include_str!("golden/dump.txt");
+    assert_eq!(dump, golden, "{dump}");
+}
+
+/// Masks above 32 CPUs have groups with commas, and columns are as wide as the largest number.
+#[test]
+fn d5_big_machines() {
+    let topology = Topology::synthetic("numa:2 cache:2 core:16 smt:2").unwrap();
+    let sys = WorkqueueSystem::builder()
+        .topology(topology)
+        .build()
+        .unwrap();
+    let wq = sys.workqueue("wide").unbound(Attrs::new()).build().unwrap();
+    wq.spawn_on(127, || ()).wait().unwrap();
+    let dump = sys.dump();
+    let all = "ffffffff,ffffffff,ffffffff,ffffffff";
+    assert!(
+        dump.contains(&format!("wq_unbound_cpumask={all}\n")),
+        "{dump}"
+    );
+    assert!(
+        dump.contains(&format!(
+            "cpus={all} pod_cpus=ffff0000,00000000,ffff0000,00000000\n"
+        )),
+        "{dump}"
+    );
+    let mut lines = dump.lines();
+    let header = lines.find(|line| line.contains("type   CPU")).unwrap();
+    assert!(header.contains(" CPU   0   1   2 "), "{header}");
+    assert!(header.ends_with(" 126 127 dfl]"), "{header}");
+    let row = lines.next().unwrap();
+    assert!(
+        row.starts_with("wide                             unbound      -   -"),
+        "{row}"
+    );
+    assert!(row.ends_with("   0   0   -"), "{row}");
+    assert_eq!(row.len(), header.len() - "]".len());
+}
+
+/// D7: whose items a pool runs, collapsed.
+#[test]
+fn d7_a_pool_tells_whose_items_it_runs() {
+    let topology = Topology::synthetic("core:4").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.sampling(false).build().unwrap();
+    let (a, b) = (sys.workqueue("crypt"), sys.workqueue("log"));
+    let (a, b) = (a.unbound(Attrs::new()), b.unbound(Attrs::new()));
+    let (a, b) = (a.build().unwrap(), b.build().unwrap());
+    let (begun, open) = (Level::new(), Level::new());
+    for queue in [&b, &a, &b] {
+        let (begun, open) = (begun.clone(), open.clone());
+        drop(queue.spawn(move || {
+            begun.raise();
+            open.wait(1);
+        }));
+    }
+    begun.wait(3);
+    let dump = sys.dump();
+    open.raise();
+    assert!(dump.contains("; running: crypt, 2*log\n"), "{dump}");
+    a.flush().unwrap();
+    b.flush().unwrap();
+}
