@@ -193,15 +193,27 @@ impl SbitmapQueue {
         }
     }
 
-    /// `try_get` for a class that may take one, also while others wait that may not.
+    /// `try_get` for a class that may take one, also while others wait that cannot be served: their
+    /// classes may not, or the one before them has not fetched its part.
     ///
-    /// The caller tells the [`Shares`] of the bit.
+    /// A large request does not pass one of its class. The caller tells the [`Shares`] of the bit.
     #[must_use = "a bit that is dropped is never given back"]
-    pub fn try_get_past(&self, class: Class) -> Option<usize> {
+    pub fn try_get_past(&self, class: Class, large: bool) -> Option<usize> {
         match &self.inner {
             Inner::Batched(queue) => queue.try_get(),
-            Inner::Shared(queue) => queue.try_get_past(class),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(class),
+            Inner::Shared(queue) => queue.try_get_past(class, large),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(class, large),
+        }
+    }
+
+    /// [`try_get_past`](Self::try_get_past) for a small request after `try_get` found nothing:
+    /// one load, unless nobody who waits can be served. By a hint, so it may miss a moment.
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn try_get_held_up(&self, class: Class) -> Option<usize> {
+        match &self.inner {
+            Inner::Batched(_) => None,
+            Inner::Shared(queue) => queue.try_get_held_up(class),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_held_up(class),
         }
     }
 

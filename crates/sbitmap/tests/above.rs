@@ -6,6 +6,7 @@ use inflight_sbitmap::above::{Above, Class, Door, Force, Request, Shares, Stay};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::Instant;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Wake, Waker};
@@ -211,11 +212,12 @@ impl Oracle {
                     self.waiters.iter().position(waits)
                 };
                 let large_first = !self.small_next[class];
-                let first = self.goes_on[class]
-                    .or_else(|| head(large_first))
-                    .or_else(|| head(!large_first))?;
-                let may = self.active[class] < self.limit && !self.waiters[first].full;
-                may.then_some(first)
+                let first = match self.goes_on[class] {
+                    Some(at) if self.waiters[at].full => head(false)?,
+                    Some(at) => at,
+                    None => head(large_first).or_else(|| head(!large_first))?,
+                };
+                (self.active[class] < self.limit).then_some(first)
             })
     }
 
@@ -240,13 +242,20 @@ impl Oracle {
             self.collecting = None;
             self.turn = class + 1;
             waiter.full = true;
-            self.goes_on[class] = Some(at);
-            if waiter.has == waiter.left {
-                waiter.gone = true;
-                self.goes_on[class] = None;
+            waiter.gone = waiter.has == waiter.left;
+            if waiter.gone {
                 self.small_next[class] = waiter.large;
             }
+            if waiter.large {
+                self.goes_on[class] = (!waiter.gone).then_some(at);
+            }
         }
+    }
+
+    /// Waits, or has not fetched all it was given.
+    fn waits(&self, at: usize) -> bool {
+        let waiter = &self.waiters[at];
+        !waiter.gone || waiter.full
     }
 
     /// What the waiter finds when it looks.
@@ -264,7 +273,7 @@ impl Oracle {
 
     fn leave(&mut self, at: usize) {
         let waiter = &mut self.waiters[at];
-        waiter.gone = true;
+        (waiter.gone, waiter.full) = (true, false);
         let (class, has) = (waiter.class, std::mem::take(&mut waiter.has));
         if self.goes_on[class] == Some(at) {
             self.goes_on[class] = None;
@@ -281,17 +290,120 @@ impl Oracle {
     }
 }
 
+/// A queue of one class without limits, or of two of which class 1 may have none.
+fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
+    #[derive(Debug)]
+    struct NoneForOne;
+    impl Shares for NoneForOne {
+        fn may_take(&self, class: Class) -> bool {
+            class == 0
+        }
+        fn took(&self, _: Class, _: usize) {}
+        fn gives(&self, _: usize) {}
+    }
+    let above = Above {
+        shares: Some(Box::new(NoneForOne)),
+        door: None,
+    };
+    let queue = SbitmapQueue::builder(depth).engine(engine);
+    queue.fairness(Fairness::Fair).build_above(above).unwrap()
+}
+
+const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
+
+fn in_parts(class: Class, want: usize) -> Request {
+    Request {
+        want,
+        part: PART,
+        large: true,
+        ..Request::one(class)
+    }
+}
+
+fn poll(queue: &SbitmapQueue, stay: &mut Stay) -> usize {
+    let mut bits = Vec::new();
+    let cx = Context::from_waker(Waker::noop());
+    let _ = queue.poll_stay(stay, &cx, &mut bits);
+    bits.len()
+}
+
+/// F2: a request that does not fetch its part keeps small ones of its class neither from waiting
+/// with success nor from trying. Large ones stay behind it.
+#[test]
+fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
+    for engine in ENGINES {
+        let queue = in_turns(8, engine);
+        let bits: Vec<usize> = std::iter::from_fn(|| queue.try_get()).collect();
+        let mut late = queue.stay(in_parts(0, 6));
+        let mut behind = queue.stay(in_parts(0, 2));
+        assert_eq!((poll(&queue, &mut late), poll(&queue, &mut behind)), (0, 0));
+        assert_eq!(queue.try_get_held_up(0), None, "all are in use");
+        queue.put_batch(&bits[..PART]).unwrap();
+        assert_eq!(queue.snapshot().collected, PART);
+        let woken = Arc::new(Counts::default());
+        let mut small = wait(&queue, 1, &woken);
+        queue.put_batch(&bits[PART..]).unwrap();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&queue, &mut small), 1);
+        let mut newcomer = queue.stay(Request::one(0));
+        assert_eq!(poll(&queue, &mut newcomer), 1);
+        assert!(queue.try_get_held_up(0).is_some());
+        assert!(queue.try_get_past(0, false).is_some());
+        assert_eq!(queue.try_get_past(0, true), None, "large");
+        assert_eq!(poll(&queue, &mut behind), 0, "first come, first served");
+        // It comes for its part, and nobody is served before its last.
+        assert_eq!((poll(&queue, &mut late), poll(&queue, &mut late)), (2, 2));
+        let mut last = queue.stay(Request::one(0));
+        assert_eq!(poll(&queue, &mut last), 0);
+        queue.put(bits[0]).unwrap();
+        assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (0, 0));
+        queue.leave(&mut late);
+        queue.put_batch(&bits[1..3]).unwrap();
+        assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (1, 2));
+    }
+}
+
+/// Turns that begin while a part waits for its owner are over when its next one is collected.
+#[test]
+fn a_turn_ends_when_the_next_part_is_collected() {
+    let queue = in_turns(4, Engine::Shared);
+    let bits = take(&queue, 4);
+    let mut never = queue.stay(Request::one(1));
+    let mut late = queue.stay(in_parts(0, 5));
+    assert_eq!((poll(&queue, &mut never), poll(&queue, &mut late)), (0, 0));
+    queue.put_batch(&bits[..3]).unwrap();
+    let mut one = Vec::new();
+    let mut small = queue.stay(Request::one(0));
+    let at_once = Some(Instant::from_nanos(0));
+    assert!(queue.block_stay(&mut small, at_once, &mut one));
+    queue.put_batch(&one).unwrap();
+    let passed = queue.try_get().expect("this thread has its turn");
+    assert_eq!(poll(&queue, &mut late), PART);
+    queue.leave(&mut late);
+    queue.put(passed).unwrap();
+    assert_eq!(queue.try_get(), None, "its turn is over");
+    assert!(queue.try_get_past(0, false).is_some());
+    queue.leave(&mut never);
+}
+
 #[derive(Clone, Debug)]
 enum Op {
-    Join { class: usize, want: usize },
+    Join {
+        class: usize,
+        want: usize,
+        lazy: bool,
+    },
     Put,
+    Look(usize),
     Leave(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (0..CLASSES, 0..6usize).prop_map(|(class, want)| Op::Join { class, want }),
+        4 => (0..CLASSES, 0..6usize, any::<bool>())
+            .prop_map(|(class, want, lazy)| Op::Join { class, want, lazy }),
         6 => Just(Op::Put),
+        3 => (0..40usize).prop_map(Op::Look),
         1 => (0..40usize).prop_map(Op::Leave),
     ]
 }
@@ -322,12 +434,17 @@ proptest! {
             collecting: None,
         };
         let mut stays: Vec<Stay> = Vec::new();
+        // Looks only when it is told to, so that what it is given waits for it.
+        let mut is_lazy: Vec<bool> = Vec::new();
         let mut held: VecDeque<usize> = VecDeque::new();
         let waker = Waker::from(Arc::new(Counts::default()));
         let cx = Context::from_waker(&waker);
         for op in ops {
+            let mut looks = None;
             match op {
-                Op::Join { class, want } => {
+                Op::Join { class, want, lazy } => {
+                    looks = Some(stays.len());
+                    is_lazy.push(lazy);
                     // 0 is a small request, the others are large ones.
                     let (large, want) = (want > 0, want.max(1));
                     stays.push(queue.stay(Request {
@@ -348,16 +465,17 @@ proptest! {
                     oracle.free += 1;
                     oracle.serve();
                 },
-                Op::Leave(at) => if at < stays.len() && !oracle.waiters[at].gone {
+                Op::Look(at) => looks = Some(at),
+                Op::Leave(at) => if at < stays.len() && oracle.waits(at) {
                     queue.leave(&mut stays[at]);
                     oracle.leave(at);
                 },
             }
-            // Everybody looks until nobody finds anything.
+            // Everybody else looks until nobody finds anything.
             loop {
                 let mut found = 0;
                 for (at, stay) in stays.iter_mut().enumerate() {
-                    if oracle.waiters[at].gone && !oracle.waiters[at].full {
+                    if !oracle.waits(at) || (is_lazy[at] && looks != Some(at)) {
                         continue;
                     }
                     let mut bits = Vec::new();

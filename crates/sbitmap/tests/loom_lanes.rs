@@ -19,7 +19,8 @@
 //! | F1 does not return the token | `a_deadline_between_parts` |
 //! | F1 does not serve | `a_fetched_part_*`, `a_part_meets_its_owner`, `parts_*` |
 //! | who comes back for a part is not told | `a_part_meets_its_owner` |
-//! | who leaves has a look once only: a part stays behind | `a_split_leaves_between_parts` |
+//! | F2, a full one keeps its whole class | `f2_an_unfetched_part_lets_small_ones_pass` |
+//! | who leaves leaves its part behind | `a_split_leaves_between_parts` |
 //! | what is left behind is not put, or stays on the account | `a_split_leaves_between_parts` |
 //! | a newcomer in a queue with classes does not serve | `h9_past_*` |
 //! | `try_get_past` does not tell whom it has served | `h9_past_*` |
@@ -219,7 +220,7 @@ fn parts_between_two_small_waiters() {
     });
 }
 
-/// F1: whoever has had a part keeps his class waiting until he fetches it, and then serves. The
+/// F1: whoever has had a part keeps his lane waiting until he fetches it, and then serves. The
 /// small one keeps its id.
 #[test]
 fn a_fetched_part_lets_others_be_served() {
@@ -234,6 +235,52 @@ fn a_fetched_part_lets_others_be_served() {
         let kept = small.join().unwrap();
         assert!(!bits.contains(&kept));
         model.assert_quiet(0);
+    });
+}
+
+/// F2: a part waits for its owner, who comes only when a small one of its class has had its id. Both
+/// come to the line while the ids come.
+#[test]
+fn f2_an_unfetched_part_lets_small_ones_pass() {
+    check("f2_an_unfetched_part_lets_small_ones_pass", THREE, || {
+        let model = Model::new(3, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        let small = model.spawn(|model| model.one(0));
+        let putter = model.spawn(|model| model.put(&[0, 1]));
+        let kept = small.join().unwrap();
+        putter.join().unwrap();
+        let part = model.poll(&mut split);
+        assert_eq!(part, [1 - kept]);
+        model.put(&[2]);
+        assert_eq!(model.poll(&mut split), [2]);
+        assert!(!split.is_in_line());
+        model.put(&[0, 1, 2]);
+        model.assert_no_account();
+        model.assert_quiet(3);
+    });
+}
+
+/// F1 against F2: the owner comes for its part while a small one is served past it. Each has what
+/// it wants in the end.
+#[test]
+fn f2_the_owner_comes_while_others_pass() {
+    check("f2_the_owner_comes_while_others_pass", TWO, || {
+        let model = Model::new(3, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        model.put(&[0]);
+        let small = model.spawn(|model| model.one(0));
+        let putter = model.spawn(|model| model.put(&[1, 2]));
+        let mut bits = model.block(&mut split);
+        bits.extend(model.block(&mut split));
+        bits.push(small.join().unwrap());
+        putter.join().unwrap();
+        bits.sort_unstable();
+        assert_eq!(bits, [0, 1, 2]);
+        model.put(&bits);
+        model.assert_no_account();
+        model.assert_quiet(3);
     });
 }
 
@@ -372,10 +419,10 @@ fn h9_past_a_class_at_its_limit() {
         assert!(model.poll(&mut limited).is_empty());
         let other = model.spawn(|model| model.one(1));
         let putter = model.spawn(|model| model.put(&[0, 1]));
-        let past = model.queue.try_get_past(1);
+        let past = model.queue.try_get_past(1, false);
         putter.join().unwrap();
         let kept = other.join().unwrap();
-        let past = past.or_else(|| model.queue.try_get_past(1)).unwrap();
+        let past = past.or_else(|| model.queue.try_get_past(1, false)).unwrap();
         assert_ne!(past, kept);
         model.put(&[past, kept]);
         model.limit.limit.store(1, Ordering::Relaxed);

@@ -170,7 +170,7 @@ impl Bitmaps {
     pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<Bit<'_>> {
         let bitmap = self.bitmap(target);
         let bit = match self.limits(target, class) {
-            None => bitmap.try_get()?,
+            None => bitmap.try_get().or_else(|| bitmap.try_get_held_up(class))?,
             Some(ledger) => self.try_get_shared(target, class, ledger)?,
         };
         Some(self.in_hand(target, bit))
@@ -207,7 +207,9 @@ impl Bitmaps {
                 return None;
             }
         }
-        let bit = bitmap.try_get().or_else(|| bitmap.try_get_past(class))?;
+        let bit = bitmap
+            .try_get()
+            .or_else(|| bitmap.try_get_past(class, false))?;
         ledger.took(class, bit);
         Some(bit)
     }
@@ -276,18 +278,29 @@ impl Bitmaps {
         }
     }
 
-    /// A1 for up to `n` bits.
+    /// A1 for up to `n` bits, each a request of its own.
     pub(crate) fn try_get_batch(&self, target: Target, n: usize, class: Class) -> Batch<'_> {
+        self.try_get_some(target, n, class, false)
+    }
+
+    fn try_get_some(&self, target: Target, n: usize, class: Class, large: bool) -> Batch<'_> {
         let limits = self.limits(target, class);
         let n = limits.map_or(n, |ledger| n.min(ledger.room(class)));
+        let bitmap = self.bitmap(target);
         let mut bits = Vec::new();
         if n > 0 {
-            self.bitmap(target).try_get_batch(n, &mut bits);
+            bitmap.try_get_batch(n, &mut bits);
+        }
+        // One of several would be of no use to a large request.
+        if bits.is_empty() && (n == 1 || !large) {
+            let past = || match limits {
+                Some(_) => bitmap.try_get_past(class, large),
+                None if large => None,
+                None => bitmap.try_get_held_up(class),
+            };
+            bits.extend(std::iter::from_fn(past).take(n));
         }
         if let Some(ledger) = limits {
-            if bits.is_empty() && n > 0 {
-                bits.extend(self.bitmap(target).try_get_past(class));
-            }
             bits.iter().for_each(|&bit| ledger.took(class, bit));
         }
         Batch {
@@ -297,9 +310,9 @@ impl Bitmaps {
         }
     }
 
-    /// A1 for `n` bits at once, or none.
+    /// A1 for the `n` bits of a large request at once, or none.
     pub(crate) fn try_get_all(&self, target: Target, n: usize, class: Class) -> Option<Vec<usize>> {
-        let batch = self.try_get_batch(target, n, class);
+        let batch = self.try_get_some(target, n, class, true);
         (batch.len() == n).then(|| batch.into_inner())
     }
 

@@ -32,9 +32,10 @@ use std::time::Duration;
 ///
 /// See [`Admission`]. What a `Split` has collected is in use: it is kept from others, and a freeze
 /// waits for it, until it is asked for or the `Split` is dropped. One that is given its tags in
-/// parts (more pieces than a quarter of the depth) stays first of its tenant until its last part:
-/// while it is not asked, none of the tenant's waiters is served, even beside free tags. So ask on
-/// without waiting for another tag of the set in between, and drop one that is no longer wanted.
+/// parts (more pieces than a quarter of the depth) stays first of its tenant until its last part.
+/// While a part waits to be asked for, the tenant's small requests get what else is free, and its
+/// other splits wait, even beside free tags. So ask on without waiting for another `Split` in
+/// between, and drop one that is no longer wanted.
 ///
 /// ```
 /// use inflight_tags::TagSet;

@@ -4,7 +4,9 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::{Admission, AllocOptions, Queue, TagSet};
+use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
+use inflight_tags::{Admission, AllocOptions, NoPreempt, Queue, Steering, Tag, TagSet};
+use inflight_topology::{CpuSet, Topology};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -12,11 +14,30 @@ use std::task::{Context, Poll, Wake, Waker};
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
-/// A tag that comes back is free at once under `Preempt`, also while a future waits unpolled.
-fn queue(hw_queues: usize, depth: usize) -> Queue<()> {
+const POLICIES: [fn() -> Admission; 4] = [
+    || Admission::WholeIo,
+    || Admission::Preempt,
+    || Admission::NoPreempt(NoPreempt::default().threshold(0)),
+    || Admission::ElasticOvercommit { max_extra: 2 },
+];
+
+/// Runs a test under every policy. A tag that comes back is its waiter's under `WholeIo`, and free
+/// under the others, until the waiter is polled.
+fn for_each_policy(test: impl Fn(Admission)) {
+    POLICIES.iter().for_each(|policy| test(policy()));
+}
+
+fn queue(policy: Admission, hw_queues: usize, depth: usize) -> Queue<()> {
     let set = TagSet::builder().hw_queues(hw_queues).depth(depth);
-    let set = set.admission(Admission::Preempt);
+    let set = set.admission(policy);
     set.build(|_, _| ()).unwrap().add_queue("q")
+}
+
+/// Nothing is in use, and as many tags as the depth can be had.
+fn assert_whole(dev: &Queue<()>, depth: usize) {
+    assert_eq!(dev.set().in_use(), 0);
+    let all: Vec<_> = std::iter::from_fn(|| dev.try_alloc(PLAIN).ok()).collect();
+    assert_eq!(all.len(), depth);
 }
 
 struct Panics;
@@ -51,121 +72,281 @@ fn assert_panics<R>(f: impl FnOnce() -> R) {
 /// The freezer is told although the waker of a submitter panics first.
 #[test]
 fn h24_a_freezing_task_is_told() {
-    let dev = queue(1, 1);
-    let set = dev.set();
-    let held = dev.try_alloc(PLAIN).unwrap();
-    let mut waiter = pin!(dev.alloc());
-    assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
-    let told = Arc::new(Counts::default());
-    let mut freeze = pin!(set.freeze());
-    assert!(poll(freeze.as_mut(), told.clone()).is_pending());
-    assert_panics(|| drop(held));
-    assert_eq!(told.0.load(Ordering::Relaxed), 1);
-    let Poll::Ready(frozen) = poll(freeze.as_mut(), told) else {
-        panic!("no tag is in use");
-    };
-    drop(frozen);
-    assert!(block_on(waiter).is_ok());
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 1);
+        let set = dev.set();
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut waiter = pin!(dev.alloc());
+        assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
+        let told = Arc::new(Counts::default());
+        let mut freeze = pin!(set.freeze());
+        assert!(poll(freeze.as_mut(), told.clone()).is_pending());
+        assert_panics(|| drop(held));
+        assert_eq!(told.0.load(Ordering::Relaxed), 1);
+        // It gives back what it may have been granted.
+        assert!(poll(waiter.as_mut(), told.clone()).is_pending());
+        let Poll::Ready(frozen) = poll(freeze.as_mut(), told) else {
+            panic!("no tag is in use");
+        };
+        drop(frozen);
+        assert!(block_on(waiter).is_ok());
+    });
 }
 
 /// The same with a thread that sleeps. Without the telling this test never ends.
 #[test]
 fn h24_a_freezing_thread_is_told() {
-    let dev = queue(1, 1);
-    let set = dev.set();
-    let held = dev.try_alloc(PLAIN).unwrap();
-    let mut waiter = pin!(dev.alloc());
-    assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
-    let freezer = thread::spawn({
-        let set = set.clone();
-        move || drop(set.freeze_blocking())
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 1);
+        let set = dev.set();
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut waiter = Box::pin(dev.alloc());
+        assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
+        let freezer = thread::spawn({
+            let set = set.clone();
+            move || drop(set.freeze_blocking())
+        });
+        while !set.is_frozen() {
+            thread::yield_now();
+        }
+        assert_panics(|| drop(held));
+        // The freezer waits for what it was granted, and may be through before it is polled out.
+        let polled = poll(waiter.as_mut(), Arc::new(Counts::default()));
+        freezer.join().unwrap();
+        drop(match polled {
+            Poll::Ready(tag) => tag.unwrap(),
+            Poll::Pending => block_on(waiter).unwrap(),
+        });
+        assert_whole(&dev, 1);
     });
-    while !set.is_frozen() {
-        thread::yield_now();
-    }
-    assert_panics(|| drop(held));
-    freezer.join().unwrap();
-    assert_eq!(set.in_use(), 0);
 }
 
 /// A tag that is dropped while its thread unwinds: one panic, and everybody is told.
 #[test]
 fn a_tag_dropped_by_a_panic_is_freed() {
-    let dev = queue(1, 1);
-    let held = dev.try_alloc(PLAIN).unwrap();
-    let mut waiter = pin!(dev.alloc());
-    assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
-    let engine = catch_unwind(AssertUnwindSafe(|| {
-        let _held = held;
-        panic!("the engine's panic");
-    }));
-    let message = engine.unwrap_err();
-    assert_eq!(message.downcast_ref(), Some(&"the engine's panic"));
-    assert!(block_on(waiter).is_ok());
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 1);
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut waiter = pin!(dev.alloc());
+        assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
+        let engine = catch_unwind(AssertUnwindSafe(|| {
+            let _held = held;
+            panic!("the engine's panic");
+        }));
+        let message = engine.unwrap_err();
+        assert_eq!(message.downcast_ref(), Some(&"the engine's panic"));
+        assert!(block_on(waiter).is_ok());
+    });
 }
 
-/// Many tags dropped at once: all are freed, whichever waker panics.
+/// Many tags dropped at once: all are freed, whichever waker panics, and all others are told.
 #[test]
 fn a_dropped_batch_is_freed_whole() {
-    let dev = queue(1, 4);
-    let batch = dev.try_alloc_batch(4);
-    let mut first = pin!(dev.alloc());
-    let mut second = pin!(dev.alloc());
-    let told = Arc::new(Counts::default());
-    assert!(poll(first.as_mut(), Arc::new(Panics)).is_pending());
-    assert!(poll(second.as_mut(), told.clone()).is_pending());
-    assert_panics(|| drop(batch));
-    assert_eq!(dev.set().in_use(), 0);
-    assert_eq!(told.0.load(Ordering::Relaxed), 1);
-    let stats = dev.set().stats();
-    assert_eq!((stats.allocs, stats.frees), (4, 4));
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 4);
+        let batch = dev.try_alloc_batch(4);
+        let told = Arc::new(Counts::default());
+        let mut waiters: Vec<_> = (0..4).map(|_| Box::pin(dev.alloc())).collect();
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            let polled = match n {
+                0 | 2 => poll(waiter.as_mut(), Arc::new(Panics)),
+                _ => poll(waiter.as_mut(), told.clone()),
+            };
+            assert!(polled.is_pending());
+        }
+        assert_panics(|| drop(batch));
+        assert_eq!(told.0.load(Ordering::Relaxed), 2, "{policy:?}");
+        let tags: Vec<_> = waiters.into_iter().map(|w| block_on(w).unwrap()).collect();
+        drop(tags);
+        assert_whole(&dev, 4);
+        let stats = dev.set().stats();
+        assert_eq!(stats.allocs, stats.frees);
+    });
+}
+
+/// A split whose waker panics has its tags all the same, and so has who stands behind it.
+#[test]
+fn d25_a_split_whose_waker_panics() {
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 4);
+        let held = dev.try_alloc_batch(4);
+        let mut split = dev.split(6);
+        let mut next = Box::pin(split.next());
+        assert!(poll(next.as_mut(), Arc::new(Panics)).is_pending());
+        let told = Arc::new(Counts::default());
+        let mut behind = pin!(dev.alloc());
+        assert!(poll(behind.as_mut(), told.clone()).is_pending());
+        assert_panics(|| drop(held));
+        let mut got = usize::from(block_on(next).unwrap().is_some());
+        while block_on(split.next()).unwrap().is_some() {
+            got += 1;
+        }
+        assert_eq!(got, 6, "{policy:?}");
+        drop(split);
+        assert!(poll(behind.as_mut(), told.clone()).is_ready(), "{policy:?}");
+        assert!(told.0.load(Ordering::Relaxed) > 0, "{policy:?}");
+        assert_whole(&dev, 4);
+    });
+}
+
+/// Threads that wait beside a task whose waker panics again and again.
+#[test]
+fn threads_are_served_beside_wakers_that_panic() {
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 2);
+        let rounds = if cfg!(miri) { 5 } else { 200 };
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let dev = dev.clone();
+                thread::spawn(move || {
+                    for _ in 0..rounds {
+                        let tag = dev.alloc_blocking().unwrap();
+                        // Its own panic is another's waker's.
+                        let _ = catch_unwind(AssertUnwindSafe(|| drop(tag)));
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..rounds {
+            let mut task = Box::pin(dev.alloc());
+            // What it is granted goes to others when it is dropped, who may panic too.
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                poll(task.as_mut(), Arc::new(Panics)).map(drop)
+            }));
+            assert!(polled.is_ok(), "nobody else's waker panics");
+            drop(task);
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_whole(&dev, 2);
+    });
 }
 
 /// A waiter that moved puts its first bit back, and that waker panics: the second bit goes back
 /// too.
 #[test]
 fn h25_a_waiter_that_moved_loses_no_tag() {
-    let dev = queue(2, 1);
-    cpu::set_current_for_thread(Some(0));
-    let held = dev.try_alloc(PLAIN).unwrap();
-    let mut moves = Box::pin(dev.alloc());
-    let mut waits = pin!(dev.alloc());
-    let woken = Arc::new(Counts::default());
-    assert!(poll(moves.as_mut(), woken.clone()).is_pending());
-    assert!(poll(waits.as_mut(), Arc::new(Panics)).is_pending());
-    drop(held);
-    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-    cpu::set_current_for_thread(Some(1));
-    assert_panics(|| poll(moves.as_mut(), woken));
-    drop(moves);
-    cpu::set_current_for_thread(None);
-    for hwq in 0..2 {
-        assert!(dev.try_alloc(PLAIN.hw_queue(hwq)).is_ok());
-    }
+    for_each_policy(|policy| {
+        let dev = queue(policy, 2, 1);
+        cpu::set_current_for_thread(Some(0));
+        let held = dev.try_alloc(PLAIN).unwrap();
+        let mut moves = Box::pin(dev.alloc());
+        let mut waits = pin!(dev.alloc());
+        let woken = Arc::new(Counts::default());
+        assert!(poll(moves.as_mut(), woken.clone()).is_pending());
+        assert!(poll(waits.as_mut(), Arc::new(Panics)).is_pending());
+        drop(held);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        cpu::set_current_for_thread(Some(1));
+        assert_panics(|| poll(moves.as_mut(), woken));
+        drop(moves);
+        drop(block_on(waits).unwrap());
+        cpu::set_current_for_thread(None);
+        for hwq in 0..2 {
+            assert!(dev.try_alloc(PLAIN.hw_queue(hwq)).is_ok());
+        }
+    });
 }
 
 /// The waker of a submitter who waits for the thaw.
 #[test]
 fn a_guard_thaws_although_a_waker_panics() {
-    let dev = queue(1, 1);
-    let frozen = dev.set().freeze_blocking();
-    let mut waiter = pin!(dev.alloc());
-    assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
-    assert_panics(|| drop(frozen));
-    assert!(!dev.set().is_frozen());
-    assert!(block_on(waiter).is_ok());
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 1);
+        let frozen = dev.set().freeze_blocking();
+        let mut waiter = pin!(dev.alloc());
+        assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
+        assert_panics(|| drop(frozen));
+        assert!(!dev.set().is_frozen());
+        assert!(block_on(waiter).is_ok());
+    });
 }
 
 /// The waker of a freezer.
 #[test]
 fn a_tag_is_freed_although_the_freezers_waker_panics() {
-    let dev = queue(1, 2);
-    let set = dev.set();
-    let tags = dev.try_alloc_batch(2);
-    let mut freeze = Box::pin(set.freeze());
-    assert!(poll(freeze.as_mut(), Arc::new(Panics)).is_pending());
-    assert_panics(|| drop(tags));
-    drop(freeze);
-    assert!(!set.is_frozen());
-    assert_eq!(dev.try_alloc_batch(3).len(), 2);
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 2);
+        let set = dev.set();
+        let tags = dev.try_alloc_batch(2);
+        let mut freeze = Box::pin(set.freeze());
+        assert!(poll(freeze.as_mut(), Arc::new(Panics)).is_pending());
+        assert_panics(|| drop(tags));
+        drop(freeze);
+        assert!(!set.is_frozen());
+        assert_eq!(dev.try_alloc_batch(3).len(), 2);
+    });
+}
+
+/// Workers whose wake panics, or does not.
+#[derive(Clone, Default)]
+struct Workers {
+    told: Arc<AtomicUsize>,
+    mailbox: Arc<inflight_sync::Mutex<Option<MailboxHandle>>>,
+}
+
+impl CompletionSink for Workers {
+    fn runner(&self, _: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
+        *self.mailbox.lock() = Some(mailbox);
+        Some(Box::new(self.clone()))
+    }
+}
+
+impl Runner for Workers {
+    fn wake(&self, _: usize) -> bool {
+        assert!(
+            self.told.fetch_add(1, Ordering::Relaxed) > 0,
+            "the waker's panic"
+        );
+        true
+    }
+}
+
+/// A completion whose worker's wake panics is run all the same, and the next one wakes again. Its
+/// tag goes to whoever waits.
+#[test]
+fn a_completion_is_run_although_its_wake_panics() {
+    for_each_policy(|policy| {
+        let topology = Topology::synthetic("cache:2 core:1").unwrap();
+        let set = TagSet::builder().depth(1).admission(policy);
+        let set = set.steering(Steering::SameCache).build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        let workers = Workers::default();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let completions = set.completions(&topology).sink(workers.clone()).build({
+            let ran = ran.clone();
+            move |_: Tag<()>| {
+                ran.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for n in 0..2 {
+            cpu::set_current_for_thread(Some(1));
+            let token = dev.try_alloc(PLAIN).unwrap().into_token();
+            cpu::set_current_for_thread(Some(0));
+            let told = Arc::new(Counts::default());
+            let mut waiter = pin!(dev.alloc());
+            assert!(poll(waiter.as_mut(), told.clone()).is_pending());
+            let complete = || completions.complete(token, |()| ());
+            match n {
+                0 => assert_panics(complete),
+                _ => {
+                    complete().unwrap();
+                    assert_eq!(
+                        ran.load(Ordering::Relaxed),
+                        1,
+                        "the worker has not come yet"
+                    );
+                    let mailbox = workers.mailbox.lock().clone().unwrap();
+                    mailbox.run();
+                }
+            }
+            assert_eq!(ran.load(Ordering::Relaxed), n + 1, "{policy:?}");
+            assert_eq!(told.0.load(Ordering::Relaxed), 1, "{policy:?}");
+            assert!(block_on(waiter).is_ok());
+        }
+        cpu::set_current_for_thread(None);
+        assert_eq!(workers.told.load(Ordering::Relaxed), 2);
+        assert_whole(&dev, 1);
+    });
 }

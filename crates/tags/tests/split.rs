@@ -2,6 +2,7 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight_sbitmap::Engine;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
@@ -150,6 +151,64 @@ fn d26_threads_with_splits_of_any_size_all_get_through() {
             thread.join().unwrap();
         }
         assert_whole(&dev, 4);
+    }
+}
+
+/// A split that has been given a part and does not come for it: its tenant's small requests get what
+/// is free, by every form; its large ones wait, in their order. When it comes it is the next.
+#[test]
+fn a_part_that_nobody_asks_for_holds_up_large_requests_only() {
+    let woken = Arc::new(Counts::default());
+    for engine in [Engine::Shared, Engine::Local] {
+        for tenants in 1..=2 {
+            let set = TagSet::builder().depth(16).engine(engine);
+            let set = set.build(|_, _| 0u32).unwrap();
+            let dev = set.add_queue("q");
+            let other = (tenants == 2).then(|| set.add_queue("other"));
+            let active = other.map(|other| (other.try_alloc(PLAIN).unwrap(), other));
+            // With two tenants its share is half of them.
+            let room = 16 / tenants;
+            let mut held = dev.try_alloc_batch(room).into_iter().collect::<Vec<_>>();
+            assert_eq!(held.len(), room);
+            let mut late = dev.split(9);
+            let mut behind = dev.split(3);
+            let mut next = Box::pin(late.next());
+            assert!(poll(next.as_mut(), &woken).is_pending());
+            let mut next_behind = Box::pin(behind.next());
+            assert!(poll(next_behind.as_mut(), &woken).is_pending());
+            // A part of a quarter of the depth is granted, and four are free.
+            // At once, for at its limit a class is given less than a part.
+            Tag::free_batch(held.split_off(room - 8));
+            let what = format!("{engine:?}, {tenants}");
+            let passes = dev.split(1).try_next();
+            assert_eq!(passes.unwrap_err(), AllocError::Exhausted, "{what}");
+            let tried = dev.try_alloc(PLAIN).expect(&what);
+            let batch = dev.try_alloc_batch(2);
+            assert_eq!(batch.len(), 2, "{what}");
+            let Poll::Ready(Ok(waited)) = poll(pin!(dev.alloc()), &woken) else {
+                panic!("{what}: a small request passes");
+            };
+            assert!(dev.try_alloc(PLAIN).is_err(), "{what}: all are in use");
+            drop((tried, batch, waited));
+            assert!(poll(next_behind.as_mut(), &woken).is_pending(), "{what}");
+            // It comes: the rest of its pieces, then the one behind it.
+            let Poll::Ready(Ok(Some(first))) = poll(next.as_mut(), &woken) else {
+                panic!("{what}: its part is there");
+            };
+            drop(next);
+            let mut tags = vec![first];
+            tags.extend((0..7).map(|_| late.try_next().expect(&what).unwrap()));
+            let mut last = Box::pin(late.next());
+            assert!(poll(last.as_mut(), &woken).is_pending(), "{what}");
+            assert!(dev.try_alloc(PLAIN).is_err(), "{what}");
+            tags.truncate(4);
+            assert!(poll(last.as_mut(), &woken).is_ready(), "{what}");
+            drop(last);
+            assert!(poll(next_behind.as_mut(), &woken).is_ready(), "{what}");
+            drop(next_behind);
+            drop((behind, late, tags, held, active));
+            assert_whole(&dev, 16);
+        }
     }
 }
 

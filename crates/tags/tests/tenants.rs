@@ -2,6 +2,7 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight_sbitmap::Engine;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
@@ -74,132 +75,149 @@ impl Tenant {
     }
 }
 
+/// Bits in words that all CPUs share, and by CPU.
+const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
+
+fn set_on(engine: Engine, depth: usize, policy: SharePolicy) -> TagSet<()> {
+    let set = TagSet::builder().engine(engine).depth(depth).share(policy);
+    set.clock(Clock::manual()).build(|_, _| ()).unwrap()
+}
+
 fn set(depth: usize, policy: SharePolicy) -> TagSet<()> {
-    let set = TagSet::builder()
-        .depth(depth)
-        .share(policy)
-        .clock(Clock::manual());
-    set.build(|_, _| ()).unwrap()
+    set_on(Engine::Auto, depth, policy)
 }
 
 /// The rule of the whole page: seven modest tenants and one that asks for everything.
 #[test]
 fn a_greedy_tenant_leaves_each_other_its_share() {
-    let depth = 64;
-    let set = set(depth, SharePolicy::default());
-    let mut greedy = Tenant::of(&set, "greedy");
-    greedy.ask(4 * depth);
-    assert_eq!(
-        greedy.tags.len(),
-        depth,
-        "one active tenant has the whole depth"
-    );
+    for engine in ENGINES {
+        let depth = 64;
+        let set = set_on(engine, depth, SharePolicy::default());
+        let mut greedy = Tenant::of(&set, "greedy");
+        greedy.ask(4 * depth);
+        assert_eq!(
+            greedy.tags.len(),
+            depth,
+            "one active tenant has the whole depth"
+        );
 
-    let mut others: Vec<_> = (0..7).map(|n| Tenant::of(&set, &n.to_string())).collect();
-    for other in &mut others {
-        other.ask(20);
-        assert!(other.tags.is_empty(), "all tags are in flight");
-    }
-    // The tags that the greedy one had at that moment complete; nobody else's.
-    for _ in 0..depth {
-        drop(greedy.tags.pop_front());
-        greedy.poll();
-        others.iter_mut().for_each(Tenant::poll);
-    }
-    for other in &others {
-        assert_eq!(other.tags.len(), 8, "its share, exactly");
-    }
-    assert_eq!(greedy.tags.len(), 8);
-
-    // And so it stays, whoever completes.
-    for round in 0..400 {
-        let which = (round * 5) % 8;
-        if which == 7 {
-            drop(greedy.tags.pop_front());
-        } else {
-            let other = &mut others[which];
-            drop(other.tags.pop_front());
-            other.ask(1);
+        let mut others: Vec<_> = (0..7).map(|n| Tenant::of(&set, &n.to_string())).collect();
+        for other in &mut others {
+            other.ask(20);
+            assert!(other.tags.is_empty(), "all tags are in flight");
         }
-        greedy.poll();
-        others.iter_mut().for_each(Tenant::poll);
-        if greedy.waits.is_empty() {
-            greedy.ask(8);
+        // The tags that the greedy one had at that moment complete; nobody else's.
+        for _ in 0..depth {
+            drop(greedy.tags.pop_front());
+            greedy.poll();
+            others.iter_mut().for_each(Tenant::poll);
+        }
+        for other in &others {
+            assert_eq!(other.tags.len(), 8, "its share, exactly");
         }
         assert_eq!(greedy.tags.len(), 8);
-        assert!(others.iter().all(|other| other.tags.len() == 8));
+
+        // And so it stays, whoever completes.
+        for round in 0..400 {
+            let which = (round * 5) % 8;
+            if which == 7 {
+                drop(greedy.tags.pop_front());
+            } else {
+                let other = &mut others[which];
+                drop(other.tags.pop_front());
+                other.ask(1);
+            }
+            greedy.poll();
+            others.iter_mut().for_each(Tenant::poll);
+            if greedy.waits.is_empty() {
+                greedy.ask(8);
+            }
+            assert_eq!(greedy.tags.len(), 8);
+            assert!(others.iter().all(|other| other.tags.len() == 8));
+        }
     }
 }
 
 #[test]
 fn c29_a_share_that_its_tenant_leaves_can_be_used_by_the_others() {
-    let set = set(32, SharePolicy::default());
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
-    assert_eq!(b.try_take(1), 1);
-    assert_eq!(a.try_take(99), 16, "half of 32, as b is active");
-    assert_eq!(a.dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
-    a.ask(20);
-    assert_eq!((a.tags.len(), a.waits.len()), (16, 20));
-    b.tags.clear();
-    a.poll();
-    assert_eq!(a.tags.len(), 16, "b may come back");
-    drop(b);
-    a.poll();
-    assert_eq!(a.tags.len(), 32, "b has gone, and a's waiters were served");
-    a.tags.clear();
-    a.poll();
-    a.waits.clear();
-    a.tags.clear();
-    assert_eq!(set.in_use(), 0);
+    for engine in ENGINES {
+        let set = set_on(engine, 32, SharePolicy::default());
+        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        assert_eq!(b.try_take(1), 1);
+        assert_eq!(a.try_take(99), 16, "half of 32, as b is active");
+        assert_eq!(a.dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+        a.ask(20);
+        assert_eq!((a.tags.len(), a.waits.len()), (16, 20));
+        b.tags.clear();
+        a.poll();
+        assert_eq!(a.tags.len(), 16, "b may come back");
+        drop(b);
+        a.poll();
+        assert_eq!(a.tags.len(), 32, "b has gone, and a's waiters were served");
+        a.tags.clear();
+        a.poll();
+        a.waits.clear();
+        a.tags.clear();
+        assert_eq!(set.in_use(), 0);
+    }
 }
 
 #[test]
 fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
-    let clock = Clock::manual();
-    let set = TagSet::builder().depth(32).clock(clock.clone());
-    let set = set.build(|_, _| ()).unwrap();
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
-    assert_eq!((b.try_take(1), a.try_take(99)), (1, 16));
-    b.tags.clear();
-    let mut seconds = 0;
-    while a.try_take(1) == 0 {
-        clock.advance(Duration::from_millis(500));
-        seconds += 1;
-        assert!(seconds <= 6, "at most 3 s");
+    for engine in ENGINES {
+        let clock = Clock::manual();
+        let set = TagSet::builder()
+            .engine(engine)
+            .depth(32)
+            .clock(clock.clone());
+        let set = set.build(|_, _| ()).unwrap();
+        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        assert_eq!((b.try_take(1), a.try_take(99)), (1, 16));
+        b.tags.clear();
+        let mut seconds = 0;
+        while a.try_take(1) == 0 {
+            clock.advance(Duration::from_millis(500));
+            seconds += 1;
+            assert!(seconds <= 6, "at most 3 s");
+        }
+        assert_eq!(a.try_take(99), 15);
+        assert_eq!(a.dev.share(0), None);
+        // It comes back with its next try, which others hear of although it fails.
+        assert_eq!(b.try_take(1), 0);
+        assert_eq!((a.dev.share(0), b.dev.share(0)), (Some(16), Some(16)));
     }
-    assert_eq!(a.try_take(99), 15);
-    assert_eq!(a.dev.share(0), None);
-    // It comes back with its next try, which others hear of although it fails.
-    assert_eq!(b.try_take(1), 0);
-    assert_eq!((a.dev.share(0), b.dev.share(0)), (Some(16), Some(16)));
 }
 
 #[test]
 fn a_tenant_that_never_asked_has_no_share() {
-    let set = set(32, SharePolicy::default());
-    let mut a = Tenant::of(&set, "a");
-    let _never = (set.add_queue("b"), set.add_queue("c"));
-    assert_eq!(a.try_take(99), 32);
+    for engine in ENGINES {
+        let set = set_on(engine, 32, SharePolicy::default());
+        let mut a = Tenant::of(&set, "a");
+        let _never = (set.add_queue("b"), set.add_queue("c"));
+        assert_eq!(a.try_take(99), 32);
+    }
 }
 
 #[test]
 fn a_tenants_head_that_may_not_be_served_blocks_nobody() {
-    let set = set(8, SharePolicy::Fair { min: 1 });
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
-    b.ask(1);
-    a.ask(10);
-    assert_eq!((a.tags.len(), a.waits.len()), (4, 6), "its share");
-    b.ask(2);
-    assert_eq!(
-        b.tags.len(),
-        3,
-        "past a's waiters, which are at their limit"
-    );
-    assert_eq!(b.try_take(9), 1);
-    drop(a.tags.pop_front());
-    b.poll();
-    a.poll();
-    assert_eq!((a.tags.len(), b.tags.len()), (4, 4), "to a's next");
+    for engine in ENGINES {
+        let set = set_on(engine, 8, SharePolicy::Fair { min: 1 });
+        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        b.ask(1);
+        a.ask(10);
+        assert_eq!((a.tags.len(), a.waits.len()), (4, 6), "its share");
+        b.ask(2);
+        assert_eq!(
+            b.tags.len(),
+            3,
+            "past a's waiters, which are at their limit"
+        );
+        assert_eq!(b.try_take(9), 1);
+        drop(a.tags.pop_front());
+        b.poll();
+        a.poll();
+        assert_eq!((a.tags.len(), b.tags.len()), (4, 4), "to a's next");
+    }
 }
 
 #[test]
@@ -252,32 +270,34 @@ fn a_weight_leaves_with_its_tenant() {
 /// meanwhile.
 #[test]
 fn a_split_above_its_tenants_share_goes_on() {
-    let set = set(8, SharePolicy::Fair { min: 1 });
-    let (a, mut b) = (set.add_queue("a"), Tenant::of(&set, "b"));
-    b.ask(1);
-    let mut split = a.split(20);
-    let mut tags = VecDeque::new();
-    let waker = Waker::from(Arc::new(Counts::default()));
-    let mut cx = Context::from_waker(&waker);
-    let mut got = 0;
-    while split.remaining() > 0 {
-        let mut next = Box::pin(split.next());
-        match next.as_mut().poll(&mut cx) {
-            Poll::Ready(tag) => {
-                got += 1;
-                tags.extend(tag.unwrap());
-                assert!(tags.len() <= 4, "its share");
-            }
-            Poll::Pending => {
-                assert_eq!(tags.len(), 4);
-                drop(next);
-                assert_eq!(b.try_take(1), 1, "there is room for others");
-                b.tags.pop_back();
-                tags.pop_front();
+    for engine in ENGINES {
+        let set = set_on(engine, 8, SharePolicy::Fair { min: 1 });
+        let (a, mut b) = (set.add_queue("a"), Tenant::of(&set, "b"));
+        b.ask(1);
+        let mut split = a.split(20);
+        let mut tags = VecDeque::new();
+        let waker = Waker::from(Arc::new(Counts::default()));
+        let mut cx = Context::from_waker(&waker);
+        let mut got = 0;
+        while split.remaining() > 0 {
+            let mut next = Box::pin(split.next());
+            match next.as_mut().poll(&mut cx) {
+                Poll::Ready(tag) => {
+                    got += 1;
+                    tags.extend(tag.unwrap());
+                    assert!(tags.len() <= 4, "its share");
+                }
+                Poll::Pending => {
+                    assert_eq!(tags.len(), 4);
+                    drop(next);
+                    assert_eq!(b.try_take(1), 1, "there is room for others");
+                    b.tags.pop_back();
+                    tags.pop_front();
+                }
             }
         }
+        assert_eq!(got, 20);
     }
-    assert_eq!(got, 20);
 }
 
 #[test]

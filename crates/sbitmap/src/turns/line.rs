@@ -19,6 +19,8 @@ pub(super) struct Line {
     period: u32,
     /// Whether puts and gets know that somebody waits.
     announced: bool,
+    /// Whether gets know that nobody who waits can be served.
+    held_up: bool,
     pub(super) waits: u64,
     pub(super) wakeups: u64,
 }
@@ -31,15 +33,10 @@ impl Line {
             tokens: 0,
             period: 0,
             announced: false,
+            held_up: false,
             waits: 0,
             wakeups: 0,
         }
-    }
-
-    /// Whether the next has to wait for a token. Tasks need none.
-    fn is_blocked(&self, rules: &Terms) -> bool {
-        let next = self.list.next(|class| rules.may_take(class));
-        next.is_some_and(|next| self.needs_token(next, rules))
     }
 
     fn needs_token(&self, next: Ticket, rules: &Terms) -> bool {
@@ -138,7 +135,14 @@ impl Line {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
         }
-        gate.close(self.is_blocked(rules));
+        let next = self.list.next(|class| rules.may_take(class));
+        // Tasks need no token.
+        gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
+        let held_up = somebody_waits && next.is_none();
+        if self.held_up != held_up {
+            self.held_up = held_up;
+            gate.hold_up(held_up);
+        }
     }
 
     /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
@@ -205,7 +209,7 @@ impl Line {
         let Some(next) = next.and_then(|next| self.list.node(next)) else {
             return;
         };
-        if next.want > 1 && !next.collects {
+        if next.is_several() && !next.collects {
             next.collects = true;
             self.serial = self.serial.wrapping_add(rules.life);
             gate.set_grants(self.serial);
@@ -238,7 +242,7 @@ impl Line {
             node
         } else {
             node.full = true;
-            self.list.classes.served_in_part(class, ticket);
+            self.list.classes.served_in_part(class, lane, ticket);
             self.list.node(ticket).expect("it stays")
         };
         if me != Some(ticket) {

@@ -130,6 +130,12 @@ impl Node {
         self.ids.as_slice().len() >= self.part.min(self.want)
     }
 
+    /// Whether it is to have several ids without others in between. The last id of a request that
+    /// came in parts is one of several.
+    pub(super) fn is_several(&self) -> bool {
+        self.want > 1 || self.lane == Lane::Large
+    }
+
     pub(super) fn has_some(&self) -> bool {
         !self.ids.as_slice().is_empty()
     }
@@ -204,7 +210,6 @@ impl List {
                 self.slot(tail).next = index;
             }
         }
-        self.classes.joined(class);
         ticket
     }
 
@@ -258,6 +263,8 @@ impl List {
     pub(super) fn take_part(&mut self, ticket: Ticket) -> Option<(Ids, Option<u32>)> {
         let node = self.node(ticket).filter(|node| node.full)?;
         node.full = false;
+        // When it is the next again, turns that have begun meanwhile are over.
+        node.collects = false;
         let ids = std::mem::replace(&mut node.ids, Ids::Many(Vec::new()));
         node.want -= ids.as_slice().len();
         Some((ids, node.token.take()))
@@ -279,7 +286,7 @@ impl List {
             next => self.slot(next).prev = prev,
         }
         self.len -= 1;
-        self.classes.left(class, ticket);
+        self.classes.left(class, lane, ticket);
         self.node(ticket).expect("it was waiting")
     }
 

@@ -118,6 +118,8 @@ impl Terms {
 struct Gate {
     /// Whether the head waits for the token of a thread that will serve it.
     closed: AtomicBool,
+    /// Whether somebody waits, and nobody can be served.
+    held_up: AtomicBool,
     /// The serial of the last grant.
     grants: AtomicU32,
     /// The CPU of the last put that saw somebody wait.
@@ -149,6 +151,15 @@ impl Gate {
     #[inline]
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    fn hold_up(&self, on: bool) {
+        // Relaxed, as the load: who reads it late looks in vain, or finds out with the lock.
+        self.held_up.store(on, Ordering::Relaxed);
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.held_up.load(Ordering::Relaxed)
     }
 
     fn set_grants(&self, serial: u32) {
@@ -197,6 +208,7 @@ impl<S: Store> Turns<S> {
             number,
             gate: CachePadded::new(Gate {
                 closed: AtomicBool::new(false),
+                held_up: AtomicBool::new(false),
                 grants: AtomicU32::new(serial),
                 putter: AtomicU32::new(u32::MAX),
             }),

@@ -1,8 +1,9 @@
 //! Who is the next: classes go round, and within a class the two lanes take turns.
 //!
 //! A class is one tenant's waiters. Within it small requests and large ones have a lane each, and
-//! are served by turns, so that neither waits for all of the other. A queue whose users do not ask
-//! for a class has one, with one lane: first come, first served.
+//! are served by turns, so that neither waits for all of the other; while the first of one has a
+//! part that its owner has not fetched, the other is (F2). A queue whose users do not ask for a
+//! class has one, with one lane: first come, first served.
 
 use super::list::{List, NIL, Ticket};
 use crate::above::Class;
@@ -29,20 +30,25 @@ impl Lane {
 pub(super) struct Ends {
     pub(super) head: u32,
     pub(super) tail: u32,
+    /// A request that has had some of its parts: nobody of its lane comes before its end.
+    goes_on: Option<Ticket>,
     /// The thread that looks now and then whether a token is lost.
     pub(super) watcher: Option<Ticket>,
+}
+
+impl Ends {
+    /// The slot of the next to be served.
+    fn first(&self) -> u32 {
+        self.goes_on.map_or(self.head, |ticket| ticket.index)
+    }
 }
 
 #[derive(Debug)]
 struct Lanes {
     small: Ends,
     large: Ends,
-    /// How many wait in both.
-    len: usize,
     /// Which is served next.
     next: Lane,
-    /// A request that has had some parts: nobody of its class comes before its end.
-    goes_on: Option<Ticket>,
 }
 
 impl Lanes {
@@ -50,14 +56,13 @@ impl Lanes {
         const NOBODY: Ends = Ends {
             head: NIL,
             tail: NIL,
+            goes_on: None,
             watcher: None,
         };
         Self {
             small: NOBODY,
             large: NOBODY,
-            len: 0,
             next: Lane::Small,
-            goes_on: None,
         }
     }
 
@@ -68,13 +73,18 @@ impl Lanes {
         }
     }
 
-    /// The slot of the next to be served.
-    const fn first(&self) -> u32 {
-        match (self.goes_on, self.ends(self.next).head) {
-            (Some(ticket), _) => ticket.index,
-            (None, NIL) => self.ends(self.next.other()).head,
-            (None, head) => head,
-        }
+    /// The slot of the next to be served: of the request that goes on, else of the lane whose turn
+    /// it is. F2: not of a lane whose first `is_full`.
+    fn first(&self, is_full: impl Fn(u32) -> bool) -> Option<u32> {
+        let lane = match (self.small.goes_on, self.large.goes_on) {
+            (_, Some(_)) => Lane::Large,
+            (Some(_), None) => Lane::Small,
+            (None, None) => self.next,
+        };
+        [lane, lane.other()]
+            .map(|lane| self.ends(lane).first())
+            .into_iter()
+            .find(|&index| index != NIL && !is_full(index))
     }
 }
 
@@ -113,25 +123,21 @@ impl Classes {
         }
     }
 
-    pub(super) fn joined(&mut self, class: Class) {
-        self.lanes(class).len += 1;
-    }
-
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, ticket: Ticket) {
-        let lanes = self.lanes(class);
-        lanes.len -= 1;
-        if lanes.goes_on == Some(ticket) {
-            lanes.goes_on = None;
+    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+        let ends = self.ends(class, lane);
+        if ends.goes_on == Some(ticket) {
+            ends.goes_on = None;
         }
         if self.collecting == Some(ticket) {
             self.collecting = None;
         }
     }
 
-    /// How many of a class wait.
-    pub(super) fn len_of(&self, class: Class) -> usize {
-        self.all.get(class as usize).map_or(0, |lanes| lanes.len)
+    /// Whether somebody of a class waits in this lane.
+    pub(super) fn has(&self, class: Class, lane: Lane) -> bool {
+        let lanes = self.all.get(class as usize);
+        lanes.is_some_and(|lanes| lanes.ends(lane).head != NIL)
     }
 
     /// Whether nobody waits but small requests of one class.
@@ -145,9 +151,10 @@ impl Classes {
         self.pass(class);
     }
 
-    /// A waiter has been given a part, and goes on when its class's turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, ticket: Ticket) {
-        self.lanes(class).goes_on = Some(ticket);
+    /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
+    /// turn comes again.
+    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+        self.ends(class, lane).goes_on = Some(ticket);
         self.pass(class);
     }
 
@@ -177,14 +184,14 @@ impl List {
                 class if class < n => class,
                 wrapped => wrapped % n,
             };
-            let index = classes.all[class].first();
-            let slot = self.slots.get(index as usize)?;
-            let waits = slot.node.as_ref().is_some_and(|node| !node.full);
-            let ticket = Ticket {
-                index,
-                serial: slot.serial,
-            };
-            (waits && may(class as Class)).then_some(ticket)
+            let index = classes.all[class].first(|index| self.is_full(index))?;
+            let serial = self.slots[index as usize].serial;
+            may(class as Class).then_some(Ticket { index, serial })
         })
+    }
+
+    fn is_full(&self, index: u32) -> bool {
+        let node = self.slots[index as usize].node.as_ref();
+        node.is_some_and(|node| node.full)
     }
 }

@@ -1,6 +1,7 @@
 //! Stays that their owner keeps apart from the queue: of crates above.
 
 use super::list::Ids;
+use super::order::Lane;
 use super::wait::{Stay, Wait};
 use super::{Chosen, Turns};
 use crate::above::{Class, Request};
@@ -68,17 +69,28 @@ impl<S: Store> Turns<S> {
     }
 
     /// Takes an id past those who wait, if it is not one of them whose it is: they are all of
-    /// classes that may not be served, and none is of this class.
-    pub(crate) fn try_get_past(&self, class: Class) -> Option<usize> {
+    /// classes that may not be served, or stand behind one that has not fetched its part (F2), and
+    /// none would be served before this one.
+    pub(crate) fn try_get_past(&self, class: Class, large: bool) -> Option<usize> {
         let mut line = self.line.lock();
         let mut chosen = Chosen::default();
         // Whoever may be served comes first.
         self.serve(&mut line, None, &mut chosen);
-        let nobody = line.list.classes.len_of(class) == 0
-            && line.list.next(|class| self.rules.may_take(class)).is_none();
-        let id = if nobody { self.store.take() } else { None };
+        let waits = |lane| line.list.classes.has(class, lane);
+        let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
+        let nobody = line.list.next(|class| self.rules.may_take(class)).is_none();
+        let id = (nobody && !comes_later)
+            .then(|| self.store.take())
+            .flatten();
         self.tell(line, chosen, Teller::default());
         self.store.deliver(id?);
         id
+    }
+
+    /// `try_get_past` for a small request, if there was nobody to be served a moment ago.
+    pub(crate) fn try_get_held_up(&self, class: Class) -> Option<usize> {
+        self.gate
+            .is_held_up()
+            .then(|| self.try_get_past(class, false))?
     }
 }

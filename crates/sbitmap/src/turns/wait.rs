@@ -265,30 +265,40 @@ impl<'a, S: Store> Wait<'a, S> {
         is_out && !stalled
     }
 
-    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part;
-    /// whoever does not want it asks until there is none.
-    pub(super) fn leave(&mut self) -> Option<Outcome> {
-        let turns = self.turns;
-        let ticket = self.stay.ticket?;
-        let mut line = turns.line.lock();
-        if line.list.is_served(ticket) {
+    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part.
+    fn leave(&mut self) -> Option<Outcome> {
+        let line = self.turns.line.lock();
+        if line.list.is_served(self.stay.ticket?) {
             return Some(self.arrive(line, Chosen::default()));
         }
-        self.stay.ticket = None;
+        self.abandon(line);
+        None
+    }
+
+    /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
+    fn abandon(&mut self, mut line: MutexGuard<'_, Line>) {
+        let turns = self.turns;
+        let Some(ticket) = self.stay.ticket.take() else {
+            return;
+        };
         let mut chosen = Chosen::default();
-        if let Some(watcher) = line.replace_watcher(ticket) {
-            chosen.push(Some(watcher));
+        let waits = line.list.is_waiting(ticket);
+        if waits {
+            line.replace_watcher(ticket)
+                .into_iter()
+                .for_each(|watcher| chosen.push(Some(watcher)));
         }
-        let node = line.list.remove(ticket).expect("it waited");
-        turns.serve(&mut line, None, &mut chosen);
-        // What a waiter for several had collected goes back when the next is served.
-        let _collected = Held {
+        let node = line.list.remove(ticket).expect("its owner leaves once");
+        if line.return_token(node.token) || waits {
+            turns.serve(&mut line, None, &mut chosen);
+        }
+        // This goes back when the next is served.
+        let _unfetched = Held {
             turns,
             ids: node.ids,
         };
         turns.tell(line, chosen, Teller::default());
         drop(node.notify);
-        None
     }
 
     /// A thread that has had a part comes for the next.
@@ -367,11 +377,8 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        while let Some(outcome) = self.leave() {
-            drop(outcome.map(|ids| Held {
-                turns: self.turns,
-                ids,
-            }));
+        if self.stay.is_in_list() {
+            self.abandon(self.turns.line.lock());
         }
     }
 }

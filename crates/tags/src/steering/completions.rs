@@ -13,7 +13,7 @@ use inflight_sync::{Arc, cpu, thread};
 use inflight_topology::Topology;
 use inflight_topology::steering::{Completion, Mailbox};
 use std::fmt;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs completions of a [`TagSet`] where they belong. Made by [`TagSet::completions`].
 ///
@@ -110,7 +110,8 @@ impl<T: Send + 'static> Completions<T> {
     ///
     /// # Panics
     ///
-    /// With the panic of `fill`, and the tag is freed; or with that of a callback that ran here.
+    /// With the panic of `fill`, and the tag is freed; or with that of a callback that ran here, or
+    /// of [`Runner::wake`](super::Runner::wake), which counts as a refusal.
     ///
     /// ```
     /// # use inflight_tags::steering::{Decision, InlineReason};
@@ -139,7 +140,7 @@ impl<T: Send + 'static> Completions<T> {
     ///
     /// # Panics
     ///
-    /// With the panic of a callback that ran here.
+    /// With the panic of a callback that ran here, or of [`Runner::wake`](super::Runner::wake).
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -403,10 +404,13 @@ impl<T: Send + 'static> Inner<T> {
         let shard = self.core.shard(index);
         if shard.push(tag)?.was_empty() {
             shard.counters.woke();
-            if !runner.wake(cpu) {
+            let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
+            if !matches!(woken, Ok(true)) {
+                // Also after a panic: the next push will find the mailbox not empty, and not wake.
                 shard.counters.refused();
                 self.core.run_soon(index);
             }
+            woken.unwrap_or_else(|panic| resume_unwind(panic));
         }
         Ok(())
     }

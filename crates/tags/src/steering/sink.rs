@@ -64,6 +64,7 @@ pub trait Runner: Send + Sync {
     ///
     /// Called by whoever completes, for a completion that finds the mailbox empty; it should not
     /// block. Returns false if nobody will call `run`: then the caller runs what is in the mailbox.
+    /// So it does after a panic, which then comes out of the completing call.
     fn wake(&self, cpu: usize) -> bool;
 
     /// Whether the worker runs, so that `wake` costs little. A hint, asked of an empty mailbox that
