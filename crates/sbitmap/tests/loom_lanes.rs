@@ -238,8 +238,8 @@ fn a_fetched_part_lets_others_be_served() {
     });
 }
 
-/// F2: a part waits for its owner, who comes only when a small one of its class has had its id. Both
-/// come to the line while the ids come.
+/// F2: a part waits for its owner, who comes only when a small one of its class has had its id.
+/// Both come to the line while the ids come.
 #[test]
 fn f2_an_unfetched_part_lets_small_ones_pass() {
     check("f2_an_unfetched_part_lets_small_ones_pass", THREE, || {

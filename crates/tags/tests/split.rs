@@ -154,8 +154,8 @@ fn d26_threads_with_splits_of_any_size_all_get_through() {
     }
 }
 
-/// A split that has been given a part and does not come for it: its tenant's small requests get what
-/// is free, by every form; its large ones wait, in their order. When it comes it is the next.
+/// A split that has been given a part and does not come for it: its tenant's small requests get
+/// what is free, by every form; its large ones wait, in their order. When it comes it is the next.
 #[test]
 fn a_part_that_nobody_asks_for_holds_up_large_requests_only() {
     let woken = Arc::new(Counts::default());
