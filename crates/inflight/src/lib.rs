@@ -13,7 +13,7 @@
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
 //! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
-//! `serde` is that of [`topology`] and [`sbitmap`]; `futures` and `tracing` are those of
+//! `serde` is that of [`topology`] and [`sbitmap`]; `futures`, `serve` and `tracing` are those of
 //! [`workqueue`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and

@@ -64,6 +64,8 @@ mod pool;
 mod queue;
 mod rescuer;
 mod sampler;
+#[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+pub mod serve;
 mod stats;
 mod system;
 mod threads;

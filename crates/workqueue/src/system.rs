@@ -368,6 +368,37 @@ impl WorkqueueSystem {
         }
     }
 
+    /// Shows this system on a Unix socket at `path`, to `inflight-wq` and to
+    /// [`serve::ask`](crate::serve::ask), until the value returned is dropped.
+    ///
+    /// The socket's mode is 0600: only this user and root can ask, and change limits. A socket that
+    /// a process left there when it ended is replaced; anything else that has the name is
+    /// not. Begins to [measure](WorkqueueSystem::measure_cpu_time) CPU time, which clients
+    /// show. The server does not keep the system alive, and goes on when it has ended. It has a
+    /// thread of its own; no worker waits for a client.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`](crate::serve::ServeError): the name is taken, or socket or thread cannot be
+    /// had.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let dir = tempfile::tempdir()?;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let _server = sys.serve(dir.path().join("wq"))?; // inflight-wq --socket DIR/wq monitor
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+    pub fn serve(
+        &self,
+        path: impl AsRef<std::path::Path>,
+    ) -> Result<crate::serve::Server, crate::serve::ServeError> {
+        let server = crate::serve::Server::start(&self.handle.shared, path.as_ref())?;
+        self.measure_cpu_time();
+        Ok(server)
+    }
+
     /// The system as text for a person: the machine, the pools, where the queues' items go, and
     /// what they do now. The form may change.
     ///

@@ -226,6 +226,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SCOPE", default_value = "cache")]
     workqueue_scope: String,
 
+    /// Show the workqueues on a socket while the run lasts: inflight-wq --socket PATH monitor
+    #[arg(long, value_name = "PATH")]
+    serve: Option<PathBuf>,
+
     /// Seed of the random offsets [default: a new one for every run]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_number)]
     randseed: Option<u64>,
@@ -259,6 +263,7 @@ pub(crate) struct Config {
     /// The first so many jobs poll.
     pub(crate) poll: usize,
     pub(crate) workqueue_scope: Scope,
+    pub(crate) serve: Option<PathBuf>,
     pub(crate) randseed: u64,
 }
 
@@ -346,6 +351,7 @@ impl Options {
             })?,
             poll: self.poll,
             workqueue_scope: parse_scope(&self.workqueue_scope)?,
+            serve: self.serve,
             randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, Scope as Scoped, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use anyhow::{Context as _, Result, anyhow};
 use inflight::WorkqueueSink;
 use inflight::tags::{Completions, Queue, Steering, TagSet};
 use inflight::topology::{Scope, Topology};
+use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
 use crate::checksum::Checksum;
@@ -68,12 +70,15 @@ struct Machine {
     live: Vec<Live>,
     /// Keeps the workers of all workqueues; none if there is no work for them.
     _system: Option<WorkqueueSystem>,
+    /// Shows them; none if nobody asked.
+    _server: Option<Server>,
 }
 
 /// The workqueues a run needs, and the system whose workers serve them.
 struct Crew {
     /// None if there is no work for it.
     system: Option<WorkqueueSystem>,
+    server: Option<Server>,
     checksums: Option<Workqueue>,
     workers: Option<Workqueue>,
     /// Runs completions that were steered.
@@ -84,9 +89,10 @@ impl Crew {
     fn hire(config: &Config, topology: Topology, psync: bool) -> Result<Self> {
         let verify = config.verify != Checksum::None;
         let steered = config.steering != Steering::Inline;
-        if !verify && !psync && !steered {
+        if !verify && !psync && !steered && config.serve.is_none() {
             return Ok(Self {
                 system: None,
+                server: None,
                 checksums: None,
                 workers: None,
                 complete: None,
@@ -114,9 +120,19 @@ impl Crew {
                 .then(|| system.workqueue("complete").bound().highpri().build())
                 .transpose()
                 .context("making workqueue complete")?,
+            server: config
+                .serve
+                .as_ref()
+                .map(|path| serve(&system, path))
+                .transpose()?,
             system: Some(system),
         })
     }
+}
+
+fn serve(system: &WorkqueueSystem, path: &Path) -> Result<Server> {
+    let served = system.serve(path);
+    served.with_context(|| format!("--serve {}", path.display()))
 }
 
 /// Carries out a run. What goes wrong after the start ends up in the report, next to what was
@@ -177,6 +193,7 @@ impl Machine {
             regions: (0..jobs).map(|job| target.region(job, jobs)).collect(),
             live: (0..jobs).map(|_| Live::default()).collect(),
             _system: crew.system,
+            _server: crew.server,
             shared: Arc::new(Shared {
                 control: Control::new(jobs),
                 run: fastrand::u64(..),

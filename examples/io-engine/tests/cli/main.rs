@@ -4,5 +4,6 @@ mod failures;
 mod program;
 mod runs;
 mod sandbox;
+mod serving;
 mod sharing;
 mod verify;

@@ -1,0 +1,171 @@
+//! Does what the command line says.
+
+use crate::monitor;
+use crate::options::{Command, Monitor, Options};
+use clap::Parser as _;
+use inflight_sync::Parker;
+use inflight_sync::time::Clock;
+use inflight_workqueue::serve::{QueueFiles, Reply, Request, ask};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+const EXIT_REFUSED: u8 = 1;
+const EXIT_USAGE: u8 = 2;
+
+/// Clears a terminal and begins at its top.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// Why the program ends early.
+enum Ended {
+    /// To be told, in one line.
+    Wrong(String),
+    /// Nobody reads what it prints any more.
+    Unread,
+}
+
+impl From<io::Error> for Ended {
+    fn from(e: io::Error) -> Self {
+        if e.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Unread;
+        }
+        Self::Wrong(format!("printing: {e}"))
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => return complain(&one_line(&error), EXIT_USAGE),
+        // --help and --version
+        Err(error) => error.exit(),
+    };
+    let socket = match options.socket() {
+        Ok(socket) => socket,
+        Err(error) => return complain(&error, EXIT_USAGE),
+    };
+    match run(&options, &socket) {
+        Ok(()) | Err(Ended::Unread) => ExitCode::SUCCESS,
+        Err(Ended::Wrong(error)) => complain(&error, EXIT_REFUSED),
+    }
+}
+
+fn complain(error: &str, status: u8) -> ExitCode {
+    eprintln!("inflight-wq: {error}");
+    ExitCode::from(status)
+}
+
+/// What clap says in several lines, in one.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:"));
+    let words: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let line = words.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+fn run(options: &Options, socket: &Path) -> Result<(), Ended> {
+    match &options.command {
+        Command::Dump => match asked(socket, &Request::Dump)? {
+            Reply::Dump { text } => print(&text),
+            other => Err(unexpected(&other)),
+        },
+        Command::Monitor(monitor) => watch(socket, monitor),
+        Command::Files { queue } => files(socket, queue.as_deref()),
+        Command::Set { queue, file, value } => {
+            let request = Request::Set {
+                queue: queue.clone(),
+                file: file.clone(),
+                value: value.clone(),
+            };
+            match asked(socket, &request)? {
+                Reply::Done => Ok(()),
+                other => Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
+fn asked(socket: &Path, request: &Request) -> Result<Reply, Ended> {
+    match ask(socket, request) {
+        Ok(Reply::Error { error }) => Err(Ended::Wrong(error)),
+        Ok(reply) => Ok(reply),
+        Err(e) => Err(Ended::Wrong(format!("{}: {e}", socket.display()))),
+    }
+}
+
+fn unexpected(reply: &Reply) -> Ended {
+    Ended::Wrong(format!("another question was answered: {reply:?}"))
+}
+
+fn print(text: &str) -> Result<(), Ended> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+fn files(socket: &Path, wanted: Option<&str>) -> Result<(), Ended> {
+    let mut queues = match asked(socket, &Request::Files)? {
+        Reply::Files { queues } => queues,
+        other => return Err(unexpected(&other)),
+    };
+    queues.retain(|queue| wanted.is_none_or(|name| queue.name == name));
+    if let (Some(name), true) = (wanted, queues.is_empty()) {
+        return Err(Ended::Wrong(format!("no queue has the name {name:?}")));
+    }
+    print(&queues.iter().map(listed).collect::<String>())
+}
+
+fn listed(queue: &QueueFiles) -> String {
+    let lines = queue.files.iter().map(|file| {
+        let mode = if file.writable { "rw" } else { "r " };
+        format!("{:24} {:16} {mode} {}\n", queue.name, file.name, file.value)
+    });
+    lines.collect()
+}
+
+/// Looks again and again.
+fn watch(socket: &Path, monitor: &Monitor) -> Result<(), Ended> {
+    let clock = Clock::system();
+    let live = io::stdout().is_terminal() && !monitor.json;
+    let mut next = clock.now();
+    let mut left = if monitor.interval.is_zero() {
+        Some(1)
+    } else {
+        monitor.count
+    };
+    loop {
+        let Reply::Stats { mut queues } = asked(socket, &Request::Stats)? else {
+            return Err(Ended::Wrong("another question was answered".to_owned()));
+        };
+        let patterns = &monitor.patterns;
+        queues.retain(|queue| {
+            patterns.is_empty() || patterns.iter().any(|pattern| pattern.is_match(&queue.name))
+        });
+        if monitor.json {
+            print(&monitor::json(&queues, timestamp()))?;
+        } else {
+            let before = if live { CLEAR } else { "\n" };
+            print(&format!("{before}{}", monitor::table(&queues)))?;
+        }
+        left = left.map(|left| left - 1);
+        if left == Some(0) {
+            return Ok(());
+        }
+        // After a long answer the next one comes at once, but not two.
+        next = (next + monitor.interval).max(clock.now());
+        let parker = Parker::current();
+        while parker.park_until(&clock, next) {}
+    }
+}
+
+/// Seconds since 1970.
+fn timestamp() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or(Duration::ZERO).as_secs_f64()
+}

@@ -1,0 +1,311 @@
+//! The program against running systems: this test process serves, the program asks.
+#![cfg(target_os = "linux")]
+
+use inflight_sync::thread;
+use inflight_workqueue::serve::Server;
+use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_inflight-wq");
+
+/// A system with two queues that is served.
+struct Served {
+    dir: TempDir,
+    sys: WorkqueueSystem,
+    crypt: Workqueue,
+    _events: Workqueue,
+    server: Option<Server>,
+}
+
+impl Served {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sys = WorkqueueSystem::builder().build().unwrap();
+        let crypt = sys.workqueue("crypt").unbound(Attrs::new()).max_active(8);
+        let crypt = crypt.mem_reclaim().build().unwrap();
+        let events = sys.workqueue("events").bound().build().unwrap();
+        for _ in 0..3 {
+            crypt.spawn(|| ()).wait().unwrap();
+        }
+        crypt.flush().unwrap();
+        let server = sys.serve(dir.path().join("wq")).unwrap();
+        Self {
+            dir,
+            sys,
+            crypt,
+            _events: events,
+            server: Some(server),
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("wq")
+    }
+
+    fn run(&self, options: &str) -> Ran {
+        run(&self.socket(), options)
+    }
+
+    /// Begins to monitor and waits for the first table.
+    fn watch(&self) -> (Child, BufReader<std::process::ChildStdout>) {
+        let mut command = command(&self.socket(), "monitor --interval 0.01");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("CPUtime") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "it has ended");
+        }
+        (child, out)
+    }
+}
+
+fn command(socket: &Path, options: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("--socket").arg(socket);
+    command.args(options.split_whitespace());
+    command
+}
+
+fn run(socket: &Path, options: &str) -> Ran {
+    Ran::new(&command(socket, options).output().unwrap())
+}
+
+#[derive(Debug)]
+struct Ran {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn new(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self {
+            status: output.status.code().expect("no signal ended it"),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    fn printed(self) -> String {
+        assert_eq!((self.status, self.err.as_str()), (0, ""), "{self:?}");
+        self.out
+    }
+
+    /// It has ended so, with this in its one line.
+    fn complained(self, status: i32, about: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.out, "", "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        assert!(self.err.starts_with("inflight-wq: "), "{self:?}");
+        assert!(self.err.contains(about), "{self:?} says nothing of {about}");
+    }
+}
+
+#[test]
+fn dump() {
+    let served = Served::new();
+    let text = served.run("dump").printed();
+    for title in [
+        "Affinity Scopes",
+        "Worker Pools",
+        "Workqueue CPU -> pool",
+        "Workqueue -> rescuer",
+        "Unbound workqueue -> node_nr/max_active",
+        "State",
+    ] {
+        let underlined = format!("{title}\n{}\n", "=".repeat(title.len()));
+        assert!(text.contains(&underlined), "{title}: {text}");
+    }
+    assert!(
+        text.contains("queue crypt unbound cache: 0 active, 0 inactive; 3 queued"),
+        "{text}"
+    );
+    assert_eq!(served.sys.dump().lines().count(), text.lines().count());
+}
+
+#[test]
+fn monitor_prints_tables() {
+    let served = Served::new();
+    let text = served.run("monitor --interval 0.01 --count 3").printed();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3 * 4, "{text}");
+    for table in lines.chunks(4) {
+        let title = "total  infl  CPUtime CPUitsv CMW/RPR  mayday rescued";
+        assert_eq!((table[0], table[1].trim()), ("", title));
+        assert!(table[2].starts_with("crypt                           3     0      0.0       -"));
+        assert!(table[3].starts_with("events                          0     0      0.0       0"));
+        assert!(table[3].ends_with("       -       -"));
+    }
+    assert_eq!(served.run("monitor -i 0").printed().lines().count(), 4);
+    let one = served.run("monitor -i 0 ^nobody$ ^ev").printed();
+    assert_eq!(one.lines().count(), 3, "{one}");
+    assert!(one.contains("events") && !one.contains("crypt"), "{one}");
+}
+
+#[test]
+fn monitor_prints_json() {
+    let served = Served::new();
+    let text = served
+        .run("monitor --json --interval 0.01 --count 2 crypt")
+        .printed();
+    let values = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let values: Vec<serde_json::Value> = values.collect();
+    assert_eq!(values.len(), 2, "{text}");
+    assert_eq!(values[0]["name"], "crypt");
+    assert_eq!(
+        (&values[0]["unbound"], &values[0]["mem_reclaim"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(
+        (&values[0]["started"], &values[1]["completed"]),
+        (&3.into(), &3.into())
+    );
+    assert!(values[0]["timestamp"].as_f64() < values[1]["timestamp"].as_f64());
+}
+
+#[test]
+fn files_are_listed_and_written() {
+    let served = Served::new();
+    let text = served.run("files crypt").printed();
+    assert_eq!(
+        text.lines().nth(1),
+        Some("crypt                    max_active       rw 8")
+    );
+    assert_eq!(served.run("set crypt max_active 16").printed(), "");
+    let text = served.run("files").printed();
+    assert!(
+        text.contains("crypt                    max_active       rw 16\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("events                   per_cpu          r  1\n"),
+        "{text}"
+    );
+    for (options, why) in [
+        ("set crypt max_active zero", "not \"zero\""),
+        ("set crypt max_active -3", "not \"-3\""),
+        ("set crypt max_active 100000", "2048"),
+        ("set crypt nice 3", "can only be read"),
+        ("set crypt colour blue", "it has per_cpu, max_active"),
+        (
+            "set nobody max_active 3",
+            "no queue has the name \"nobody\"",
+        ),
+        ("files nobody", "no queue has the name \"nobody\""),
+    ] {
+        served.run(options).complained(1, why);
+    }
+    assert!(
+        served.run("files crypt").printed().contains("rw 16"),
+        "nothing has changed"
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_told_in_one_line() {
+    let served = Served::new();
+    for (options, why) in [
+        ("", "subcommand"),
+        ("dance", "dance"),
+        ("set crypt", "<FILE>"),
+        ("monitor --interval -1", "0 to 86400"),
+        ("monitor --interval soon", "0 to 86400"),
+        ("monitor --count 0", "--count"),
+        ("monitor (", "PATTERN"),
+    ] {
+        let ran = served.run(options);
+        if options.is_empty() {
+            assert_eq!(ran.status, 2);
+            continue;
+        }
+        ran.complained(2, why);
+    }
+    let nowhere = Command::new(PROGRAM).arg("dump").output().unwrap();
+    Ran::new(&nowhere).complained(2, "--socket");
+}
+
+#[test]
+fn where_nobody_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wq");
+    run(&path, "dump").complained(1, "no such socket");
+    fs::write(&path, "a file").unwrap();
+    run(&path, "dump").complained(1, "not a socket");
+    fs::remove_file(&path).unwrap();
+    drop(UnixListener::bind(&path).unwrap());
+    run(&path, "dump").complained(1, "nobody listens");
+    fs::remove_file(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    let peer = thread::spawn(move || drop(listener.accept().unwrap()));
+    run(&path, "monitor").complained(1, "gone away without an answer");
+    peer.join().unwrap();
+}
+
+/// Another user's process is not shown. Root is not kept out, so as root the program runs as
+/// somebody else.
+#[test]
+fn a_socket_without_permission() {
+    let served = Served::new();
+    let dir = served.dir.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        let copy = dir.join("program");
+        fs::copy(PROGRAM, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(copy);
+        command.current_dir("/").uid(65534).gid(65534);
+        command
+    } else {
+        fs::set_permissions(served.socket(), fs::Permissions::from_mode(0o000)).unwrap();
+        Command::new(PROGRAM)
+    };
+    let output = command.arg("--socket").arg(served.socket()).arg("dump");
+    Ran::new(&output.output().unwrap()).complained(1, "permission denied");
+}
+
+/// The process ends while it is watched.
+#[test]
+fn a_process_that_vanishes() {
+    let mut served = Served::new();
+    let (mut child, mut out) = served.watch();
+    drop(served.server.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.starts_with("inflight-wq: "), "{err}");
+    served.crypt.flush().unwrap();
+}
+
+/// Whoever read the tables has seen enough.
+#[test]
+fn a_reader_that_goes_away() {
+    let served = Served::new();
+    let (mut child, out) = served.watch();
+    drop(out);
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
+}

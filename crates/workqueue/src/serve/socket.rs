@@ -1,0 +1,115 @@
+//! A socket in the file system that only its owner can open, and that nobody loses by accident.
+
+use super::ServeError;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Only the owner.
+const MODE: u32 = 0o600;
+
+/// So many clients may wait for the server to come to them.
+const BACKLOG: i32 = 16;
+
+/// A listening socket, with its name.
+pub(super) struct Socket {
+    pub(super) listener: UnixListener,
+    path: PathBuf,
+    /// Device and number of the name's file.
+    file: (u64, u64),
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
+/// Holds off other servers that look for the same name, until it is dropped.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+    Ok(folder.into())
+}
+
+impl Socket {
+    /// A name is taken over only from a socket at which nobody listens any more.
+    pub(super) fn listen(path: &Path) -> Result<Self, ServeError> {
+        let io = |e: io::Error| ServeError::Io(e.kind());
+        let _locked = lock_folder(path).map_err(io)?;
+        let socket = match bind(path) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                refuse_taken(path)?;
+                fs::remove_file(path).map_err(io)?;
+                bind(path)
+            }
+            other => other,
+        };
+        let socket = socket.map_err(io)?;
+        // As long as nobody listens nobody gets in, so it is looked at before.
+        let file = fs::symlink_metadata(path).map_err(io)?;
+        if file.mode() & 0o777 & !MODE != 0 {
+            let _ = fs::remove_file(path);
+            return Err(ServeError::Io(io::ErrorKind::PermissionDenied));
+        }
+        rustix::net::listen(&socket, BACKLOG).map_err(|e| io(e.into()))?;
+        Ok(Self {
+            listener: socket.into(),
+            path: path.to_owned(),
+            file: (file.dev(), file.ino()),
+        })
+    }
+}
+
+/// A socket with this name, at which nobody listens yet.
+fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // On Linux the name's file gets the mode of the socket.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(MODE))?;
+    let address = SocketAddrUnix::new(path)?;
+    rustix::net::bind(&socket, &address).map_err(|e| match e {
+        Errno::EXIST => Errno::ADDRINUSE,
+        e => e,
+    })?;
+    Ok(socket)
+}
+
+/// The name is taken: whether by something that is still needed.
+fn refuse_taken(path: &Path) -> Result<(), ServeError> {
+    let io = |e: io::Error| ServeError::Io(e.kind());
+    if !fs::symlink_metadata(path)
+        .map_err(io)?
+        .file_type()
+        .is_socket()
+    {
+        return Err(ServeError::NotASocket);
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ServeError::InUse),
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(e) => Err(io(e)),
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // If the folder cannot be locked the name is left: the next server takes it over.
+        let Ok(_locked) = lock_folder(&self.path) else {
+            return;
+        };
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What goes over the socket: one line of JSON each way.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The version of the protocol that this library speaks, and the only one.
+///
+/// ```
+/// assert_eq!(inflight_workqueue::serve::VERSION, 1);
+/// ```
+pub const VERSION: u32 = 1;
+
+/// What a client asks for.
+///
+/// On the wire it is one line: `{"version":1,"do":"set","queue":"crypt","file":"max_active",
+/// "value":"16"}`.
+///
+/// ```
+/// use inflight_workqueue::serve::Request;
+///
+/// let line = Request::Dump.to_line();
+/// assert_eq!(line, "{\"version\":1,\"do\":\"dump\"}\n");
+/// assert_eq!(Request::from_line(&line), Ok(Request::Dump));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Request {
+    /// The text of [`WorkqueueSystem::dump`](crate::WorkqueueSystem::dump).
+    Dump,
+    /// The counters of every queue.
+    Stats,
+    /// The control files of every queue.
+    Files,
+    /// A control file is written.
+    Set {
+        /// The queue's name.
+        queue: String,
+        /// The control file's.
+        file: String,
+        /// What is written.
+        value: String,
+    },
+}
+
+/// What the server answers.
+///
+/// ```
+/// use inflight_workqueue::serve::Reply;
+///
+/// let line = Reply::Error { error: "no".to_owned() }.to_line();
+/// assert_eq!(line, "{\"version\":1,\"reply\":\"error\",\"error\":\"no\"}\n");
+/// assert!(Reply::from_line(&line).is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reply {
+    /// To [`Request::Dump`].
+    Dump {
+        /// The dump.
+        text: String,
+    },
+    /// To [`Request::Stats`].
+    Stats {
+        /// In the order in which the queues were made.
+        queues: Vec<QueueCounters>,
+    },
+    /// To [`Request::Files`].
+    Files {
+        /// In the order in which the queues were made.
+        queues: Vec<QueueFiles>,
+    },
+    /// To [`Request::Set`]: it is done.
+    Done,
+    /// To anything that is wrong: one line that says what.
+    Error {
+        /// The line.
+        error: String,
+    },
+}
+
+/// The counters of a queue, under the names of the kernel's `wq_monitor`, and some more.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+/// use inflight_workqueue::serve::{Reply, Request, ask};
+///
+/// let dir = tempfile::tempdir()?;
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("crypt").bound().build()?;
+/// wq.spawn(|| ()).wait()?;
+/// wq.flush()?;
+/// let _server = sys.serve(dir.path().join("wq"))?;
+/// let Reply::Stats { queues } = ask(dir.path().join("wq"), &Request::Stats)? else { panic!() };
+/// assert_eq!((queues[0].name.as_str(), queues[0].completed), ("crypt", 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QueueCounters {
+    /// The queue's name. Several queues may have the same.
+    pub name: String,
+    /// Whether it is unbound or ordered.
+    pub unbound: bool,
+    /// Whether it has a rescuer.
+    pub mem_reclaim: bool,
+    /// Its limit now: for each CPU of a bound queue, altogether for an unbound one.
+    pub max_active: usize,
+    /// Items queued.
+    pub queued: u64,
+    /// Runs that have begun.
+    pub started: u64,
+    /// Runs that have ended.
+    pub completed: u64,
+    /// Runs that have ended by panic.
+    pub panicked: u64,
+    /// Items taken back before their run.
+    pub cancelled: u64,
+    /// Items that `max_active` lets run now.
+    pub active: usize,
+    /// Items that wait for others to end.
+    pub inactive: usize,
+    /// CPU time of its items in us; `None` if it is not measured.
+    pub cpu_time: Option<u64>,
+    /// Items found to compute for long.
+    pub cpu_intensive: u64,
+    /// Workers brought because an item blocked.
+    pub cm_wakeup: u64,
+    /// Items found asleep that had not said so.
+    pub found_asleep: u64,
+    /// Workers moved back to their group of CPUs: none, it is left to the scheduler.
+    pub repatriated: u64,
+    /// Calls of the rescuer.
+    pub mayday: u64,
+    /// Items that the rescuer has run.
+    pub rescued: u64,
+}
+
+/// The control files of a queue.
+///
+/// ```
+/// # use inflight_workqueue::serve::QueueFiles;
+/// let none = QueueFiles::default();
+/// assert!(none.files.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QueueFiles {
+    /// The queue's name.
+    pub name: String,
+    /// Those that a queue of its kind has.
+    pub files: Vec<ControlFile>,
+}
+
+/// A control file, under its name in the kernel.
+///
+/// ```
+/// # use inflight_workqueue::serve::ControlFile;
+/// assert!(!ControlFile::default().writable);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ControlFile {
+    /// Its name.
+    pub name: String,
+    /// What it says now.
+    pub value: String,
+    /// Whether it can be written.
+    pub writable: bool,
+}
+
+/// A line that is no request or answer of this version.
+///
+/// ```
+/// use inflight_workqueue::serve::Request;
+///
+/// let error = Request::from_line("{\"version\":2,\"do\":\"dump\"}").unwrap_err();
+/// assert_eq!(error.to_string(), "version 2 of the protocol is asked for, this is version 1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireError(String);
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WireError {}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+fn to_line<T: Serialize>(what: &T) -> String {
+    let version = VERSION;
+    let text = serde_json::to_string(&Versioned { version, what });
+    text.expect("names and numbers can be written") + "\n"
+}
+
+fn from_line<T: for<'a> Deserialize<'a>>(line: &str) -> Result<T, WireError> {
+    let bad = |e: serde_json::Error| WireError(format!("not a line of this protocol: {e}"));
+    let mut value: serde_json::Value = serde_json::from_str(line).map_err(bad)?;
+    let Version { version } = serde_json::from_value(value.clone()).map_err(bad)?;
+    if version != VERSION {
+        let error =
+            format!("version {version} of the protocol is asked for, this is version {VERSION}");
+        return Err(WireError(error));
+    }
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("version");
+    }
+    serde_json::from_value(value).map_err(bad)
+}
+
+impl Request {
+    /// The line that says it, with its end.
+    ///
+    /// ```
+    /// assert!(inflight_workqueue::serve::Request::Stats.to_line().ends_with('\n'));
+    /// ```
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        to_line(self)
+    }
+
+    /// Reads such a line.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if it is not one, or of another version.
+    ///
+    /// ```
+    /// # use inflight_workqueue::serve::Request;
+    /// assert!(Request::from_line("GET / HTTP/1.1").is_err());
+    /// ```
+    pub fn from_line(line: &str) -> Result<Self, WireError> {
+        from_line(line)
+    }
+}
+
+impl Reply {
+    /// The line that says it, with its end.
+    ///
+    /// ```
+    /// assert!(inflight_workqueue::serve::Reply::Done.to_line().ends_with('\n'));
+    /// ```
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        to_line(self)
+    }
+
+    /// Reads such a line.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if it is not one, or of another version.
+    ///
+    /// ```
+    /// # use inflight_workqueue::serve::Reply;
+    /// assert!(Reply::from_line("HTTP/1.1 200 OK").is_err());
+    /// ```
+    pub fn from_line(line: &str) -> Result<Self, WireError> {
+        from_line(line)
+    }
+}

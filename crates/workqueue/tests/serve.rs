@@ -1,0 +1,317 @@
+//! A system that is served on a socket: who may ask, what is answered, and what is left behind.
+#![cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+
+mod support;
+
+use inflight_sync::thread;
+use inflight_workqueue::serve::{AskError, Reply, Request, ServeError, Server, ask};
+use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use support::{Level, bound, system};
+use tempfile::TempDir;
+
+fn served(sys: &WorkqueueSystem) -> (TempDir, PathBuf, Server) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wq");
+    let server = sys.serve(&path).unwrap();
+    (dir, path, server)
+}
+
+fn set(path: &PathBuf, queue: &str, file: &str, value: &str) -> Result<(), String> {
+    let request = Request::Set {
+        queue: queue.to_owned(),
+        file: file.to_owned(),
+        value: value.to_owned(),
+    };
+    match ask(path, &request).unwrap() {
+        Reply::Done => Ok(()),
+        Reply::Error { error } => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_asked_is_answered() {
+    let sys = system();
+    let wq = sys.workqueue("crypt").unbound(Attrs::new()).max_active(7);
+    let wq = wq.mem_reclaim().build().unwrap();
+    wq.spawn(|| ()).wait().unwrap();
+    wq.flush().unwrap();
+    let (_dir, path, _server) = served(&sys);
+    let Reply::Dump { text } = ask(&path, &Request::Dump).unwrap() else {
+        panic!("a dump was asked for");
+    };
+    assert_eq!(text.lines().next(), Some("Affinity Scopes"));
+    assert!(
+        text.contains("queue crypt unbound cache: 0 active"),
+        "{text}"
+    );
+    let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
+        panic!("counters were asked for");
+    };
+    let [crypt] = &queues[..] else {
+        panic!("there is one queue: {queues:?}");
+    };
+    assert_eq!((crypt.name.as_str(), crypt.max_active), ("crypt", 7));
+    assert_eq!((crypt.unbound, crypt.mem_reclaim), (true, true));
+    assert_eq!((crypt.queued, crypt.started, crypt.completed), (1, 1, 1));
+    assert!(crypt.cpu_time.is_some(), "who serves measures it");
+    drop(sys);
+    assert!(
+        ask(&path, &Request::Dump).is_ok(),
+        "the system may end first"
+    );
+}
+
+/// Three kinds of queues, and two with the same name.
+fn several() -> (WorkqueueSystem, Vec<Workqueue>) {
+    let sys = system();
+    let attrs = Attrs::new().strict(true);
+    let slow = sys.workqueue("slow").unbound(attrs).max_active(1);
+    let log = sys.workqueue("journal").ordered();
+    let queues = vec![slow.build().unwrap(), log.build().unwrap()];
+    let queues = [queues, vec![bound(&sys), bound(&sys)]].concat();
+    (sys, queues)
+}
+
+#[test]
+fn d4_control_files_are_shown() {
+    let (sys, _queues) = several();
+    let (_dir, path, _server) = served(&sys);
+    let Reply::Files { queues } = ask(&path, &Request::Files).unwrap() else {
+        panic!("files were asked for");
+    };
+    let text = |at: usize| {
+        let files = queues[at].files.iter();
+        let line = files.map(|f| {
+            let writable = if f.writable { "!" } else { "" };
+            format!("{}{writable}={}", f.name, f.value)
+        });
+        line.collect::<Vec<_>>().join(" ")
+    };
+    let rest = "nice=0 cpumask=0000000f affinity_scope=cache";
+    assert_eq!(
+        text(0),
+        format!("per_cpu=0 max_active!=1 {rest} affinity_strict=1")
+    );
+    assert_eq!(
+        text(1),
+        format!("per_cpu=0 max_active=1 {rest} affinity_strict=0")
+    );
+    assert_eq!(text(2), "per_cpu=1 max_active!=1024");
+}
+
+/// A limit that is raised lets waiting items go.
+#[test]
+fn d4_control_files_are_written() {
+    let (sys, queues) = several();
+    let (_dir, path, _server) = served(&sys);
+    let slow = &queues[0];
+    let (begun, open) = (Level::new(), Level::new());
+    for _ in 0..3 {
+        let (begun, open) = (begun.clone(), open.clone());
+        drop(slow.spawn(move || {
+            begun.raise();
+            open.wait(1);
+        }));
+    }
+    begun.wait(1);
+    assert_eq!(set(&path, "slow", "max_active", "3"), Ok(()));
+    begun.wait(3); // It has let the others go.
+    open.raise();
+    slow.flush().unwrap();
+    let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
+        panic!("counters were asked for");
+    };
+    assert_eq!(queues[0].max_active, 3);
+}
+
+#[test]
+fn d4_what_cannot_be_written_is_refused_in_one_line() {
+    let (sys, _queues) = several();
+    let (_dir, path, _server) = served(&sys);
+    let files = "per_cpu, max_active, nice, cpumask, affinity_scope, affinity_strict";
+    let number = "max_active is a number from 1 on, not";
+    for (queue, file, value, why) in [
+        (
+            "nobody",
+            "max_active",
+            "3",
+            "no queue has the name \"nobody\"",
+        ),
+        (
+            "bound",
+            "max_active",
+            "3",
+            "2 queues have the name \"bound\"",
+        ),
+        ("slow", "max_active", "many", &format!("{number} \"many\"")),
+        ("slow", "max_active", "-1", &format!("{number} \"-1\"")),
+        ("slow", "nice", "3", "nice of slow can only be read"),
+        (
+            "journal",
+            "max_active",
+            "3",
+            "max_active of journal can only be read",
+        ),
+        (
+            "slow",
+            "numa",
+            "1",
+            &format!("slow has no file \"numa\"; it has {files}"),
+        ),
+    ] {
+        assert_eq!(set(&path, queue, file, value), Err(why.to_owned()));
+    }
+    let too_many = set(&path, "slow", "max_active", "2049").unwrap_err();
+    assert!(too_many.contains("2048"), "{too_many}");
+    assert!(set(&path, "slow", "max_active", "0").is_err());
+    let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
+        panic!("counters were asked for");
+    };
+    assert_eq!(queues[0].max_active, 1, "nothing has changed");
+}
+
+#[test]
+fn the_socket_is_the_owners_and_goes_with_the_server() {
+    let sys = system();
+    let (_dir, path, server) = served(&sys);
+    let file = fs::symlink_metadata(&path).unwrap();
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    drop(server);
+    assert_eq!(ask(&path, &Request::Dump), Err(AskError::NoSocket));
+    // One that another has put in its place stays.
+    let server = sys.serve(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    let number = fs::symlink_metadata(&path).unwrap().ino();
+    drop(server);
+    assert_eq!(fs::symlink_metadata(&path).unwrap().ino(), number);
+    drop(other);
+}
+
+#[test]
+fn only_a_socket_that_nobody_needs_is_replaced() {
+    let sys = system();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wq");
+    // A process has ended without removing it.
+    drop(UnixListener::bind(&path).unwrap());
+    assert_eq!(ask(&path, &Request::Dump), Err(AskError::NobodyListens));
+    let server = sys.serve(&path).unwrap();
+    assert!(ask(&path, &Request::Dump).is_ok());
+    assert_eq!(sys.serve(&path).unwrap_err(), ServeError::InUse);
+    assert!(ask(&path, &Request::Dump).is_ok(), "it goes on");
+    drop(server);
+    fs::write(&path, "precious").unwrap();
+    assert_eq!(sys.serve(&path).unwrap_err(), ServeError::NotASocket);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(ask(&path, &Request::Dump), Err(AskError::NotASocket));
+    let nowhere = dir.path().join("no/such/folder");
+    assert_eq!(
+        sys.serve(nowhere).unwrap_err(),
+        ServeError::Io(std::io::ErrorKind::NotFound)
+    );
+    let long = dir.path().join("x".repeat(120));
+    assert!(matches!(sys.serve(long), Err(ServeError::Io(_))));
+}
+
+/// Of several that find the same stale socket one gets the name, and keeps it.
+#[test]
+fn one_server_gets_the_name() {
+    let sys = system();
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wq");
+        drop(UnixListener::bind(&path).unwrap());
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (sys, path) = (sys.clone(), path.clone());
+                thread::spawn(move || sys.serve(path))
+            })
+            .collect();
+        let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        let refused = results
+            .iter()
+            .filter(|r| matches!(r, Err(ServeError::InUse)));
+        assert_eq!(refused.count(), 3, "{results:?}");
+        assert!(ask(&path, &Request::Stats).is_ok());
+    }
+}
+
+/// What a client sends that is no question is answered all the same, in one line.
+#[test]
+fn nonsense_is_refused_in_one_line() {
+    let sys = system();
+    let (_dir, path, _server) = served(&sys);
+    let talk = |said: &[u8]| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        // The server may have closed already.
+        let _ = stream.write_all(said);
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        match Reply::from_line(&answer) {
+            Ok(Reply::Error { error }) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(talk(b"GET / HTTP/1.1\n").contains("not a line of this protocol"));
+    assert!(talk(b"{\"version\":2,\"do\":\"dump\"}\n").contains("version 2"));
+    assert!(talk(b"{\"version\":1,\"do\":\"dance\"}\n").contains("dance"));
+    assert!(
+        talk(&[0xff; 64 << 10]).contains("not a line"),
+        "without an end"
+    );
+    assert!(talk(b"\n").contains("not a line"));
+}
+
+/// Clients that say nothing, take no answer or go away hold up neither others nor the work.
+#[test]
+fn slow_clients_hold_up_nobody() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (_dir, path, _server) = served(&sys);
+    let mut silent: Vec<_> = (0..8)
+        .map(|_| UnixStream::connect(&path).unwrap())
+        .collect();
+    for _ in 0..4 {
+        let mut gone = UnixStream::connect(&path).unwrap();
+        gone.write_all(Request::Dump.to_line().as_bytes()).unwrap();
+    }
+    for n in 0..200 {
+        assert_eq!(wq.spawn(move || n).wait().unwrap(), n);
+    }
+    assert!(ask(&path, &Request::Dump).is_ok());
+    // More than are served at a time: who comes after them waits until they are sent away.
+    silent.extend((0..20).map_while(|_| {
+        let stream = UnixStream::connect(&path).ok()?;
+        Some(stream)
+    }));
+    while ask(&path, &Request::Stats).is_err() {}
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        // Closed by the server, with or without notice.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+}
+
+/// A peer that is no server of this kind.
+#[test]
+fn a_process_that_vanishes_is_told_from_one_that_says_nonsense() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wq");
+    let listener = UnixListener::bind(&path).unwrap();
+    let peer = thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"220 mail\n");
+    });
+    assert_eq!(ask(&path, &Request::Dump), Err(AskError::Vanished));
+    assert!(matches!(ask(&path, &Request::Dump), Err(AskError::Wire(_))));
+    peer.join().unwrap();
+}
