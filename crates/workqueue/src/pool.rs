@@ -18,7 +18,7 @@ use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
-use inflight_topology::Topology;
+use inflight_topology::{PinGuard, Topology};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -363,15 +363,24 @@ impl Pool {
         self.state.lock().core.end_keeping();
     }
 
-    /// The calling thread, a rescuer's, queues as if it were one of the pool's workers.
-    pub(crate) fn borrow_thread(&self) {
-        if let Cpus::One(cpu) = &self.place.cpus {
-            inflight_sync::cpu::set_current_for_thread(Some(*cpu));
+    /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
+    /// one of them, until [`return_thread`](Pool::return_thread). Where pinning is refused it runs
+    /// elsewhere, as they do.
+    pub(crate) fn borrow_thread(&self) -> Option<PinGuard> {
+        let topology = &self.env.topology;
+        match &self.place.cpus {
+            Cpus::One(cpu) => {
+                inflight_sync::cpu::set_current_for_thread(Some(*cpu));
+                topology.pin_current_thread(&[*cpu].into()).ok()
+            }
+            Cpus::Pod { cpus, strict: true } => topology.pin_current_thread(cpus).ok(),
+            Cpus::Pod { strict: false, .. } => None,
         }
     }
 
     /// The end of [`borrow_thread`](Pool::borrow_thread).
-    pub(crate) fn return_thread(&self) {
+    pub(crate) fn return_thread(&self, pinned: Option<PinGuard>) {
+        drop(pinned);
         inflight_sync::cpu::set_current_for_thread(None);
     }
 

@@ -288,7 +288,7 @@ pub(crate) fn rescue(
     let context = Context::new(pool, me, seen);
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
-    pool.borrow_thread();
+    let pinned = pool.borrow_thread();
     pool.meter();
     let entries = std::iter::from_fn(|| pool.rescue(context.me, &mine));
     let done = entries.take(limit).map(|entry| {
@@ -296,7 +296,7 @@ pub(crate) fn rescue(
         execute(&context, entry);
     });
     let done = done.count();
-    pool.return_thread();
+    pool.return_thread(pinned);
     drop(observed);
     CURRENT.with(|c| c.replace(None));
     pool.detach(context.me).perform();

@@ -268,3 +268,28 @@ fn i19_it_goes_with_its_queue() {
     drop(reclaim(&second, "dropped"));
     drop(second);
 }
+
+/// E4: while it works for a pool it runs where the pool's workers would, and afterwards anywhere
+/// again.
+#[cfg(target_os = "linux")]
+#[test]
+fn e4_it_is_pinned_to_the_pools_cpu_while_it_works_for_it() {
+    let topology = Topology::discover().unwrap();
+    let faults = Faults::new();
+    let builder = WorkqueueSystem::builder().topology(&topology);
+    let sys = builder.faults(&faults).build().unwrap();
+    let safe = sys.workqueue("safe").bound().mem_reclaim().build().unwrap();
+    faults.refuse_spawns(true);
+    let here = || Topology::discover().unwrap().cpus().clone();
+    for cpu in topology.cpus() {
+        assert_eq!(safe.spawn_on(cpu, here).wait().unwrap(), [cpu].into());
+    }
+    assert_eq!(safe.stats().rescued, topology.cpus().len() as u64);
+    // A set that is not strict does not hold it.
+    let loose = sys.workqueue("loose").unbound(Attrs::new()).mem_reclaim();
+    faults.refuse_spawns(false);
+    let loose = loose.build().unwrap();
+    faults.refuse_spawns(true);
+    assert_eq!(loose.spawn(here).wait().unwrap(), *topology.cpus());
+    assert_eq!(loose.stats().rescued, 1);
+}
