@@ -5,10 +5,14 @@ use std::hint;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Without a finished cycle for so long, somebody waits for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time between two looks at the cycles.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// After so many looks without a finished cycle, some 30 seconds, somebody waits for ever. Looks,
+/// not time: a process that is stopped and goes on has not waited.
+const PATIENCE: u32 = 6_000;
 
 struct Stop {
     queue: SbitmapQueue,
@@ -43,15 +47,15 @@ pub fn cycles(queue: SbitmapQueue, waiters: usize, cycles: usize) -> Result<(), 
         let stop = stop.clone();
         thread::spawn(move || (1..=cycles).for_each(|cycle| stop.drive(cycle)))
     };
-    let (mut seen, mut since) = (0, Instant::now());
+    let (mut seen, mut looks) = (0, 0);
     while !driver.is_finished() {
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(LOOK);
         let finished = stop.finished.load(Ordering::Relaxed);
-        if finished > seen {
-            (seen, since) = (finished, Instant::now());
-        } else if since.elapsed() > PATIENCE {
+        looks = if finished > seen { 0 } else { looks + 1 };
+        if looks > PATIENCE {
             return Err(seen + 1);
         }
+        seen = finished;
     }
     driver.join().expect("all ids come back");
     Ok(())
