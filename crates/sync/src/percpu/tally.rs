@@ -125,10 +125,12 @@ impl Tally {
             == ADDED
     }
 
+    /// A read-modify-write, beside which a call is little.
+    ///
     /// # Safety
     ///
     /// The parts live until the number is added or refused.
-    #[inline]
+    #[inline(never)]
     unsafe fn add_to_part(parts: *const [Part], n: u64) -> bool {
         let here = cpu::current() % parts.len();
         // SAFETY: the index is below the length.
