@@ -116,6 +116,15 @@ impl Stay {
 }
 
 impl SbitmapQueue {
+    /// [`put`](SbitmapQueue::put) where nobody can be waiting for it and it takes a few
+    /// instructions: to be inlined. It runs no waker. `false`: nothing has happened, and `put`
+    /// knows more.
+    #[inline(always)]
+    #[must_use = "a bit that was not put is still the caller's"]
+    pub fn put_quick(&self, bit: usize) -> bool {
+        self.put_here(bit)
+    }
+
     /// A wait to come for what is asked for. With `Batched` bits come one by one.
     #[must_use]
     pub fn stay(&self, request: Request) -> Stay {

@@ -639,6 +639,15 @@ impl SbitmapQueue {
         self.put_local(bit)
     }
 
+    /// [`put`](Self::put) where it is short. `false`: nothing has happened.
+    #[inline(always)]
+    pub(crate) fn put_here(&self, bit: usize) -> bool {
+        match &self.inner {
+            Inner::Rseq(queue, rseq) => queue.store().give_back_here(Some(*rseq), bit),
+            _ => false,
+        }
+    }
+
     #[inline(never)]
     fn put_local(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {

@@ -66,6 +66,9 @@ impl States {
 
     #[inline]
     fn state(&self, id: usize) -> Option<&AtomicU8> {
+        if self.states.is_empty() {
+            return None; // before anything is computed
+        }
         self.states.get(id.wrapping_mul(self.stride))
     }
 
