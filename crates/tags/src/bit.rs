@@ -165,6 +165,13 @@ impl Bitmaps {
         }
     }
 
+    /// B1 for a bit that was taken and never in anybody's hand.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refused(&self, target: Target, bit: usize) {
+        drop(self.in_hand(target, bit));
+    }
+
     /// A1 if a bit is free now and the class may have it.
     #[inline]
     pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<Bit<'_>> {
@@ -180,7 +187,7 @@ impl Bitmaps {
     /// that others give way although this one may fail.
     #[inline]
     pub(crate) fn limits(&self, target: Target, class: Class) -> Option<&Ledger> {
-        if !self.accounts().are_many() || target.kind != Kind::Normal {
+        if !self.gate().is_many() || target.kind != Kind::Normal {
             return None;
         }
         let ledger = self.ledger(target.hw_queue);
@@ -241,12 +248,14 @@ impl Bitmaps {
 
     /// A new tenant. Until there is a second one nobody counts anything, so the first is marked by
     /// what it has in use then.
-    pub(crate) fn open_account(&self) -> Class {
+    pub(crate) fn open_account(&self) -> Opened {
+        let opened = self.accounts().open(self.gate());
         let Opened {
             class,
             second,
             left,
-        } = self.accounts().open();
+            ..
+        } = opened;
         if left {
             // Nobody inherits a weight.
             for hw_queue in 0..self.geometry().hw_queues {
@@ -264,7 +273,7 @@ impl Bitmaps {
                 }
             }
         }
-        class
+        opened
     }
 
     /// The tenant's last handle is gone.
@@ -364,11 +373,10 @@ impl Bitmaps {
 
     /// Gives a tag's bit back, whose slot its owner has retired: P1 to P3. The place is its
     /// hardware queue and tag number.
-    #[inline]
     pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, place: (usize, usize)) {
         // P2 and P3 follow P1 also if a waker panics in P1.
         let _freezers = self.gate().tell_at_end();
-        let many = self.accounts().are_many();
+        let many = self.gate().is_many();
         if many {
             // C25: first the count, then the bit, then the wake.
             self.uncount(place);
@@ -385,7 +393,7 @@ impl Bitmaps {
     pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], place: (usize, usize)) {
         // As in `put`.
         let _freezers = self.gate().tell_at_end();
-        let many = self.accounts().are_many();
+        let many = self.gate().is_many();
         if many && self.bit_of(place.0, place.1).0.kind == Kind::Normal {
             self.ledger(place.0).gives_all(bits);
         }
@@ -397,7 +405,6 @@ impl Bitmaps {
     }
 
     /// C3.
-    #[cold]
     fn uncount(&self, (hw_queue, tag): (usize, usize)) {
         let (target, bit) = self.bit_of(hw_queue, tag);
         if target.kind == Kind::Normal {

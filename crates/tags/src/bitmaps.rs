@@ -13,7 +13,7 @@ use inflight_sbitmap::above::Above;
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
-use inflight_sync::time::{Clock, Instant};
+use inflight_sync::time::{Clock, Instant, Ticks};
 use std::ptr::NonNull;
 
 /// How many hardware queues, and how many tags each: at most. `Size` has the present numbers.
@@ -106,7 +106,8 @@ pub(crate) struct Bitmaps {
     owner: AtomicPtr<()>,
     set_id: SetId,
     clock: Clock,
-    keep_ages: bool,
+    /// Of the clock, if the set keeps ages.
+    stamps: Option<Ticks>,
     admission: Admission,
     kinds: Kinds,
     steering: Advice,
@@ -170,8 +171,8 @@ impl Bitmaps {
             life: Life::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
             set_id: SetId::new(),
+            stamps: keep_ages.then(|| clock.ticks()),
             clock: clock.clone(),
-            keep_ages,
             admission: lines.admission,
             kinds: lines.kinds,
             steering: Advice::new(),
@@ -284,16 +285,22 @@ impl Bitmaps {
         &self.clock
     }
 
-    /// The time for a tag that is issued now, if the set keeps ages.
+    /// The stamp of a tag that is issued now, if the set keeps ages: not before that moment, and at
+    /// most a tick after it.
     #[inline]
-    pub(crate) fn issue_time(&self) -> Option<Instant> {
-        self.keep_ages.then(|| self.clock.now())
+    pub(crate) fn stamp(&self) -> Option<Instant> {
+        self.stamps.as_ref().map(Ticks::now)
+    }
+
+    /// The time that stamps are compared with.
+    pub(crate) fn age_time(&self) -> Option<Instant> {
+        self.stamps.as_ref().map(|_| self.clock.now())
     }
 
     /// A kind is asked for only where the set has tags of it.
     #[inline]
     pub(crate) fn bitmap(&self, target: Target) -> &SbitmapQueue {
-        let hw_queue = &self.hw_queues[self.geometry.table(target.hw_queue)];
+        let hw_queue = self.table_of(target.hw_queue);
         let bitmap = match target.kind {
             Kind::Normal => return &hw_queue.normal,
             Kind::Reserved => &hw_queue.reserved,
@@ -302,10 +309,21 @@ impl Bitmaps {
         bitmap.as_ref().expect("the set has tags of this kind")
     }
 
+    #[inline]
+    fn table_of(&self, hw_queue: usize) -> &HwQueue {
+        &self.hw_queues[self.geometry.table(hw_queue)]
+    }
+
+    /// The normal bitmap of hardware queue 0.
+    #[inline]
+    pub(crate) fn first(&self) -> &SbitmapQueue {
+        &self.hw_queues[0].normal
+    }
+
     /// Who has how many bits of a hardware queue's normal bitmap.
     #[inline]
     pub(crate) fn ledger(&self, hw_queue: usize) -> &Ledger {
-        &self.hw_queues[self.geometry.table(hw_queue)].ledger
+        &self.table_of(hw_queue).ledger
     }
 
     pub(crate) const fn accounts(&self) -> &Accounts {

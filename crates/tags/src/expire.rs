@@ -11,7 +11,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<T> Shared<T> {
     fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
-        let now = self.bitmaps.issue_time()?;
+        let now = self.bitmaps.age_time()?;
         let mut next: Option<Instant> = None;
         for slot in self.slots() {
             let state = slot.record.observe();
@@ -20,7 +20,8 @@ impl<T> Shared<T> {
             }
             // Of this issue or a later one. If of a later one, the mark fails.
             let timeout = slot.record.timeout().unwrap_or(self.timeout);
-            let deadline = slot.record.issued_at() + timeout;
+            // The stamp is the end of a tick, which may not have come yet.
+            let deadline = slot.record.issued_at().min(now) + timeout;
             if deadline > now {
                 next = Some(next.map_or(deadline, |next| next.min(deadline)));
             } else if slot.record.mark(state.generation) {
@@ -45,6 +46,9 @@ impl<T: Send + 'static> TagSet<T> {
     /// that comes after gets [`TimedOut`](crate::RedeemError::TimedOut), and the token gives the
     /// tag by [`redeem_timed_out`](TagSet::redeem_timed_out). Until then it is in flight, and a
     /// freeze waits for it: who freezes keeps calling this.
+    ///
+    /// With the system's clock a request's time may be taken to begin by as much as a tick (1 to
+    /// 10 ms) later than it did, never earlier; see [`age`](crate::InFlight::age).
     ///
     /// Nothing expires in a set built with [`ages(false)`](crate::TagSetBuilder::ages).
     ///

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! PROTOCOL.md has the proof. The word has room for two more things that stop an allocation:
-//! quiescing (`quiesce`), and hardware queues that are inactive (`leave`).
+//! quiescing (`quiesce`), and hardware queues that are inactive (`leave`); and for one that makes
+//! it longer: several tenants (`tenant`). So one look at it finds out whether all is plain.
 
 use crate::bitmaps::Bitmaps;
 use crate::error::AllocError;
@@ -31,16 +32,24 @@ pub(crate) const QUIESCE: u64 = 1 << 31;
 const INACTIVE: u64 = 1 << 62;
 /// All freezes and quiesces: while there are any, nobody is admitted.
 const CLOSED: u64 = INACTIVE - 1;
+/// There has been a second tenant. Set once, and for good.
+const MANY: u64 = 1 << 63;
 
 /// What the gate's word says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State(u64);
 
 impl State {
-    /// Nothing stops anybody.
+    /// Nothing stops anybody, and nobody counts.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.0 == 0
+    }
+
+    /// Nothing stops anybody.
+    #[inline]
+    pub(crate) const fn is_open(self) -> bool {
+        !self.is_watched()
     }
 
     /// Why nobody is admitted, if so.
@@ -60,6 +69,18 @@ impl State {
 
     pub(crate) const fn is_quiesced(self) -> bool {
         self.0 & CLOSED >= QUIESCE
+    }
+
+    /// Whether there has been a second tenant. Until then nothing is counted.
+    #[inline]
+    pub(crate) const fn is_many(self) -> bool {
+        self.0 & MANY != 0
+    }
+
+    /// Whether somebody may wait on `drained`.
+    #[inline]
+    const fn is_watched(self) -> bool {
+        self.0 & !MANY != 0
     }
 
     /// Whether some hardware queue is inactive.
@@ -123,7 +144,8 @@ impl Gate {
         // Relaxed: F2 orders it before the scan.
         self.door.state.fetch_add(unit, Ordering::Relaxed);
         let guard = raised();
-        // Ordering: F2, pairs with A2 in `state_after_get` and P2 in `after_put`.
+        // Ordering: F2, pairs with A2 in `state_after_get` and P2 in
+        // `is_watched_after_put`.
         self.door.fence.heavy();
         guard
     }
@@ -142,7 +164,8 @@ impl Gate {
     /// R2 and D2. What was written before is visible to whoever is admitted with a bit that is
     /// made free afterwards.
     pub(crate) fn publish(&self) {
-        // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in `after_put`.
+        // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in
+        // `is_watched_after_put`.
         self.door.fence.heavy();
     }
 
@@ -157,15 +180,36 @@ impl Gate {
         TellAtEnd(self)
     }
 
-    /// P2 and P3, after P1.
+    /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
     #[inline]
-    fn after_put(&self) {
+    pub(crate) fn is_watched_after_put(&self) -> bool {
         // Ordering: P2, pairs with F2 in `raise` and D2 in `publish`.
         self.door.fence.light();
         // Relaxed: nothing is read on its account.
-        if self.door.state.load(Ordering::Relaxed) != 0 {
-            self.drained.notify_all();
-        }
+        let state = State(self.door.state.load(Ordering::Relaxed));
+        !state.is_plain() && state.is_watched()
+    }
+
+    /// P3.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell(&self) {
+        self.drained.notify_all();
+    }
+
+    /// Whether there has been a second tenant, as `State::is_many`.
+    #[inline]
+    pub(crate) fn is_many(&self) -> bool {
+        // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
+        // `Ledger::is_shared`), and so does whoever gives it back.
+        let state = State(self.door.state.load(Ordering::Relaxed));
+        !state.is_plain() && state.is_many()
+    }
+
+    /// There is a second tenant.
+    pub(crate) fn set_many(&self) {
+        // Relaxed: see `is_many`.
+        self.door.state.fetch_or(MANY, Ordering::Relaxed);
     }
 
     /// One freeze or quiesce less.
@@ -203,7 +247,9 @@ pub(crate) struct TellAtEnd<'a>(&'a Gate);
 impl Drop for TellAtEnd<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.after_put();
+        if self.0.is_watched_after_put() {
+            self.0.tell();
+        }
     }
 }
 

@@ -87,8 +87,11 @@ impl InFlight<'_> {
     }
 
     /// How long it had been in flight when the visit began. Never too long, so nothing is timed
-    /// out too early: if the slot went on to its next use meanwhile, it is the age of that. Zero
-    /// in a set built with [`ages(false)`](crate::TagSetBuilder::ages).
+    /// out too early: if the slot went on to its next use meanwhile, it is the age of that. With
+    /// the system's clock it may be too short by the rest of the tick in which the request was
+    /// submitted: 1 to 10 ms on Linux, [by how often the kernel's timer
+    /// ticks](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -166,7 +169,7 @@ impl<T> Shared<T> {
 
     /// Shows each tag in flight to `f`.
     pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
-        let now = self.bitmaps.issue_time();
+        let now = self.bitmaps.age_time();
         for slot in self.slots() {
             let state = slot.record.observe();
             if !matches!(state.phase, Phase::InFlight | Phase::Overdue) {

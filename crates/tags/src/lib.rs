@@ -50,6 +50,7 @@
 #![deny(missing_docs)]
 
 mod admission;
+mod allocs;
 mod batch;
 mod bit;
 mod bitmaps;

@@ -13,14 +13,33 @@ use crate::kind::QueueKind;
 /// assert_eq!((tag.hw_queue(), tag.index()), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "options do nothing until given to an allocation"]
 pub struct AllocOptions {
     pub(crate) reserved: bool,
-    pub(crate) hw_queue: Option<usize>,
+    /// `ANY`, or its number. Small, so that all options are passed in a register.
+    hw_queue: u32,
     /// It must serve a CPU.
     pub(crate) mapped: bool,
     pub(crate) kind: QueueKind,
+}
+
+/// As the number of a hardware queue: none was named.
+const ANY: u32 = u32::MAX;
+
+/// There are far fewer hardware queues than this.
+const fn shortened(hw_queue: usize) -> u32 {
+    if hw_queue < ANY as usize {
+        hw_queue as u32
+    } else {
+        ANY - 1
+    }
+}
+
+impl Default for AllocOptions {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl AllocOptions {
@@ -33,7 +52,7 @@ impl AllocOptions {
     pub const fn new() -> Self {
         Self {
             reserved: false,
-            hw_queue: None,
+            hw_queue: ANY,
             mapped: false,
             kind: QueueKind::Default,
         }
@@ -70,7 +89,7 @@ impl AllocOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn hw_queue(mut self, n: usize) -> Self {
-        self.hw_queue = Some(n);
+        self.hw_queue = shortened(n);
         self.mapped = false;
         self
     }
@@ -97,7 +116,7 @@ impl AllocOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn mapped_hw_queue(mut self, n: usize) -> Self {
-        self.hw_queue = Some(n);
+        self.hw_queue = shortened(n);
         self.mapped = true;
         self
     }
@@ -135,5 +154,14 @@ impl AllocOptions {
     pub const fn polled(mut self) -> Self {
         self.kind = QueueKind::Poll;
         self
+    }
+
+    /// The hardware queue that was named.
+    #[inline]
+    pub(crate) const fn named(self) -> Option<usize> {
+        match self.hw_queue {
+            ANY => None,
+            n => Some(n as usize),
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::set::{Handle, TagSet};
 use crate::split::Split;
 use crate::stats::{QueueStats, Striped};
 use crate::tag::Tag;
+use crate::tenant::Opened;
 use inflight_sbitmap::above::Class;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::{Clock, Instant};
@@ -63,10 +64,12 @@ pub(crate) struct Tenant {
     pub(crate) counters: Striped,
     /// Its account in each hardware queue's ledger.
     class: Class,
+    /// The set's first tenant does not count its tags: see `allocs`.
+    pub(crate) first: bool,
     /// How many handles there are.
     handles: AtomicUsize,
     /// In nanoseconds, of the waits that have ended.
-    longest_wait: AtomicU64,
+    pub(crate) longest_wait: AtomicU64,
 }
 
 /// What a waiting form does next.
@@ -80,17 +83,19 @@ pub(crate) enum Step<T> {
 impl<T: Send + 'static> Queue<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
-        let tenant = Tenant {
+        let Opened { class, first, .. } = shared.bitmaps.open_account();
+        let tenant = Arc::new(Tenant {
             name,
             counters,
-            class: shared.bitmaps.open_account(),
+            class,
+            first,
             handles: AtomicUsize::new(1),
             longest_wait: AtomicU64::new(0),
-        };
-        Self {
-            shared,
-            tenant: Arc::new(tenant),
+        });
+        if !first {
+            shared.others.lock().push(tenant.clone());
         }
+        Self { shared, tenant }
     }
 
     /// The name it was added under.
@@ -119,7 +124,8 @@ impl<T: Send + 'static> Queue<T> {
         TagSet::from_shared(self.shared.clone())
     }
 
-    /// What this tenant counted.
+    /// What this tenant counted. Of the set's first tenant it walks all slots: for tools, not for
+    /// the fast path.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -131,10 +137,7 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> QueueStats {
-        let mut stats = self.tenant.counters.sum();
-        let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
-        stats.longest_wait = Duration::from_nanos(longest);
-        stats
+        self.counted_so_far()
     }
 
     /// Takes a tag if one is free now.
@@ -159,7 +162,7 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     #[inline]
     pub fn try_alloc(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        if !options.reserved && options.hw_queue.is_none() {
+        if !options.reserved && options.named().is_none() {
             if let Some(tag) = self.quick(options.kind) {
                 return Ok(tag);
             }
@@ -236,7 +239,7 @@ impl<T: Send + 'static> Queue<T> {
                 drop(batch);
                 continue;
             }
-            self.tenant.counters.add_allocs(batch.len() as u64);
+            self.count_allocs(batch.len() as u64);
             return Ok(batch.into_bits().map(|bit| self.tag(bit)).collect());
         }
     }
@@ -535,7 +538,7 @@ impl<T: Send + 'static> Queue<T> {
             drop(bit);
             return None;
         }
-        self.tenant.counters.add_allocs(1);
+        self.count_allocs(1);
         Some(self.tag(bit))
     }
 
@@ -641,7 +644,7 @@ impl<T: Send + 'static> Queue<T> {
     pub(crate) fn check(&self, options: AllocOptions) -> Result<(), AllocError> {
         let geometry = self.bitmaps().geometry();
         let hw_queues = self.bitmaps().size().hw_queues();
-        if let Some(n) = options.hw_queue {
+        if let Some(n) = options.named() {
             if n >= hw_queues {
                 return Err(AllocError::NoSuchHwQueue);
             }
@@ -660,7 +663,7 @@ impl<T: Send + 'static> Queue<T> {
 
     /// The bitmap to take from, for options that have been checked.
     pub(crate) fn target(&self, options: AllocOptions) -> Target {
-        let hw_queue = match options.hw_queue {
+        let hw_queue = match options.named() {
             Some(n) => n,
             None if self.bitmaps().geometry().hw_queues == 1 => 0,
             None => {
@@ -717,6 +720,9 @@ impl<T> Drop for Queue<T> {
         // Ordering: AcqRel, so that the last one comes after what the others did.
         if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.bitmaps.close_account(self.tenant.class);
+            if !self.tenant.first {
+                self.shared.others.lock().remove(&self.tenant);
+            }
         }
     }
 }
@@ -736,7 +742,7 @@ impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.tenant.name)
-            .field("stats", &self.tenant.counters.sum())
+            .field("stats", &self.counted_so_far())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,7 @@
 //! The short way of an allocation: a normal tag, when there is one and nothing stands in the way.
+//!
+//! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
+//! ends with the looks that any allocation ends with; others take `quick_beyond`.
 
 use crate::bitmaps::{Kind, Target};
 use crate::kind::QueueKind;
@@ -9,12 +12,34 @@ use std::ptr::NonNull;
 
 impl<T: Send + 'static> Queue<T> {
     /// One try for a normal tag near the caller. `None` says nothing: the long way knows more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn quick(&self, kind: QueueKind) -> Option<Tag<T>> {
         let shared = &*self.shared;
         let bitmaps = &*shared.bitmaps;
         // A look beforehand, so that a frozen set's bitmaps are left alone.
-        if !bitmaps.gate().state().is_plain() {
+        if !bitmaps.gate().state().is_plain() || bitmaps.geometry().hw_queues > 1 {
+            return self.quick_beyond(kind);
+        }
+        // A1.
+        let bitmap = bitmaps.first();
+        let bit = bitmap.try_get()?;
+        let slot = shared.slot(0, bitmaps.tag_of(ONLY, bit));
+        if !bitmaps.gate().state_after_get().is_plain() {
+            bitmaps.refused(ONLY, bit);
+            return None;
+        }
+        slot.record.grant();
+        // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
+        // A1: PROTOCOL.md, "One owner".
+        Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
+    }
+
+    /// As `quick`, for several hardware queues and several tenants.
+    #[inline(never)]
+    fn quick_beyond(&self, kind: QueueKind) -> Option<Tag<T>> {
+        let shared = &*self.shared;
+        let bitmaps = &*shared.bitmaps;
+        if !bitmaps.gate().state().is_open() {
             return None;
         }
         let hw_queue = match bitmaps.geometry().hw_queues {
@@ -36,15 +61,19 @@ impl<T: Send + 'static> Queue<T> {
         if geometry.shared {
             slot.set_hw_queue(hw_queue);
         }
-        let admitted = bitmaps.gate().state_after_get().is_plain();
+        let admitted = bitmaps.gate().state_after_get().is_open();
         if !admitted || hw_queue >= bitmaps.size().hw_queues() {
-            drop(bitmaps.in_hand(target, bit));
+            bitmaps.refused(target, bit);
             return None;
         }
-        self.tenant.counters.add_allocs(1);
+        self.count_allocs(1);
         slot.record.grant();
-        // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
-        // A1: PROTOCOL.md, "One owner".
+        // SAFETY: as in `quick`.
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
     }
 }
+
+const ONLY: Target = Target {
+    hw_queue: 0,
+    kind: Kind::Normal,
+};

@@ -1,5 +1,6 @@
 //! The set: hardware queues, slots, and the way from a token back to its tag.
 
+use crate::allocs::Others;
 use crate::bitmaps::Bitmaps;
 use crate::builder::TagSetBuilder;
 use crate::error::RedeemError;
@@ -12,10 +13,10 @@ use crate::queue::Queue;
 use crate::slot::{Record, Slot};
 use crate::stats::SetStats;
 use crate::tag::Tag;
-use crate::token::{Generation, Token};
+use crate::token::{Generation, Place, Token};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, CachePadded, cpu};
+use inflight_sync::{Arc, CachePadded, Mutex, cpu};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -63,6 +64,8 @@ pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What all handles and tags of a set share.
 pub(crate) struct Shared<T> {
+    /// What the token of the first slot names.
+    first_place: Place,
     slots: Box<[CachePadded<Slot<T>>]>,
     /// Makes payloads.
     pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
@@ -73,6 +76,7 @@ pub(crate) struct Shared<T> {
     pub(crate) map: CpuMap,
     /// How many CPUs there may be: the size of each tenant's counters.
     pub(crate) cpus: usize,
+    pub(crate) others: Mutex<Others>,
     /// Tokens refused. Away from what every allocation and completion reads.
     redeem_errors: CachePadded<AtomicU64>,
     /// Dropped last: the slots point to them.
@@ -186,12 +190,14 @@ impl<T> Shared<T> {
         map: CpuMap,
     ) -> Self {
         Self {
+            first_place: Place::new(bitmaps.set_id(), 0),
             slots,
             payload,
             timeout: DEFAULT_TIMEOUT,
             before_wait: None,
             map,
             cpus: cpu::possible(),
+            others: Mutex::default(),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
             bitmaps,
         }
@@ -207,6 +213,12 @@ impl<T> Shared<T> {
         self.slots.iter().map(|slot| &**slot)
     }
 
+    /// Tags given out and given back so far.
+    pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
+        let counts = self.slots().map(|slot| slot.record.allocs_and_frees());
+        counts.fold((0, 0), |sum, slot| (sum.0 + slot.0, sum.1 + slot.1))
+    }
+
     /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
     fn in_use(&self) -> usize {
         self.slots().filter(|slot| slot.record.is_tag()).count()
@@ -220,11 +232,8 @@ impl<T> Shared<T> {
         step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
     ) -> Result<Tag<T>, RedeemError> {
         let token = Token::decode(token);
-        if token.place.set != self.bitmaps.set_id() {
-            return Err(self.refuse(RedeemError::Foreign));
-        }
-        let Some(slot) = self.slots.get(token.place.index) else {
-            return Err(self.refuse(RedeemError::OutOfRange));
+        let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
+            return Err(self.not_here(token.place));
         };
         // Why: read before the exchange, which holds up what comes after it.
         let bitmap = slot.bitmap;
@@ -235,6 +244,16 @@ impl<T> Shared<T> {
             Err(_) if slot.record.is_absent() => Err(self.refuse(RedeemError::OutOfRange)),
             Err(error) => Err(self.refuse(error)),
         }
+    }
+
+    /// The set has no slot in this place.
+    #[cold]
+    fn not_here(&self, place: Place) -> RedeemError {
+        self.refuse(if place.set() == self.first_place.set() {
+            RedeemError::OutOfRange
+        } else {
+            RedeemError::Foreign
+        })
     }
 
     #[cold]
@@ -525,12 +544,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> SetStats {
-        let (mut allocs, mut frees) = (0, 0);
-        for slot in &self.shared.slots {
-            let counts = slot.record.allocs_and_frees();
-            allocs += counts.0;
-            frees += counts.1;
-        }
+        let (allocs, frees) = self.shared.allocs_and_frees();
         let (mut waits, mut wakeups) = (0, 0);
         for target in self.shared.bitmaps.targets() {
             let stats = self.shared.bitmaps.bitmap(target).stats();

@@ -73,6 +73,16 @@ impl State {
         (self.generation.bits() << PHASE_BITS) | self.phase as u64
     }
 
+    /// For a tag that is put in flight once more: rare, so out of the way.
+    #[cold]
+    #[inline(never)]
+    const fn again(self) -> Self {
+        Self {
+            generation: self.generation.next(),
+            phase: Phase::Idle,
+        }
+    }
+
     const fn unpack(word: u64) -> Self {
         let phase = match word & ((1 << PHASE_BITS) - 1) {
             0 => Phase::Idle,
@@ -216,25 +226,20 @@ impl Record {
     /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
     /// and be freed with its set by them.
     #[inline]
-    pub(crate) fn issue(&self, now: Option<Instant>) -> Generation {
-        let State { generation, phase } = self.owned();
-        let generation = if phase == Phase::Idle {
-            generation
-        } else {
-            generation.next()
-        };
-        if let Some(now) = now {
-            // Relaxed: published by S1.
-            self.issued_at.store(now.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
+        let mut state = self.owned();
+        if state.phase != Phase::Idle {
+            state = state.again();
         }
-        let state = State {
-            generation,
-            phase: Phase::InFlight,
-        };
+        if let Some(stamp) = stamp {
+            // Relaxed: published by S1.
+            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
+        }
+        state.phase = Phase::InFlight;
         // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one
         // wrote to the payload.
         self.state.store(state.pack(), Ordering::Release);
-        generation
+        state.generation
     }
 
     /// S2. On success the caller owns the slot.
@@ -289,9 +294,8 @@ impl Record {
     /// S5. Called by the owner, before it gives the bit back.
     #[inline]
     pub(crate) fn retire(&self) {
-        let generation = self.owned().generation.next();
         let state = State {
-            generation,
+            generation: self.owned().generation.next(),
             phase: Phase::Idle,
         };
         // Relaxed: the owner's own.
@@ -378,10 +382,7 @@ impl<T> Slot<T> {
             bitmaps: NonNull::from(&**bitmaps),
             bitmap: NonNull::from(bitmaps.bitmap(target)),
             bit,
-            place: Place {
-                set: bitmaps.set_id(),
-                index: bitmaps.geometry().flat(hw_queue, tag),
-            },
+            place: Place::new(bitmaps.set_id(), bitmaps.geometry().flat(hw_queue, tag)),
             hw_queue: AtomicU32::new(hw_queue as u32),
             tag,
             note: Note::new(),
@@ -412,6 +413,14 @@ impl<T> Slot<T> {
     pub(crate) fn hw_queue(&self) -> usize {
         // Relaxed: as the record.
         self.hw_queue.load(Ordering::Relaxed) as usize
+    }
+
+    /// The request is submitted here and now. Not inlined: it would be the better part of
+    /// `into_token`, and most sets have no completions.
+    #[inline(never)]
+    pub(crate) fn note_here(&self, polled: bool) {
+        self.note
+            .write(self.bitmaps().steering(), || polled || self.is_polled());
     }
 
     /// Whether its hardware queue is one for polled requests.
@@ -462,8 +471,57 @@ impl<T> Slot<T> {
     ///
     /// The caller owns the slot (PROTOCOL.md, "One owner"), and has no reference to it or its set
     /// from now on. `bitmap` is the slot's.
-    #[inline]
+    #[inline(never)]
     pub(crate) unsafe fn free(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
+        // SAFETY: the tag is not counted out yet, so its set lives.
+        let slot = unsafe { this.as_ref() };
+        // SAFETY: as above.
+        let home = unsafe { bitmap.as_ref() };
+        slot.record.retire();
+        let gate = slot.bitmaps().gate();
+        let bitmaps = slot.bitmaps.as_ptr();
+        // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
+        if gate.is_many() || !home.put_quick(slot.bit) {
+            // SAFETY: as above.
+            unsafe { Self::free_beyond(this, bitmap) };
+        } else if gate.is_watched_after_put() {
+            // SAFETY: as above.
+            unsafe { Self::tell_and_end(this) };
+        } else {
+            drop(CountOut {
+                slot: this,
+                bitmaps,
+            });
+        }
+    }
+
+    /// The rest of [`free`](Self::free) of a tag that is retired.
+    ///
+    /// # Safety
+    ///
+    /// As for `free`.
+    #[inline(never)]
+    unsafe fn free_beyond(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
+        // SAFETY: the tag is not counted out yet, so its set lives.
+        let slot = unsafe { this.as_ref() };
+        let _out = CountOut {
+            slot: this,
+            bitmaps: slot.bitmaps.as_ptr(),
+        };
+        // SAFETY: as above.
+        let bitmap = unsafe { bitmap.as_ref() };
+        let place = (slot.hw_queue(), slot.tag);
+        slot.bitmaps().put(bitmap, slot.bit, place);
+    }
+
+    /// P3 and K2.
+    ///
+    /// # Safety
+    ///
+    /// As for `free`, of a tag whose bit is back.
+    #[cold]
+    #[inline(never)]
+    unsafe fn tell_and_end(this: NonNull<Self>) {
         // SAFETY: the tag is not counted out yet, so its set lives.
         let bitmaps = unsafe { this.as_ref() }.bitmaps.as_ptr();
         let out = CountOut {
@@ -471,9 +529,7 @@ impl<T> Slot<T> {
             bitmaps,
         };
         // SAFETY: as above.
-        let slot = unsafe { out.slot.as_ref() };
-        // SAFETY: as above.
-        slot.give_back(unsafe { bitmap.as_ref() });
+        unsafe { out.slot.as_ref() }.bitmaps().gate().tell();
     }
 
     /// [`free`](Self::free) for up to [`MANY`] tags whose bits are in one bitmap, with one put.
@@ -501,13 +557,6 @@ impl<T> Slot<T> {
         let bitmap = unsafe { first.bitmap.as_ref() };
         let place = (first.hw_queue(), first.tag);
         first.bitmaps().put_all(bitmap, &bits[..slots.len()], place);
-    }
-
-    #[inline]
-    fn give_back(&self, bitmap: &SbitmapQueue) {
-        self.record.retire();
-        self.bitmaps()
-            .put(bitmap, self.bit, (self.hw_queue(), self.tag));
     }
 }
 

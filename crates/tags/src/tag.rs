@@ -225,10 +225,11 @@ impl<T> Tag<T> {
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
         // Read before S1: afterwards somebody else may own the slot, and free it with its set.
-        let (now, place) = (slot.bitmaps().issue_time(), slot.place());
-        slot.note
-            .write(slot.bitmaps().steering(), || polled || slot.is_polled());
-        let generation = slot.record.issue(now);
+        let (stamp, place) = (slot.bitmaps().stamp(), slot.place());
+        if slot.bitmaps().steering().is_on() {
+            slot.note_here(polled);
+        }
+        let generation = slot.record.issue(stamp);
         Token { generation, place }.encode()
     }
 }

@@ -47,11 +47,19 @@ impl Generation {
         }
     }
 
+    #[inline]
     pub(crate) const fn next(self) -> Self {
         match self.0 {
-            Self::LAST => Self(Self::FIRST),
+            Self::LAST => Self::after_last(),
             bits => Self(bits + 1),
         }
+    }
+
+    /// Out of the way of what is done 2^34 times as often.
+    #[cold]
+    #[inline(never)]
+    const fn after_last() -> Self {
+        Self(Self::FIRST)
     }
 
     pub(crate) const fn bits(self) -> u64 {
@@ -64,11 +72,26 @@ impl Generation {
     }
 }
 
-/// Which slot a token names.
+/// Which slot a token names: the token's lower bits, which are the same for all uses of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) set: u8,
-    pub(crate) index: usize,
+pub(crate) struct Place(u32);
+
+impl Place {
+    pub(crate) const fn new(set: u8, index: usize) -> Self {
+        debug_assert!(index < MAX_SLOTS && (set as usize) < MAX_SETS);
+        Self((set as u32) << INDEX_BITS | index as u32)
+    }
+
+    /// Where it lies in a table of slots whose first one has this place. A place of another set is
+    /// further away than a table is long.
+    #[inline]
+    pub(crate) const fn from(self, first: Self) -> usize {
+        self.0.wrapping_sub(first.0) as usize
+    }
+
+    pub(crate) const fn set(self) -> u8 {
+        (self.0 >> INDEX_BITS) as u8
+    }
 }
 
 /// What a token names: a slot, and one use of it.
@@ -82,11 +105,7 @@ pub(crate) struct Token {
 impl Token {
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
-        let Place { set, index } = self.place;
-        debug_assert!(index < MAX_SLOTS && (set as usize) < MAX_SETS);
-        (self.generation.bits() << (SET_BITS + INDEX_BITS))
-            | ((set as u64) << INDEX_BITS)
-            | index as u64
+        (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.place.0 as u64
     }
 
     /// Takes any number apart.
@@ -94,10 +113,7 @@ impl Token {
     pub(crate) const fn decode(token: u64) -> Self {
         Self {
             generation: Generation::from_bits(token >> (SET_BITS + INDEX_BITS)),
-            place: Place {
-                set: ((token >> INDEX_BITS) & (MAX_SETS as u64 - 1)) as u8,
-                index: (token & (MAX_SLOTS as u64 - 1)) as usize,
-            },
+            place: Place(token as u32 & ((1 << (SET_BITS + INDEX_BITS)) - 1)),
         }
     }
 }
@@ -109,7 +125,7 @@ mod tests {
 
     fn token(generation: u64, set: u8, index: usize) -> u64 {
         let generation = Generation::from_bits(generation);
-        let place = Place { set, index };
+        let place = Place::new(set, index);
         Token { generation, place }.encode()
     }
 
@@ -141,10 +157,23 @@ mod tests {
     proptest! {
         #[test]
         fn encode_and_decode_are_inverse(number: u64, set in 0u8..64, index in 0..MAX_SLOTS) {
-            let (generation, place) = (Generation::new(number), Place { set, index });
+            let (generation, place) = (Generation::new(number), Place::new(set, index));
             let token = Token { generation, place };
             prop_assert_eq!(Token::decode(token.encode()), token);
             prop_assert!(token.encode() != 0 && token.encode() != u64::MAX);
+        }
+
+        #[test]
+        fn a_place_of_another_set_is_beyond_every_table(
+            own in 0u8..64, set in 0u8..64, index in 0..MAX_SLOTS,
+        ) {
+            let from = Place::new(set, index).from(Place::new(own, 0));
+            prop_assert_eq!(Place::new(set, index).set(), set);
+            if set == own {
+                prop_assert_eq!(from, index);
+            } else {
+                prop_assert!(from >= MAX_SLOTS);
+            }
         }
 
         #[test]

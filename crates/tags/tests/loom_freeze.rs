@@ -8,7 +8,7 @@
 //! |---|---|
 //! | A2, the light fence in `admits` | all |
 //! | F2, the heavy fence in `FrozenGuard::raise` | all |
-//! | P2, the light fence in `after_put` | none: `SbitmapQueue::put` has a full fence of its own |
+//! | P2, the light fence in `is_watched_after_put` | none: `SbitmapQueue::put` has a full fence of its own |
 //! | P2 and that fence | all; with P2 kept, all but `h24_sleeper` pass |
 //! | P3 notifies nobody | all |
 //! | T1, the Release in `lower`, or its partner in `is_closed` | all |

@@ -81,6 +81,12 @@ impl Advice {
         self.0.fetch_or(ON, Ordering::Relaxed);
     }
 
+    /// Whether requests are noted.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.current().is_some()
+    }
+
     #[inline]
     fn current(&self) -> Option<u32> {
         let advice = self.0.load(Ordering::Relaxed);

@@ -4,8 +4,8 @@ mod ledger;
 
 pub(crate) use ledger::{Ledger, Shares};
 
+use crate::freeze::Gate;
 use inflight_sync::Mutex;
-use inflight_sync::atomic::{AtomicBool, Ordering};
 
 /// How the tenants of a set share its tags, per hardware queue.
 ///
@@ -66,7 +66,9 @@ pub(crate) const CLASSES: usize = if cfg!(loom) { 3 } else { 256 };
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) class: u32,
-    /// It is the second that is opened.
+    /// It is the first ever.
+    pub(crate) first: bool,
+    /// It is the second that is there at once, for the first time, and nobody has counted yet.
     pub(crate) second: bool,
     /// Its tenants have left.
     pub(crate) left: bool,
@@ -75,8 +77,6 @@ pub(crate) struct Opened {
 /// Which tenant has which account.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// There has been a second one. Until then nothing is counted, and no operation looks further.
-    many: AtomicBool,
     /// How many tenants each has.
     users: Mutex<Vec<u32>>,
 }
@@ -84,21 +84,15 @@ pub(crate) struct Accounts {
 impl Accounts {
     pub(crate) fn new() -> Self {
         Self {
-            many: AtomicBool::new(false),
             users: Mutex::new(Vec::new()),
         }
     }
 
-    #[inline]
-    pub(crate) fn are_many(&self) -> bool {
-        // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
-        // `Ledger::is_shared`), and so does whoever gives it back.
-        self.many.load(Ordering::Relaxed)
-    }
-
-    /// The account with the fewest tenants.
-    pub(crate) fn open(&self) -> Opened {
+    /// The account with the fewest tenants. From the second tenant on the gate says that there are
+    /// many, before that tenant can do anything.
+    pub(crate) fn open(&self, gate: &Gate) -> Opened {
         let mut users = self.users.lock();
+        let first = users.is_empty();
         let least = users.iter().copied().enumerate().min_by_key(|&(_, n)| n);
         let (class, left) = match least {
             Some((class, n)) if n == 0 || users.len() == CLASSES => (class, n == 0),
@@ -108,12 +102,13 @@ impl Accounts {
             }
         };
         users[class] += 1;
-        let second = users.len() > 1 && !self.are_many();
-        if second {
-            self.many.store(true, Ordering::Relaxed);
+        let second = users.len() > 1 && !gate.is_many();
+        if !first {
+            gate.set_many();
         }
         Opened {
             class: class as u32,
+            first,
             second,
             left,
         }
