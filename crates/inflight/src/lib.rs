@@ -13,8 +13,8 @@
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
 //! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
-//! `serde` is that of [`topology`] and [`sbitmap`]; `futures`, `serve` and `tracing` are those of
-//! [`workqueue`].
+//! `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and [`workqueue`];
+//! `futures`, `serve` and `tracing` are those of [`workqueue`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
 //! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow

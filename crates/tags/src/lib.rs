@@ -65,6 +65,8 @@ mod leave;
 mod life;
 mod live;
 mod map;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod options;
 mod queue;
 mod quick;
@@ -85,6 +87,8 @@ pub use error::{AllocError, BuildError, DrainError, RedeemError, ResizeError};
 pub use freeze::FrozenGuard;
 pub use iter::InFlight;
 pub use kind::QueueKind;
+#[cfg(feature = "metrics")]
+pub use metrics::describe_metrics;
 pub use options::AllocOptions;
 pub use queue::Queue;
 pub use quiesce::QuiesceGuard;

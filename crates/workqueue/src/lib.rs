@@ -59,6 +59,8 @@ mod item;
 mod learned;
 mod machine;
 mod meter;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod panics;
 mod pool;
 mod queue;

@@ -262,6 +262,16 @@ impl WorkqueueSystem {
         Self { handle }
     }
 
+    #[cfg(feature = "metrics")]
+    pub(crate) fn queues(&self) -> Vec<Arc<door::Shared>> {
+        self.handle.shared.queues()
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
+        self.handle.shared.pools.lock().clone()
+    }
+
     /// A system to be described.
     ///
     /// ```

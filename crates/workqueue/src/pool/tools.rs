@@ -20,17 +20,21 @@ impl Inner {
 }
 
 impl Pool {
+    /// What people call it.
+    pub(crate) fn name(&self) -> String {
+        let high = if self.place.high { " highpri" } else { "" };
+        match &self.place.cpus {
+            Cpus::One(cpu) => format!("cpu {cpu}{high}"),
+            Cpus::Pod { .. } => format!("u{}{high}", self.id),
+        }
+    }
+
     /// What waits here for a worker, if anything does.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         let inner = self.state.lock();
         let first = inner.core.waiting().next()?;
-        let high = if self.place.high { " highpri" } else { "" };
-        let place = match &self.place.cpus {
-            Cpus::One(cpu) => format!("pool cpu {cpu}{high}"),
-            Cpus::Pod { .. } => format!("pool u{}{high}", self.id),
-        };
         Some(Waiting {
-            place,
+            place: format!("pool {}", self.name()),
             // Relaxed: a later look sees it.
             progress: inner.core.taken() + self.touched.load(Ordering::Relaxed),
             item: format!("{}: {}", first.queue.name(), first.work.name()),

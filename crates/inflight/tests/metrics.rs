@@ -1,0 +1,204 @@
+//! What a recorder of the `metrics` crate is told of tags and queues.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight::prelude::*;
+use inflight::sync::{Arc, Mutex};
+use inflight::topology::Topology;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::collections::BTreeMap;
+
+/// Each figure by its name and labels, with its unit and description.
+fn told(snapshotter: &Snapshotter) -> BTreeMap<String, (String, bool)> {
+    let figures = snapshotter.snapshot().into_vec().into_iter();
+    let figures = figures.map(|(key, unit, description, value)| {
+        let mut name = key.key().name().to_owned();
+        for label in key.key().labels() {
+            name += &format!(" {}={}", label.key(), label.value());
+        }
+        let value = match value {
+            DebugValue::Counter(n) => n.to_string(),
+            DebugValue::Gauge(level) => format!("{level}"),
+            DebugValue::Histogram(_) => panic!("there are none"),
+        };
+        (name, (value, unit.is_some() && description.is_some()))
+    });
+    figures.collect()
+}
+
+fn recorded(record: impl Fn()) -> BTreeMap<String, String> {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        inflight::tags::describe_metrics();
+        WorkqueueSystem::describe_metrics();
+        record();
+    });
+    let figures = told(&snapshotter);
+    for (name, (_, described)) in &figures {
+        assert!(described, "{name} has no unit or description");
+    }
+    figures
+        .into_iter()
+        .map(|(name, (value, _))| (name, value))
+        .collect()
+}
+
+#[test]
+fn sets_and_tenants() {
+    let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
+    let dev = set.add_queue("nvme0n1");
+    let held: Vec<_> = (0..4).map(|_| dev.alloc_blocking().unwrap()).collect();
+    dev.try_alloc(AllocOptions::new()).unwrap_err();
+    let mut held = held.into_iter();
+    let token = held.next().unwrap().into_token();
+    drop(held.next());
+    let figures = recorded(|| {
+        set.record_metrics("disks");
+        dev.record_metrics("disks");
+    });
+    for (name, value) in [
+        ("inflight_tags_allocated_total set=disks", "4"),
+        ("inflight_tags_freed_total set=disks", "1"),
+        ("inflight_tags_in_use set=disks", "3"),
+        ("inflight_tags_in_flight set=disks", "1"),
+        ("inflight_tags_depth set=disks", "4"),
+        ("inflight_tags_redeem_errors_total set=disks", "0"),
+        (
+            "inflight_tags_tenant_allocated_total set=disks tenant=nvme0n1",
+            "4",
+        ),
+        (
+            "inflight_tags_tenant_exhausted_total set=disks tenant=nvme0n1",
+            "1",
+        ),
+        (
+            "inflight_tags_tenant_longest_wait_seconds set=disks tenant=nvme0n1",
+            "0",
+        ),
+    ] {
+        assert_eq!(
+            figures.get(name).map(String::as_str),
+            Some(value),
+            "{figures:#?}"
+        );
+    }
+    assert_eq!(figures.len(), 8 + 6, "{figures:#?}");
+    drop(set.redeem(token).unwrap());
+}
+
+#[test]
+fn queues_and_pools() {
+    let topology = Topology::synthetic("core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.sampling(false).build().unwrap();
+    let queue = |limit| {
+        sys.workqueue("jobs")
+            .bound()
+            .max_active(limit)
+            .build()
+            .unwrap()
+    };
+    let (jobs, twin) = (queue(2), queue(3));
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock();
+    let running = jobs.spawn({
+        let gate = gate.clone();
+        move || drop(gate.lock())
+    });
+    while jobs.stats().started == 0 {
+        inflight::sync::thread::yield_now();
+    }
+    let (waits, starves) = (jobs.spawn(|| ()), jobs.spawn(|| ()));
+    let other = twin.spawn(|| panic!("on purpose"));
+    let figures = recorded(|| sys.record_metrics());
+    for (name, value) in [
+        ("inflight_workqueue_queued_total queue=jobs", "4"),
+        ("inflight_workqueue_started_total queue=jobs", "1"),
+        ("inflight_workqueue_completed_total queue=jobs", "0"),
+        ("inflight_workqueue_active queue=jobs", "3"),
+        ("inflight_workqueue_inactive queue=jobs", "1"),
+        ("inflight_workqueue_max_active queue=jobs", "5"),
+        ("inflight_pool_workers pool=cpu 0 state=busy", "1"),
+        ("inflight_pool_workers pool=cpu 0 state=idle", "0"),
+        ("inflight_pool_ready pool=cpu 0", "2"),
+        ("inflight_pool_target pool=cpu 0", "1"),
+    ] {
+        assert_eq!(
+            figures.get(name).map(String::as_str),
+            Some(value),
+            "{figures:#?}"
+        );
+    }
+    assert_eq!(
+        figures.len(),
+        12 + 3 + 5,
+        "two queues of one name are one line: {figures:#?}"
+    );
+    drop(closed);
+    running.wait().unwrap();
+    waits.wait().unwrap();
+    starves.wait().unwrap();
+    other.wait().unwrap_err();
+    twin.flush().unwrap();
+    jobs.flush().unwrap();
+    let figures = recorded(|| sys.record_metrics());
+    assert_eq!(
+        figures["inflight_workqueue_completed_total queue=jobs"],
+        "4"
+    );
+    assert_eq!(figures["inflight_workqueue_panicked_total queue=jobs"], "1");
+}
+
+/// The page of the book has all figures, and no others.
+#[test]
+fn every_name_is_documented() {
+    let set = TagSet::builder().build(|_, _| ()).unwrap();
+    let dev = set.add_queue("nvme0n1");
+    let topology = Topology::synthetic("core:1").unwrap();
+    let sys = WorkqueueSystem::builder()
+        .topology(topology)
+        .build()
+        .unwrap();
+    let wq = sys.workqueue("jobs").bound().build().unwrap();
+    wq.spawn(|| ()).wait().unwrap();
+    let figures = recorded(|| {
+        set.record_metrics("disks");
+        dev.record_metrics("disks");
+        sys.record_metrics();
+    });
+    let told = figures.keys().filter_map(|name| name.split(' ').next());
+    let mut told: Vec<_> = told.collect();
+    told.dedup();
+    let rows = include_str!("../../../docs/metrics.md").lines();
+    let rows = rows.filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut documented: Vec<_> = rows.collect();
+    documented.sort_unstable();
+    assert_eq!(told, documented);
+}
+
+/// What a Prometheus server reads: the page of the example.
+#[test]
+fn one_page() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
+    let sys = WorkqueueSystem::builder().build().unwrap();
+    let _wq = sys
+        .workqueue("check")
+        .unbound(Attrs::new())
+        .build()
+        .unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        WorkqueueSystem::describe_metrics();
+        set.record_metrics("disks");
+        sys.record_metrics();
+    });
+    let page = recorder.handle().render();
+    for line in [
+        "inflight_tags_depth{set=\"disks\"} 4\n",
+        "inflight_workqueue_queued_total{queue=\"check\"} 0\n",
+        "# TYPE inflight_workqueue_queued_total counter\n",
+        "# HELP inflight_workqueue_queued_total items queued\n",
+    ] {
+        assert!(page.contains(line), "{line} is not in {page}");
+    }
+}
