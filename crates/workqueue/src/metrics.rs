@@ -148,8 +148,8 @@ impl WorkqueueSystem {
     /// seconds. Between two calls nothing is counted that would not be counted anyway.
     ///
     /// Queues of the same name are added up. The names, each with the label `queue` or `pool`,
-    /// stand in `docs/metrics.md`; [`describe_metrics`](WorkqueueSystem::describe_metrics) tells them to
-    /// the recorder.
+    /// stand in `docs/metrics.md`; [`describe_metrics`](WorkqueueSystem::describe_metrics) tells
+    /// them to the recorder.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
