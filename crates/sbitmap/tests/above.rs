@@ -147,7 +147,7 @@ fn g18_the_threshold_and_plenty() {
 /// Each class may have so many.
 #[derive(Debug)]
 struct Limits {
-    limit: usize,
+    limit: AtomicUsize,
     active: Vec<AtomicUsize>,
     owners: Vec<AtomicUsize>,
 }
@@ -157,7 +157,7 @@ struct Shared(Arc<Limits>);
 
 impl Shares for Shared {
     fn may_take(&self, class: Class) -> bool {
-        self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit
+        self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit.load(Ordering::Relaxed)
     }
 
     fn took(&self, class: Class, bit: usize) {
@@ -386,6 +386,51 @@ fn a_turn_ends_when_the_next_part_is_collected() {
     queue.leave(&mut never);
 }
 
+/// F0: the limit of a class falls while one of it has half of its part. With the next put it is
+/// given that half and no more, and the id goes to the other class.
+#[test]
+fn f0_a_limit_that_falls_ends_the_part() {
+    let limits = Arc::new(Limits {
+        limit: AtomicUsize::new(2),
+        active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+        owners: (0..DEPTH).map(|_| AtomicUsize::new(2)).collect(),
+    });
+    let above = Above {
+        shares: Some(Box::new(Shared(limits.clone()))),
+        door: None,
+    };
+    let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fair);
+    let queue = queue.engine(Engine::Shared).build_above(above).unwrap();
+    let bits = take(&queue, DEPTH);
+    let (mut split, mut other) = (queue.stay(in_parts(0, 4)), queue.stay(Request::one(1)));
+    assert_eq!(poll(&queue, &mut split), 0);
+    queue.put(bits[0]).unwrap();
+    assert_eq!((poll(&queue, &mut split), poll(&queue, &mut other)), (0, 0));
+    assert_eq!(queue.snapshot().collected, 1);
+    limits.limit.store(1, Ordering::Relaxed);
+    queue.put(bits[1]).unwrap();
+    assert_eq!(
+        queue.snapshot().granted,
+        1,
+        "the other's, before anybody looks"
+    );
+    assert_eq!((poll(&queue, &mut other), poll(&queue, &mut split)), (1, 1));
+    queue.leave(&mut split);
+}
+
+/// Nobody waits any more, so gets need no turn. The ids were free all the time, and no put comes.
+#[test]
+fn who_leaves_last_opens_the_fast_path() {
+    for engine in ENGINES {
+        let queue = in_turns(4, engine);
+        let mut never = queue.stay(Request::one(1));
+        assert_eq!(poll(&queue, &mut never), 0);
+        assert_eq!(queue.try_get(), None, "somebody waits");
+        queue.leave(&mut never);
+        assert!(queue.try_get().is_some());
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Join {
@@ -416,7 +461,7 @@ proptest! {
         limit in 1..=DEPTH, ops in proptest::collection::vec(op(), 0..80),
     ) {
         let limits = Arc::new(Limits {
-            limit,
+            limit: AtomicUsize::new(limit),
             active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
             owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
         });

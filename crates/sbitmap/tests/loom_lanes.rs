@@ -22,13 +22,14 @@
 //! | F2, a full one keeps its whole class | `f2_an_unfetched_part_lets_small_ones_pass` |
 //! | who leaves leaves its part behind | `a_split_leaves_between_parts` |
 //! | what is left behind is not put, or stays on the account | `a_split_leaves_between_parts` |
-//! | a newcomer in a queue with classes does not serve | `h9_past_*` |
-//! | `try_get_past` does not tell whom it has served | `h9_past_*` |
+//! | a newcomer in a queue with classes does not serve | `h9_past_a_class_at_its_limit` |
+//! | `try_get_past` past those who may | `h9_past_a_thread_that_has_no_token_yet` |
+//! | who goes on is not the first of its lane and before the other | `parts_come_in_sequence` |
 //!
-//! Not seen by any model: who goes on with parts is not the first of its class, an id for a class
-//! above its limit, `try_get_past` past those who may (all three are order: `tests/above.rs` has
-//! the naive line); a put with classes that hands out instead of serving, `leave` and
-//! `try_get_past` that do not serve (no execution was found in which nobody else did).
+//! What no execution can lose, as somebody else serves, or what only order tells, fails on one
+//! thread, in `tests/above.rs`: an id for a class above its limit, and a put with classes that
+//! hands out its own number instead of serving (`f0_*`); `leave` that does not serve
+//! (`who_leaves_last_*`).
 #![cfg(loom)]
 
 use inflight_sbitmap::above::{Above, Class, Request, Shares, Stay};
@@ -430,6 +431,46 @@ fn h9_past_a_class_at_its_limit() {
         let bits = model.poll(&mut limited);
         assert_eq!(bits.len(), 1);
         model.put(&bits);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// Two threads wait, for two ids that they keep. The second one waits for the first one's token,
+/// beside a free id: nobody takes that past it.
+#[test]
+fn h9_past_a_thread_that_has_no_token_yet() {
+    check("h9_past_a_thread_that_has_no_token_yet", TWO, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let threads = [(); 2].map(|()| model.spawn(|model| model.one(0)));
+        let both_wait = model.queue.snapshot().ws_active == 2;
+        model.put(&[0, 1]);
+        if both_wait {
+            assert_eq!(model.queue.try_get_past(1, false), None);
+        }
+        let kept = threads.map(|thread| thread.join().unwrap());
+        model.put(&kept);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// Whoever has had a part gets the one id that comes next, and keeps it: a small one of its class
+/// that waits, or comes, has to wait on.
+#[test]
+fn parts_come_in_sequence() {
+    check("parts_come_in_sequence", THREE, || {
+        let model = Model::new(2, NO_LIMIT, Clock::system());
+        let mut split = model.large(0, 2, 1);
+        assert!(model.poll(&mut split).is_empty());
+        model.put(&[0]);
+        assert_eq!(model.poll(&mut split), [0]);
+        let small = model.spawn(|model| model.one(0));
+        model.put(&[1]);
+        assert_eq!(model.block(&mut split), [1]);
+        model.put(&[0, 1]);
+        let kept = small.join().unwrap();
+        model.put(&[kept]);
         model.assert_no_account();
         model.assert_quiet(2);
     });

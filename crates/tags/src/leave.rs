@@ -48,13 +48,15 @@ impl Service {
         (self.word(hw_queue) % SERIAL) as usize
     }
 
-    /// D1 or E1 of one hardware queue. One caller at a time.
-    fn serve_by(&self, hw_queue: usize, by: usize) {
+    /// D1 or E1 of one hardware queue. One caller at a time. Returns whether it turned active.
+    fn serve_by(&self, hw_queue: usize, by: usize) -> bool {
         let old = self.word(hw_queue);
         let was_active = old % SERIAL == hw_queue as u64;
-        let serial = (old / SERIAL + u64::from(was_active != (by == hw_queue))) % SERIAL;
+        let is_active = by == hw_queue;
+        let serial = (old / SERIAL + u64::from(was_active != is_active)) % SERIAL;
         // Ordering: pairs with the load in `word`: who sees it sees what was done before.
         self.words[hw_queue].store(serial * SERIAL + by as u64, Ordering::Release);
+        is_active && !was_active
     }
 }
 
@@ -75,6 +77,7 @@ impl<T> Shared<T> {
             }
         }
         let is_active = |hw_queue: &usize| served[*hw_queue] || !mapped[*hw_queue];
+        let mut returned = false;
         for hw_queue in 0..bitmaps.geometry().hw_queues {
             let by = if hw_queue >= n || is_active(&hw_queue) {
                 hw_queue
@@ -86,14 +89,16 @@ impl<T> Shared<T> {
                 let alike = others.clone().find(|&by| bitmaps.kind_of(by) == kind);
                 alike.or_else(|| others.next()).unwrap_or(hw_queue)
             };
-            bitmaps.service().serve_by(hw_queue, by);
+            returned |= bitmaps.service().serve_by(hw_queue, by);
         }
         let all_serve = (0..n).all(|hw_queue| is_active(&hw_queue));
         bitmaps.gate().set_short(!all_serve);
         // D2.
         bitmaps.gate().publish();
-        // E2.
-        bitmaps.gate().drained().notify_all();
+        if returned {
+            // E2.
+            bitmaps.gate().drained().notify_all();
+        }
     }
 
     fn active(&self) -> Vec<bool> {

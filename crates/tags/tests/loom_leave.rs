@@ -9,8 +9,9 @@
 //! | F2, the heavy fence in `raise` | `c44_a_waiter` |
 //! | E1, the Release in `set_short` | `h22_and_back` |
 //! | E2 notifies nobody | the run aborts |
-//! | D2, both heavy fences | none: E2 has a full fence too, which outside models is not enough |
-//! | A0, D5 | none; they are argued in PROTOCOL.md |
+//! | D2, both heavy fences | as D4 |
+//! | A0 after A3 | `h22_a_slot_that_named_another_queue`, `h22_a_try_of_shared_tags` |
+//! | D5 notifies nobody | `h22_a_slot_that_named_another_queue` |
 
 #![cfg(loom)]
 
@@ -87,6 +88,25 @@ fn h22_a_try() {
 #[test]
 fn h22_a_try_of_shared_tags() {
     check("h22_a_try_of_shared_tags", TWO, || try_against_drain(true));
+}
+
+/// D5: a slot that still names the queue that is left, in the hand of somebody who takes it for the
+/// other one (A1 to A0) and keeps it: who drains looks again.
+#[test]
+fn h22_a_slot_that_named_another_queue() {
+    check("h22_a_slot_that_named_another_queue", TWO, || {
+        let (set, queue) = set_of(1, true);
+        drop(queue.try_alloc(AllocOptions::new().hw_queue(1)).unwrap());
+        assert_eq!(set.cpu_offline(1), [1]);
+        let drainer = thread::spawn({
+            let set = set.clone();
+            move || set.drain_hw_queue_blocking(1)
+        });
+        cpu::set_current_for_thread(Some(0));
+        let token = queue.try_alloc(AllocOptions::new()).unwrap().into_token();
+        assert_eq!(drainer.join().unwrap(), Ok(()));
+        assert_eq!(set.redeem(token).unwrap().hw_queue(), 0);
+    });
 }
 
 /// A waiter in the line of the queue that is left goes on at the other one.

@@ -8,7 +8,6 @@ use crate::above::{Class, Request};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
-use inflight_sync::wait::Teller;
 use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
@@ -72,17 +71,15 @@ impl<S: Store> Turns<S> {
     /// classes that may not be served, or stand behind one that has not fetched its part (F2), and
     /// none would be served before this one.
     pub(crate) fn try_get_past(&self, class: Class, large: bool) -> Option<usize> {
-        let mut line = self.line.lock();
-        let mut chosen = Chosen::default();
-        // Whoever may be served comes first.
-        self.serve(&mut line, None, &mut chosen);
+        let line = self.line.lock();
         let waits = |lane| line.list.classes.has(class, lane);
         let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
+        // Whoever may be served is about to be, by those the claim names.
         let nobody = line.list.next(|class| self.rules.may_take(class)).is_none();
         let id = (nobody && !comes_later)
             .then(|| self.store.take())
             .flatten();
-        self.tell(line, chosen, Teller::default());
+        drop(line);
         self.store.deliver(id?);
         id
     }
