@@ -346,7 +346,7 @@ impl Word {
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
     #[inline]
-    fn unmark(&self, offset: u32, check: Check) -> bool {
+    pub(crate) fn unmark(&self, offset: u32, check: Check) -> bool {
         let Some(states) = &self.states else {
             return true;
         };

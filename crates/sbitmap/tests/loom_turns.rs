@@ -113,6 +113,14 @@ models! {
     h6_turns_wake_all_task, UNBOUNDED, wake_all_against_task;
     /// A waker is exchanged.
     h4_turns_second_poll, UNBOUNDED, second_poll_with_another_waker;
+    /// N1 against N2 and N3.
+    h4_turns_home_newcomer, TWO, newcomer_against_hand_over;
+    /// N1 against N4.
+    h4_turns_home_two_cpus, TWO, hand_over_against_service;
+    /// N1 against a place that is given up.
+    h6_turns_home_dropped, TWO, dropped_at_home_against_hand_over;
+    /// N5 against N2 and N3.
+    h4_turns_home_closes, ONE, closing_against_newcomer;
     /// L4. P4.
     l4_turns_token_given_up_by_puts, ONE, token_is_given_up_by_puts;
     /// L4. The watcher.

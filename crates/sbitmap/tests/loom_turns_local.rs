@@ -79,6 +79,10 @@ models! {
     d25_joint_two_collectors, ONE, two_collectors;
     /// H20.
     h20_joint_shrink, ONE, shrink_against_collector;
+    /// N1 N2 and N3, whose first comes while the stacks are open.
+    h4_joint_home_newcomer, ONE, newcomer_against_hand_over;
+    /// N1 against a place that is given up.
+    h6_joint_home_dropped, ONE, dropped_at_home_against_hand_over;
     /// Everybody looks.
     h6_joint_wake_all, ONE, wake_all_against_put;
 }

@@ -46,6 +46,11 @@ impl Store for Local {
     }
 
     #[inline]
+    fn retire(&self, id: usize) -> bool {
+        self.retires(id)
+    }
+
+    #[inline]
     fn put(&self, id: usize) -> Result<bool, PutError> {
         self.give_back(id)
     }

@@ -256,6 +256,13 @@ impl Local {
         Some(id)
     }
 
+    /// The owner gives an id up without putting it. `false` if nobody owned it, or it is above the
+    /// depth.
+    pub(crate) fn retires(&self, id: usize) -> bool {
+        // Relaxed: as in `layout`.
+        id < self.depth.load(Ordering::Relaxed) && self.states.end(id)
+    }
+
     /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
     #[inline]
     pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {

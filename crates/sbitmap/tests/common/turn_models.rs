@@ -368,3 +368,84 @@ pub fn token_is_given_up_by_watcher(new: New) {
     });
     assert_quiet(&queue, 0);
 }
+
+fn spawn_on<T: Send + 'static>(
+    cpu: usize,
+    queue: &Arc<SbitmapQueue>,
+    f: impl FnOnce(&SbitmapQueue) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        cpu::set_current_for_thread(Some(cpu));
+        f(&queue)
+    })
+}
+
+fn poll_once(get: &mut std::pin::Pin<Box<inflight_sbitmap::Get<'_>>>) -> Poll<usize> {
+    let mut cx = Context::from_waker(Waker::noop());
+    get.as_mut().poll(&mut cx)
+}
+
+/// An id is handed over at home, and put again, while another task comes there: behind the first,
+/// or to an empty home.
+pub fn newcomer_against_hand_over(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(&mut first).is_pending());
+    let second = spawn_on(0, &queue, |q| block_on(q.get()));
+    queue.put(ids[0]).unwrap();
+    assert_eq!(poll_once(&mut first), Poll::Ready(ids[0]));
+    queue.put(ids[0]).unwrap();
+    assert_eq!(second.join().unwrap(), ids[0]);
+    assert_quiet(&queue, 0);
+}
+
+/// Two at one home; one id is handed over there while the other is put on another CPU.
+pub fn hand_over_against_service(new: New) {
+    let (queue, ids) = taken(new, 2);
+    let mut both = [(); 2].map(|()| Box::pin(queue.get()));
+    for get in &mut both {
+        assert!(poll_once(get).is_pending());
+    }
+    let id = ids[0];
+    let elsewhere = spawn_on(1, &queue, move |q| q.put(id).unwrap());
+    queue.put(ids[1]).unwrap();
+    elsewhere.join().unwrap();
+    let mut got = both.each_mut().map(poll_once);
+    got.sort_unstable();
+    assert_eq!(got, [Poll::Ready(0), Poll::Ready(1)]);
+    assert_quiet(&queue, 0);
+}
+
+/// Two CPUs hand over what they have, and one of the tasks is dropped: its id comes to a third.
+pub fn dropped_at_home_against_hand_over(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(&mut first).is_pending());
+    let id = ids[0];
+    let putter = spawn_on(0, &queue, move |q| q.put(id).unwrap());
+    let other = spawn_on(1, &queue, |q| block_on(q.get()));
+    drop(first);
+    putter.join().unwrap();
+    assert_eq!(other.join().unwrap(), id);
+    assert_quiet(&queue, 0);
+}
+
+/// A thread comes and closes the homes while a task comes to one; all three keep their ids.
+pub fn closing_against_newcomer(new: New) {
+    let (queue, ids) = taken(new, 3);
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(&mut first).is_pending());
+    let thread = spawn_on(1, &queue, |q| q.get_blocking());
+    let task = spawn_on(0, &queue, |q| block_on(q.get()));
+    for &id in &ids {
+        queue.put(id).unwrap();
+    }
+    let mut got = [thread.join().unwrap(), task.join().unwrap()];
+    got.sort_unstable();
+    let Poll::Ready(mine) = poll_once(&mut first) else {
+        panic!("three ids for three")
+    };
+    assert_eq!(got.iter().sum::<usize>() + mine, 3);
+    assert_quiet(&queue, 0);
+}
