@@ -9,7 +9,7 @@ use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, block_on, thread};
+use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -235,6 +235,40 @@ fn h4_batches_of_puts_wake_all_they_can() {
         join_all(threads);
         assert_eq!(owned.queue.weight(), 4);
         (0..4).for_each(|bit| owned.put(&[bit]));
+        owned.assert_all_back();
+    });
+}
+
+/// H4, H6. Tasks come to wait on two CPUs and put on either, while some are dropped and a thread
+/// and a collector come between them.
+#[test]
+fn h4_h6_tasks_wait_where_they_came() {
+    check("h4_h6_tasks_wait_where_they_came", |mode| {
+        let owned = Owned::new(2, 2, mode);
+        let pairs = |cpus: [usize; 2]| {
+            move |o: &Owned| {
+                for cpu in cpus {
+                    let bit = block_on(o.queue.get());
+                    cpu::set_current_for_thread(Some(cpu));
+                    o.use_and_put(&[bit]);
+                }
+            }
+        };
+        let threads = vec![
+            spawn(&owned, pairs([0, 1])),
+            spawn(&owned, pairs([1, 0])),
+            spawn(&owned, pairs([0, 0])),
+            spawn(&owned, |o| {
+                cpu::set_current_for_thread(Some(1));
+                let got = cancelled(o.queue.get());
+                got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+            }),
+            spawn(&owned, |o| o.use_and_put(&[o.queue.get_blocking()])),
+            spawn(&owned, |o| {
+                o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
+            }),
+        ];
+        join_all(threads);
         owned.assert_all_back();
     });
 }

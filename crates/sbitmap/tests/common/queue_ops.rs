@@ -6,6 +6,7 @@
 use inflight_sbitmap::{Engine, Fairness, Get, GetMany, GetManyError, PutError, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::cpu;
 use inflight_sync::time::Clock;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -136,6 +137,8 @@ struct Run<'a> {
 
 /// Runs the operations on a new queue, then gives everything back until nobody waits.
 pub(crate) fn run(setup: Setup, ops: &[Op]) {
+    // The order among tasks of all CPUs is that of one line only in `Fifo`.
+    cpu::set_current_for_thread(Some(0));
     let clock = Clock::manual();
     let (fairness, engine) = match setup.mode {
         Mode::Fair => (Fairness::Fair, Engine::Shared),
