@@ -346,27 +346,28 @@ fn everybody_at_home_looks_when_told_to_and_stays() {
 fn stop_cycles_at_home() {
     for engine in ENGINES {
         for _ in 0..if cfg!(miri) { 1 } else { 50 } {
-            let queue = SbitmapQueue::builder(2).engine(engine).build().unwrap();
-            let stop = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                for i in 0..6 {
-                    let (queue, stop) = (&queue, &stop);
-                    scope.spawn(move || {
-                        on(i % 3);
-                        while !stop.load(Ordering::Relaxed) {
-                            let bit = if i == 5 {
-                                queue.get_blocking()
-                            } else {
-                                block_on(queue.get())
-                            };
-                            on((i + bit) % 4);
-                            queue.put(bit).unwrap();
-                        }
-                    });
-                }
-                (0..5).for_each(|_| thread::yield_now());
-                stop.store(true, Ordering::Relaxed);
-            });
+            let queue = SbitmapQueue::builder(2).engine(engine);
+            let queue = Arc::new(queue.build().unwrap());
+            let stop = Arc::new(AtomicBool::new(false));
+            let spawn = |i| {
+                let (queue, stop) = (queue.clone(), stop.clone());
+                thread::spawn(move || {
+                    on(i % 3);
+                    while !stop.load(Ordering::Relaxed) {
+                        let bit = if i == 5 {
+                            queue.get_blocking()
+                        } else {
+                            block_on(queue.get())
+                        };
+                        on((i + bit) % 4);
+                        queue.put(bit).unwrap();
+                    }
+                })
+            };
+            let threads: Vec<_> = (0..6).map(spawn).collect();
+            (0..5).for_each(|_| thread::yield_now());
+            stop.store(true, Ordering::Relaxed);
+            threads.into_iter().for_each(|t| t.join().unwrap());
             assert_eq!(queue.weight(), 0);
             assert_eq!(queue.snapshot().ws_active, 0);
         }

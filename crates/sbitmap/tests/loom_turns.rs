@@ -21,6 +21,10 @@
 //! | a new waker is not kept | `h4_turns_second_poll` |
 //! | growth serves nobody | `h20_turns_growth` |
 //! | shrink refuses nobody | `h20_turns_shrink` |
+//! | G5, who opens a home does not serve | `h4_turns_home_*`, `h6_turns_home_dropped`, three of tasks |
+//! | V1 does not look into the homes | the same and `h6_turns_wake_all_task` |
+//! | N2 into an empty home | `h4_turns_home_newcomer`, `h4_turns_home_closes` |
+//! | N4, nobody at home is served | as V1 |
 //!
 //! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
 //! (whoever holds the token serves later, so both are delays), and no second section after a full
