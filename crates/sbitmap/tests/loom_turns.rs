@@ -120,7 +120,9 @@ models! {
     /// N1 against N2 and N3.
     h4_turns_home_newcomer, TWO, newcomer_against_hand_over;
     /// N1 against N4.
-    h4_turns_home_two_cpus, TWO, hand_over_against_service;
+    h4_turns_home_two_cpus, TWO, hand_over_against_service, 2;
+    /// The same, and N4 may find nobody.
+    h4_turns_home_emptied, TWO, hand_over_against_service, 1;
     /// N1 against a place that is given up.
     h6_turns_home_dropped, TWO, dropped_at_home_against_hand_over;
     /// N5 against N2 and N3.

@@ -1,7 +1,7 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::chosen::Chosen;
-use super::homes::{Found, Homes};
+use super::homes::Homes;
 use super::line::Line;
 use super::list::{Ids, Kind, Node, State, Ticket};
 use super::order::Lane;
