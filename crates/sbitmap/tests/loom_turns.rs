@@ -17,7 +17,7 @@
 //! | P5 hands out one id, however many came | `d25_turns_two_collectors` |
 //! | a half-fed collector loses the head | `d25_*`, `h6_turns_dropped_collector` |
 //! | a dropped collector keeps its ids | `h6_turns_dropped_collector` |
-//! | the id of a dropped future not put | `h6_turns_dropped_future` |
+//! | the id of a dropped future not put | `h6_turns_dropped_future`, `h6_turns_home_dropped` |
 //! | a new waker is not kept | `h4_turns_second_poll` |
 //! | growth serves nobody | `h20_turns_growth` |
 //! | shrink refuses nobody | `h20_turns_shrink` |
@@ -25,6 +25,7 @@
 //! | V1 does not look into the homes | the same and `h6_turns_wake_all_task` |
 //! | N2 into an empty home | `h4_turns_home_newcomer`, `h4_turns_home_closes` |
 //! | N4, nobody at home is served | as V1 |
+//! | who leaves a home does not say so in `oldest` | `h6_turns_dropped_future`, `h6_turns_home_dropped` |
 //!
 //! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
 //! (whoever holds the token serves later, so both are delays), and no second section after a full

@@ -75,7 +75,8 @@ impl<S: Store> Turns<S> {
         let waits = |lane| line.list.classes.has(class, lane);
         let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
         // Whoever may be served is about to be, by those the claim names.
-        let nobody = line.list.next(|class| self.rules.may_take(class)).is_none();
+        let next = line.list.next(|class| self.rules.may_take(class));
+        let nobody = next.is_none() && self.rules.is_nobody_at_home();
         let id = (nobody && !comes_later)
             .then(|| self.store.take())
             .flatten();
