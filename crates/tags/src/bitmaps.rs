@@ -7,7 +7,7 @@ use crate::leave::Service;
 use crate::life::Life;
 use crate::live::Size;
 use crate::set_id::SetId;
-use crate::steering::Advice;
+use crate::steering::{Policies, Seats};
 use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
 use inflight_sbitmap::above::Above;
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
@@ -110,7 +110,8 @@ pub(crate) struct Bitmaps {
     stamps: Option<Ticks>,
     admission: Admission,
     kinds: Kinds,
-    steering: Advice,
+    policies: Policies,
+    seats: Seats,
     accounts: Accounts,
 }
 
@@ -175,7 +176,8 @@ impl Bitmaps {
             clock: clock.clone(),
             admission: lines.admission,
             kinds: lines.kinds,
-            steering: Advice::new(),
+            policies: Policies::new(),
+            seats: Seats::new(),
             accounts: Accounts::new(),
         }
     }
@@ -277,8 +279,12 @@ impl Bitmaps {
     }
 
     #[inline]
-    pub(crate) const fn steering(&self) -> &Advice {
-        &self.steering
+    pub(crate) const fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(crate) const fn seats(&self) -> &Seats {
+        &self.seats
     }
 
     pub(crate) const fn clock(&self) -> &Clock {

@@ -422,7 +422,7 @@ impl<T> TagSetBuilder<T> {
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, lines));
         if let Some(policy) = self.steering {
-            bitmaps.steering().set(policy);
+            bitmaps.policies().set(policy);
         }
         let slot = |flat: usize| {
             let (table, tag) = (flat / geometry.stride(), flat % geometry.stride());
@@ -434,7 +434,7 @@ impl<T> TagSetBuilder<T> {
             CachePadded::new(slot)
         };
         let slots = (0..geometry.tags()).map(slot).collect();
-        let map = CpuMap::new(self.machine, kinds, hw_queues);
+        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
         shared.timeout = self.timeout;
         shared.before_wait = self.before_wait;

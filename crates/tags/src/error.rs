@@ -116,6 +116,8 @@ pub enum ResizeError {
         /// The builder's [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
         most: usize,
     },
+    /// The time was up before no tag was held or in flight.
+    TimedOut,
 }
 
 impl fmt::Display for ResizeError {
@@ -135,6 +137,7 @@ impl fmt::Display for ResizeError {
                      max_hw_queues) are possible"
                 )
             }
+            Self::TimedOut => f.write_str("tags were in use until the time was up"),
         }
     }
 }

@@ -37,15 +37,17 @@ impl<T: Send + 'static> TagSet<T> {
     /// Marks every request whose time is up, and hands its token to `f`: each once, to one caller.
     /// Returns when the next one will be up, of those in flight now.
     ///
-    /// Whoever drives an engine calls it when that moment has come, and at the latest a timeout
-    /// after the last call. The moment is one of the set's [clock](TagSet::clock): how long to wait
+    /// Whoever drives an engine calls it when that moment has come, and at the latest after the
+    /// shortest timeout in use, since what is submitted after a call is not in its answer. The
+    /// moment is one of the set's [clock](TagSet::clock): how long to wait
     /// is `next - set.clock().now()`, which is zero if it has passed. A request's time begins with
     /// [`into_token`](crate::Tag::into_token) and is the builder's
     /// [`timeout`](crate::TagSetBuilder::timeout) or its own
     /// [`set_timeout`](crate::Tag::set_timeout). A completion that comes before the mark wins; one
     /// that comes after gets [`TimedOut`](crate::RedeemError::TimedOut), and the token gives the
     /// tag by [`redeem_timed_out`](TagSet::redeem_timed_out). Until then it is in flight, and a
-    /// freeze waits for it: who freezes keeps calling this.
+    /// freeze waits for it: who freezes keeps calling this. `f` may do that at once, or whatever
+    /// else it likes with the set.
     ///
     /// With the system's clock a request's time may be taken to begin by as much as a tick (1 to
     /// 10 ms) later than it did, never earlier; see [`age`](crate::InFlight::age).

@@ -124,7 +124,14 @@ impl<T> Shared<T> {
                 return vec![];
             }
         }
+        self.turned_by(|| ())
+    }
+
+    /// Which hardware queues turn active or inactive by a change of the map or of who is there.
+    /// Under the lock for changes of size.
+    pub(crate) fn turned_by(&self, change: impl FnOnce()) -> Vec<usize> {
         let before = self.active();
+        change();
         self.look_who_serves();
         let after = self.active();
         (0..before.len())
@@ -163,7 +170,13 @@ impl<T> Shared<T> {
     /// D3: whether it has come to an end.
     fn end_drain(&self, hw_queue: usize, word: u64) -> Option<Result<(), DrainError>> {
         if self.bitmaps.service().word(hw_queue) / SERIAL != word / SERIAL {
-            return Some(Err(DrainError::Active));
+            let there = hw_queue < self.bitmaps.size().hw_queues();
+            let why = if there {
+                DrainError::Active
+            } else {
+                DrainError::NoSuchHwQueue
+            };
+            return Some(Err(why));
         }
         (!self.is_busy(hw_queue)).then_some(Ok(()))
     }
@@ -181,7 +194,9 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// The last CPU does not leave: a call for it changes nothing, as one for a CPU that is gone
     /// or that the set does not know. Without a topology the CPUs are those that the machine may
-    /// have. Waits for a [change of size](TagSet::set_hw_queues) that is under way.
+    /// have. Waits for nobody, but for the build closure of a change of size that is making slots.
+    ///
+    /// Completions are told by [`Completions::close_cpu`](crate::Completions::close_cpu).
     ///
     /// The idea is the CPU hotplug of blk-mq.
     ///

@@ -12,6 +12,7 @@ use crate::freeze::FrozenGuard;
 use crate::set::{Shared, TagSet};
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The present size; the limits are in the geometry.
 #[derive(Debug)]
@@ -88,18 +89,24 @@ impl<T> Shared<T> {
         Ok(())
     }
 
-    fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+    /// `drain` waits until the set is frozen, unless the time is up first.
+    fn set_hw_queues(
+        &self,
+        n: usize,
+        drain: impl FnOnce(FrozenGuard) -> Option<FrozenGuard>,
+    ) -> Result<(), ResizeError> {
         let bitmaps = &self.bitmaps;
         let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
         let most = geometry.hw_queues;
         if !(1..=most).contains(&n) {
             return Err(ResizeError::HwQueues { hw_queues: n, most });
         }
-        let _change = size.change.lock();
         if n == size.hw_queues() {
             return Ok(());
         }
-        let _frozen = FrozenGuard::raise(bitmaps).wait_drained();
+        // Before the lock, so that nobody who changes something else waits for requests.
+        let _frozen = drain(FrozenGuard::raise(bitmaps)).ok_or(ResizeError::TimedOut)?;
+        let _change = size.change.lock();
         // First what can panic: the set is then as it was.
         self.make_slots(0..geometry.tables_of(n), size.depth());
         self.map.set_hw_queues(n);
@@ -124,7 +131,7 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Panics
     ///
-    /// With the build closure; the depth is then unchanged.
+    /// With the build closure, which must not change the set itself; the depth is then unchanged.
     ///
     /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
     ///
@@ -150,7 +157,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
     ///
     /// [Freezes](TagSet::freeze_blocking) the set for the change: waits until no tag is held or in
-    /// flight, so a caller that holds one waits for itself. CPUs are spread over the new number as
+    /// flight, so a caller that holds one waits for itself, and requests that never complete need
+    /// [`expire`](TagSet::expire). CPUs are spread over the new number as
     /// by the builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
     /// if they are too few, one default one comes first, then those for polling, then those for
     /// reads. Submitters that wait go to the hardware queue that serves them then; those that named
@@ -163,7 +171,7 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Panics
     ///
-    /// With the build closure; the set is then as it was.
+    /// With the build closure, which must not change the set itself; the set is then as it was.
     ///
     /// The idea is blk-mq's update of the number of hardware queues.
     ///
@@ -179,6 +187,36 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
-        self.shared().set_hw_queues(n)
+        let drain = |frozen: FrozenGuard| Some(frozen.wait_drained());
+        self.shared().set_hw_queues(n, drain)
+    }
+
+    /// [`set_hw_queues`](TagSet::set_hw_queues), giving up when the set is not frozen after
+    /// `timeout`; it is then as it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::TimedOut`].
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{ResizeError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().max_hw_queues(2).build(|_, _| ())?;
+    /// let held = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.set_hw_queues_timeout(2, short), Err(ResizeError::TimedOut));
+    /// drop(held);
+    /// assert_eq!(set.set_hw_queues_timeout(2, short), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues_timeout(&self, n: usize, timeout: Duration) -> Result<(), ResizeError> {
+        let clock = self.shared().bitmaps.clock();
+        let deadline = clock.now() + timeout;
+        let drain = |frozen: FrozenGuard| frozen.wait_drained_until(clock, deadline);
+        self.shared().set_hw_queues(n, drain)
     }
 }

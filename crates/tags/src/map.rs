@@ -1,24 +1,31 @@
 //! Which hardware queue serves which CPU.
 
 use crate::group::Machine;
+use crate::grown::{self, Grown};
 use crate::kind::{Kinds, QueueKind, Span};
-use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use inflight_sync::cpu;
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::{Mutex, cpu};
 
-/// From CPU number to hardware queue, for any number and each kind.
+/// From CPU number to hardware queue, for any number and each kind. Changed by one at a time.
+///
+/// It is advice: which hardware queue a tag is from is decided by the bit that was taken.
 #[derive(Debug)]
 pub(crate) struct CpuMap {
     /// Without one, CPUs are told apart by their number alone.
-    machine: Option<Machine>,
+    machine: Mutex<Option<Machine>>,
     kinds: Kinds,
     /// By kind.
     maps: [KindMap; 3],
+    /// By hardware queue: whether it serves any CPU that can be used.
+    serving: Box<[AtomicBool]>,
 }
 
 #[derive(Debug)]
 struct KindMap {
     /// By CPU number; `UNMAPPED` for numbers that name no CPU.
     table: Box<[AtomicU32]>,
+    /// The CPUs beyond, which nobody knew at first.
+    beyond: Grown<AtomicU32>,
     /// The hardware queues by turns of the numbers that are not in the table: one, if there is a
     /// machine.
     first: AtomicUsize,
@@ -27,19 +34,60 @@ struct KindMap {
 
 const UNMAPPED: u32 = u32::MAX;
 
+impl KindMap {
+    fn get(&self, cpu: usize) -> Option<&AtomicU32> {
+        match self.table.get(cpu) {
+            None => self.beyond.get(cpu - self.table.len()),
+            found => found,
+        }
+    }
+
+    fn set(&self, cpu: usize, hw_queue: u32) {
+        let entry = match self.table.get(cpu) {
+            Some(entry) => entry,
+            None => {
+                let index = cpu - self.table.len();
+                // Why: no machine has so many; they would go to the first.
+                if index >= grown::MOST {
+                    return;
+                }
+                self.beyond.get_or_make(index, || AtomicU32::new(UNMAPPED))
+            }
+        };
+        // Relaxed: as in `lay_out`.
+        entry.store(hw_queue, Ordering::Relaxed);
+    }
+
+    /// Forgets all CPUs.
+    fn clear(&self) {
+        for entry in self.table.iter().chain(self.beyond.iter()) {
+            entry.store(UNMAPPED, Ordering::Relaxed);
+        }
+    }
+}
+
 impl CpuMap {
     /// Even groups of the machine's CPUs for each kind; without a machine by the number alone.
-    pub(crate) fn new(machine: Option<Machine>, kinds: Kinds, hw_queues: usize) -> Self {
+    pub(crate) fn new(
+        machine: Option<Machine>,
+        kinds: Kinds,
+        hw_queues: usize,
+        most_hw_queues: usize,
+    ) -> Self {
         let cpus = machine.as_ref().map_or(0, Machine::cpus);
         let map = |_| KindMap {
             table: (0..cpus).map(|_| AtomicU32::new(UNMAPPED)).collect(),
+            beyond: Grown::new(),
             first: AtomicUsize::new(0),
             len: AtomicUsize::new(1),
         };
         let map = Self {
-            machine,
+            machine: Mutex::new(machine),
             kinds,
             maps: QueueKind::ALL.map(map),
+            serving: (0..most_hw_queues)
+                .map(|_| AtomicBool::new(false))
+                .collect(),
         };
         map.set_hw_queues(hw_queues);
         map
@@ -47,38 +95,54 @@ impl CpuMap {
 
     /// Spreads the CPUs over another number. Who looks meanwhile finds an old or a new number.
     pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
+        self.lay_out(self.machine.lock().as_ref(), hw_queues);
+    }
+
+    /// Spreads the CPUs of another machine. Who looks meanwhile finds an old or a new number, or
+    /// the first of the kind.
+    pub(crate) fn set_machine(&self, machine: Machine, hw_queues: usize) {
+        let mut place = self.machine.lock();
+        self.maps.iter().for_each(KindMap::clear);
+        self.lay_out(Some(&machine), hw_queues);
+        *place = Some(machine);
+    }
+
+    fn lay_out(&self, machine: Option<&Machine>, hw_queues: usize) {
         // Relaxed throughout: who was admitted after the change compares; see `Queue::admit`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
-            if let Some(machine) = &self.machine {
+            map.first.store(first, Ordering::Relaxed);
+            if let Some(machine) = machine {
+                map.len.store(1, Ordering::Relaxed);
                 machine.spread(len, |cpu, group| {
                     let queue = u32::try_from(first + group);
-                    let queue = queue.expect("at most 65,536 hardware queues");
-                    map.table[cpu].store(queue, Ordering::Relaxed);
+                    map.set(cpu, queue.expect("at most 65,536 hardware queues"));
                 });
             } else {
                 map.len.store(len, Ordering::Relaxed);
             }
-            map.first.store(first, Ordering::Relaxed);
+        }
+        let mut serving = vec![false; self.serving.len()];
+        for cpu in usable(machine) {
+            for kind in QueueKind::ALL {
+                serving[self.hw_queue_of(kind, cpu)] = true;
+            }
+        }
+        for (place, serves) in self.serving.iter().zip(serving) {
+            place.store(serves, Ordering::Relaxed);
         }
     }
 
     /// The CPUs that can be used.
     pub(crate) fn cpus(&self) -> Vec<usize> {
-        match &self.machine {
-            Some(machine) => machine.present().collect(),
-            None => (0..cpu::possible()).collect(),
-        }
+        usable(self.machine.lock().as_ref())
     }
 
     #[inline]
     pub(crate) fn hw_queue_of(&self, kind: QueueKind, cpu: usize) -> usize {
         let map = &self.maps[kind as usize];
-        // Relaxed: as in `set_hw_queues`.
-        let queue = map
-            .table
-            .get(cpu)
-            .map(|queue| queue.load(Ordering::Relaxed));
+        // Relaxed: as in `lay_out`.
+        let queue = map.get(cpu).map(|queue| queue.load(Ordering::Relaxed));
         match queue {
             Some(queue) if queue != UNMAPPED => queue as usize,
             // Relaxed: as above.
@@ -88,12 +152,15 @@ impl CpuMap {
 
     /// Whether a hardware queue serves any CPU that can be used.
     pub(crate) fn serves_any(&self, hw_queue: usize) -> bool {
-        let serves = |cpu| {
-            let is_it = |kind| self.hw_queue_of(kind, cpu) == hw_queue;
-            QueueKind::ALL.into_iter().any(is_it)
-        };
-        // Unknown CPUs go to the first.
-        hw_queue == 0 || self.cpus().into_iter().any(serves)
+        // Unknown CPUs go to the first. Relaxed: as in `lay_out`.
+        hw_queue == 0 || self.serving[hw_queue].load(Ordering::Relaxed)
+    }
+}
+
+fn usable(machine: Option<&Machine>) -> Vec<usize> {
+    match machine {
+        Some(machine) => machine.present().collect(),
+        None => (0..cpu::possible()).collect(),
     }
 }
 
@@ -106,7 +173,7 @@ mod tests {
 
     fn map(machine: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
         let topology = Topology::synthetic(machine).unwrap();
-        CpuMap::new(Some(Machine::new(&topology)), kinds, hw_queues)
+        CpuMap::new(Some(Machine::new(&topology)), kinds, hw_queues, hw_queues)
     }
 
     fn queues(map: &CpuMap, kind: QueueKind, cpus: usize) -> Vec<usize> {
@@ -126,7 +193,7 @@ mod tests {
         assert_eq!(map.hw_queue_of(QueueKind::Default, 4), 0);
         assert_eq!(map.hw_queue_of(QueueKind::Default, usize::MAX), 0);
         assert_eq!(map.hw_queue_of(QueueKind::Poll, usize::MAX), 4);
-        let modulo = CpuMap::new(None, ALL, 3);
+        let modulo = CpuMap::new(None, ALL, 3, 3);
         assert_eq!(modulo.hw_queue_of(QueueKind::Default, 7), 1);
     }
 
@@ -147,7 +214,7 @@ mod tests {
         map.set_hw_queues(2);
         assert_eq!(queues(&map, QueueKind::Poll, 4), [1; 4]);
         assert_eq!(queues(&map, QueueKind::Read, 4), [0; 4], "none is left");
-        let modulo = CpuMap::new(None, Kinds { read: 2, poll: 0 }, 5);
+        let modulo = CpuMap::new(None, Kinds { read: 2, poll: 0 }, 5, 5);
         assert_eq!(queues(&modulo, QueueKind::Read, 4), [3, 4, 3, 4]);
         assert_eq!(queues(&modulo, QueueKind::Poll, 4), [0, 1, 2, 0]);
     }

@@ -7,6 +7,7 @@ use crate::options::AllocOptions;
 use crate::set::{Handle, TagSet};
 use crate::split::Split;
 use crate::stats::{QueueStats, Striped};
+use crate::steering::Seat;
 use crate::tag::Tag;
 use crate::tenant::Opened;
 use inflight_sbitmap::above::Class;
@@ -56,6 +57,8 @@ use std::time::Duration;
 pub struct Queue<T> {
     pub(crate) shared: Handle<T>,
     pub(crate) tenant: Arc<Tenant>,
+    /// Of all its handles. Here, for every allocation notes it.
+    pub(crate) seat: Seat,
 }
 
 #[derive(Debug)]
@@ -95,7 +98,12 @@ impl<T: Send + 'static> Queue<T> {
         if !first {
             shared.others.lock().push(tenant.clone());
         }
-        Self { shared, tenant }
+        let seat = shared.take_seat();
+        Self {
+            shared,
+            tenant,
+            seat,
+        }
     }
 
     /// The name it was added under.
@@ -558,6 +566,7 @@ impl<T: Send + 'static> Queue<T> {
         let (hw_queue, tag) = bit.keep();
         let slot = self.shared.slot(hw_queue, tag);
         slot.record.grant();
+        slot.note.begin(self.seat);
         // SAFETY: the bit was in the caller's hand and was not given back, so the slot is the
         // caller's by A1: PROTOCOL.md, "One owner".
         unsafe { Tag::own(slot, slot.bitmap) }
@@ -723,6 +732,7 @@ impl<T> Drop for Queue<T> {
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);
             }
+            self.shared.bitmaps.seats().leave(self.seat);
         }
     }
 }
@@ -734,6 +744,7 @@ impl<T> Clone for Queue<T> {
         Self {
             shared: self.shared.clone(),
             tenant: self.tenant.clone(),
+            seat: self.seat,
         }
     }
 }

@@ -29,6 +29,7 @@ impl<T: Send + 'static> Queue<T> {
             return None;
         }
         slot.record.grant();
+        slot.note.begin(self.seat);
         // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
         // A1: PROTOCOL.md, "One owner".
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
@@ -68,6 +69,7 @@ impl<T: Send + 'static> Queue<T> {
         }
         self.count_allocs(1);
         slot.record.grant();
+        slot.note.begin(self.seat);
         // SAFETY: as in `quick`.
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
     }

@@ -12,11 +12,13 @@ use crate::map::CpuMap;
 use crate::queue::Queue;
 use crate::slot::{Record, Slot};
 use crate::stats::SetStats;
+use crate::steering::{Follow, Seat};
 use crate::tag::Tag;
 use crate::token::{Generation, Place, Token};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, CachePadded, Mutex, cpu};
+use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -77,6 +79,8 @@ pub(crate) struct Shared<T> {
     /// How many CPUs there may be: the size of each tenant's counters.
     pub(crate) cpus: usize,
     pub(crate) others: Mutex<Others>,
+    /// Who wants to know what happens to the set.
+    followers: Mutex<Vec<Weak<dyn Follow>>>,
     /// Tokens refused. Away from what every allocation and completion reads.
     redeem_errors: CachePadded<AtomicU64>,
     /// Dropped last: the slots point to them.
@@ -198,6 +202,7 @@ impl<T> Shared<T> {
             map,
             cpus: cpu::possible(),
             others: Mutex::default(),
+            followers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
             bitmaps,
         }
@@ -222,6 +227,38 @@ impl<T> Shared<T> {
     /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
     fn in_use(&self) -> usize {
         self.slots().filter(|slot| slot.record.is_tag()).count()
+    }
+
+    pub(crate) fn add_follower(&self, follower: Weak<dyn Follow>) {
+        let mut followers = self.followers.lock();
+        followers.retain(|follower| follower.strong_count() > 0);
+        followers.push(follower);
+    }
+
+    /// Those that there are. Each may be the last handle of its own: drop them outside all locks.
+    pub(crate) fn followers(&self) -> Vec<Arc<dyn Follow>> {
+        let followers = self.followers.lock();
+        followers.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A seat for a new queue.
+    pub(crate) fn take_seat(&self) -> Seat {
+        let mut told = Vec::new();
+        let bitmaps = &self.bitmaps;
+        bitmaps.seats().take(|left| {
+            // A queue that has left gives out no more tags, and what its handles did comes before.
+            // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
+            let mut clear: BTreeSet<Seat> = left.iter().copied().collect();
+            for slot in self.slots().filter(|slot| slot.record.is_tag()) {
+                clear.remove(&slot.note.seat());
+            }
+            let clear: Vec<Seat> = clear.into_iter().collect();
+            let policies = bitmaps.policies();
+            clear.iter().for_each(|&seat| policies.set_own(seat, None));
+            told = self.followers();
+            told.iter().for_each(|follower| follower.forget(&clear));
+            clear
+        })
     }
 
     /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.

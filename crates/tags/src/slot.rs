@@ -420,7 +420,7 @@ impl<T> Slot<T> {
     #[inline(never)]
     pub(crate) fn note_here(&self, polled: bool) {
         self.note
-            .write(self.bitmaps().steering(), || polled || self.is_polled());
+            .write(self.bitmaps().policies(), || polled || self.is_polled());
     }
 
     /// Whether its hardware queue is one for polled requests.

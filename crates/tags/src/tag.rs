@@ -1,7 +1,7 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
-use crate::steering::{Advice, Note};
+use crate::steering::{Note, Policies};
 use crate::token::Token;
 use inflight_sbitmap::SbitmapQueue;
 use std::fmt;
@@ -114,8 +114,8 @@ impl<T> Tag<T> {
     }
 
     /// What its set says about completions now.
-    pub(crate) const fn policy(&self) -> &Advice {
-        self.slot().bitmaps().steering()
+    pub(crate) const fn policies(&self) -> &Policies {
+        self.slot().bitmaps().policies()
     }
 
     /// The hardware queue it belongs to.
@@ -226,7 +226,7 @@ impl<T> Tag<T> {
         let slot = this.slot();
         // Read before S1: afterwards somebody else may own the slot, and free it with its set.
         let (stamp, place) = (slot.bitmaps().stamp(), slot.place());
-        if slot.bitmaps().steering().is_on() {
+        if slot.bitmaps().policies().is_on() {
             slot.note_here(polled);
         }
         let generation = slot.record.issue(stamp);

@@ -4,11 +4,15 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
-use inflight_tags::{Admission, AllocError, AllocOptions, RedeemError, ResizeError, TagSet};
+use inflight_tags::{
+    Admission, AllocError, AllocOptions, DrainError, RedeemError, ResizeError, TagSet,
+};
+use inflight_topology::Topology;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::Preempt];
 
@@ -327,4 +331,72 @@ fn an_io_that_needs_tags_to_finish_an_io() {
         .into_iter()
         .for_each(|worker| worker.join().unwrap());
     assert_eq!((set.in_use(), dev.stats().allocs), (0, 800));
+}
+
+/// One waits for the requests that are out; the others need not.
+#[test]
+fn whoever_changes_something_else_does_not_wait_for_requests() {
+    let topology = Topology::synthetic("core:4").unwrap();
+    let set = TagSet::builder().hw_queues(2).max_hw_queues(4).depth(2);
+    let set = set.topology(&topology).build(|_, _| ()).unwrap();
+    let dev = set.add_queue("q");
+    let held = dev.try_alloc(AllocOptions::new()).unwrap();
+    let changer = thread::spawn({
+        let set = set.clone();
+        move || set.set_hw_queues(4)
+    });
+    while !set.is_frozen() {
+        thread::yield_now();
+    }
+    set.resize(1).unwrap();
+    assert_eq!((set.cpu_offline(0), set.cpu_offline(1)), (vec![], vec![0]));
+    assert_eq!(set.refresh(&Topology::synthetic("core:6").unwrap()), [0]);
+    assert_eq!(set.hw_queues(), 2);
+    drop(held);
+    changer.join().unwrap().unwrap();
+    assert_eq!((set.hw_queues(), set.depth()), (4, 1));
+    assert_eq!(set.hw_queue_of(5), 3);
+}
+
+#[test]
+fn a_timed_change_gives_up_and_leaves_everything_as_it_was() {
+    let set = TagSet::builder().hw_queues(2).depth(2);
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_queue("q");
+    let token = dev.try_alloc(AllocOptions::new()).unwrap().into_token();
+    let refused = set.set_hw_queues_timeout(1, Duration::ZERO);
+    assert_eq!(refused, Err(ResizeError::TimedOut));
+    assert_eq!((set.hw_queues(), set.is_frozen()), (2, false));
+    assert!(set.set_hw_queues_timeout(9, Duration::ZERO).is_err());
+    assert_eq!(
+        set.set_hw_queues_timeout(2, Duration::ZERO),
+        Ok(()),
+        "it is so"
+    );
+    drop(set.redeem(token).unwrap());
+    assert_eq!(set.set_hw_queues_timeout(1, Duration::ZERO), Ok(()));
+}
+
+/// A drain that is overtaken by a change that takes the queue away does not call it active.
+#[test]
+fn a_queue_that_vanishes_under_its_drain_is_drained_or_gone() {
+    for _ in 0..20 {
+        let topology = Topology::synthetic("core:2").unwrap();
+        let set = TagSet::builder().hw_queues(2).depth(1).topology(&topology);
+        let set = set.build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        let held = dev.try_alloc(AllocOptions::new().hw_queue(1)).unwrap();
+        set.cpu_offline(1);
+        let drains = thread::spawn({
+            let set = set.clone();
+            move || set.drain_hw_queue_blocking(1)
+        });
+        drop(held);
+        set.set_hw_queues(1).unwrap();
+        let drained = drains.join().unwrap();
+        assert!(
+            matches!(drained, Ok(()) | Err(DrainError::NoSuchHwQueue)),
+            "{drained:?}"
+        );
+    }
 }

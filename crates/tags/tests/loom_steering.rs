@@ -265,3 +265,23 @@ fn p5_push_take_close() {
         assert_eq!(m.completions.set().in_use(), 0);
     });
 }
+
+/// M2 against M4 by a machine that loses the CPU: the refresher runs it, or the pusher does.
+#[test]
+fn p4_push_against_refresh() {
+    check("p4_push_against_refresh", TWO, || {
+        let m = model(1);
+        let pusher = thread::spawn({
+            let (completions, token) = (m.completions.clone(), m.tokens[0]);
+            move || {
+                completions.complete(token, |req| *req = 1).unwrap();
+            }
+        });
+        let smaller = Topology::synthetic("core:2 offline:1").unwrap();
+        m.completions.set().refresh(&smaller);
+        pusher.join().unwrap();
+        assert_eq!(m.log.sorted(), [11]);
+        assert_eq!(m.completions.stats().completed(), 1);
+        assert_eq!(m.completions.set().in_use(), 0);
+    });
+}

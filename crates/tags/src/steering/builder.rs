@@ -1,8 +1,9 @@
 //! How completions are made.
 
 use super::Completions;
-use super::shard::{Core, Handle, Shard};
-use super::sink::{CompletionSink, InlineSink, MailboxHandle};
+use super::shard::Core;
+use super::sink::{CompletionSink, InlineSink};
+use super::view::Views;
 use crate::set::TagSet;
 use crate::tag::Tag;
 use inflight_sync::Arc;
@@ -65,18 +66,10 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// in; the request is free when it drops the tag. It runs on whatever thread sees a completion
     /// or empties a mailbox, outside all locks; it may submit, and complete others.
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
-        let pods = self.topology.pods(self.scope);
-        let core = Arc::new(Core::new(pods.len(), Box::new(callback)));
-        let shards = pods.iter().enumerate().map(|(shard, pod)| {
-            let core = core.clone();
-            let mailbox = MailboxHandle::new(Handle { core, shard });
-            let cpus = pod.cpus().clone();
-            let runner = self.sink.runner(&cpus, mailbox);
-            Shard { cpus, runner }
-        });
-        let shards = shards.collect();
-        self.set.shared.bitmaps.steering().turn_on();
-        Completions::new(self.set, self.topology, shards, core)
+        let core = Arc::new(Core::new(Box::new(callback)));
+        let views = Views::new(core, self.topology, self.scope, Box::new(self.sink));
+        self.set.shared.bitmaps.policies().turn_on();
+        Completions::new(self.set, views)
     }
 }
 

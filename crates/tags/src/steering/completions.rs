@@ -1,15 +1,14 @@
 //! From a token that came back to its callback, on the CPU where it belongs.
 
 use super::note::Noted;
-use super::shard::{Core, Shard};
-use super::{
-    CompletionsBuilder, Decision, InlineReason, RedirectReason, ShardStats, SteeringPolicy,
-    SteeringStats, depth,
-};
+use super::stats::Counters;
+use super::view::{Follow, Leftover, View, Views};
+use super::{Decision, InlineReason, RedirectReason, Seat, ShardStats, SteeringStats, depth};
 use crate::error::RedeemError;
+use crate::queue::Queue;
 use crate::set::TagSet;
 use crate::tag::Tag;
-use inflight_sync::{Arc, cpu, thread};
+use inflight_sync::{Arc, Weak, cpu, thread};
 use inflight_topology::Topology;
 use inflight_topology::steering::{Completion, Mailbox};
 use std::fmt;
@@ -46,14 +45,8 @@ pub struct Completions<T: Send + 'static> {
 
 struct Inner<T: Send + 'static> {
     set: TagSet<T>,
-    topology: Topology,
-    /// The shard of each CPU; `NONE` if the topology does not know it.
-    shard_of: Box<[u32]>,
-    shards: Box<[Shard]>,
-    core: Arc<Core<T>>,
+    views: Views<T>,
 }
-
-const NONE: u32 = u32::MAX;
 
 /// A completion that was steered but not run. See [`Completions::steer`].
 #[derive(Debug)]
@@ -71,28 +64,11 @@ pub enum Steered<T> {
 }
 
 impl<T: Send + 'static> Completions<T> {
-    pub(super) fn new(
-        set: TagSet<T>,
-        topology: Topology,
-        shards: Box<[Shard]>,
-        core: Arc<Core<T>>,
-    ) -> Self {
-        let cpus = shards.iter().filter_map(|shard| shard.cpus.last());
-        let mut shard_of = vec![NONE; cpus.max().map_or(0, |last| last + 1)];
-        for (index, shard) in shards.iter().enumerate() {
-            for cpu in &shard.cpus {
-                shard_of[cpu] = index as u32;
-            }
-        }
-        Self {
-            inner: Arc::new(Inner {
-                set,
-                topology,
-                shard_of: shard_of.into(),
-                shards,
-                core,
-            }),
-        }
+    pub(super) fn new(set: TagSet<T>, views: Views<T>) -> Self {
+        let inner = Arc::new(Inner { set, views });
+        let follower: Weak<Inner<T>> = Arc::downgrade(&inner);
+        inner.set.shared.add_follower(follower);
+        Self { inner }
     }
 
     /// Completes the request of a token: redeems it, lets `fill` put the result into its slot, and
@@ -100,9 +76,8 @@ impl<T: Send + 'static> Completions<T> {
     /// what was decided, or for a mailbox that turned out to be closed, what was done instead.
     ///
     /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in
-    /// a mailbox, or, if nobody empties that, for the end of the callbacks around it (reason
-    /// [`Depth`](RedirectReason::Depth)). Then it runs on this thread, or on another one that has
-    /// put something off before and not come to it yet.
+    /// a mailbox, or, if nobody empties that, for the end of the callbacks around it: then it runs
+    /// on this thread (reason [`Depth`](RedirectReason::Depth) either way).
     ///
     /// # Errors
     ///
@@ -157,20 +132,20 @@ impl<T: Send + 'static> Completions<T> {
     // Why: it acts, and who only wants that may ignore where.
     #[allow(clippy::must_use_candidate)]
     pub fn hand_over(&self, tag: Tag<T>) -> Decision {
-        let inner = &*self.inner;
-        let depth = depth::current();
-        match inner.send(tag, depth) {
+        let views = &self.inner.views;
+        let (view, depth) = (views.current(), depth::current());
+        match self.inner.send(view, tag, depth) {
             Err((tag, observer, _)) if depth >= Completion::MAX_DEPTH => {
-                inner.counters(observer).put_off();
-                inner.core.put_off(tag);
+                counters(view, observer, &tag).put_off();
+                views.core().put_off(tag);
                 Decision::Redirect {
                     cpu: observer,
                     reason: RedirectReason::Depth,
                 }
             }
             Err((tag, observer, reason)) => {
-                inner.counters(observer).ran_inline(reason);
-                inner.core.call(tag);
+                counters(view, observer, &tag).ran_inline(reason);
+                views.core().call(tag);
                 Decision::Inline(reason)
             }
             Ok((cpu, reason)) => Decision::Redirect { cpu, reason },
@@ -223,10 +198,11 @@ impl<T: Send + 'static> Completions<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn steer_tag(&self, tag: Tag<T>) -> Steered<T> {
-        match self.inner.send(tag, 0) {
+        let view = self.inner.views.current();
+        match self.inner.send(view, tag, 0) {
             Ok((cpu, reason)) => Steered::Sent { cpu, reason },
             Err((tag, observer, reason)) => {
-                self.inner.counters(observer).ran_inline(reason);
+                counters(view, observer, &tag).ran_inline(reason);
                 Steered::Here(tag, reason)
             }
         }
@@ -239,21 +215,44 @@ impl<T: Send + 'static> Completions<T> {
     pub fn resumed(&self, tag: &Tag<T>) {
         let here = cpu::current();
         if tag.submitted_on().is_some_and(|cpu| cpu != here) {
-            self.inner.counters(here).moved();
+            counters(self.inner.views.current(), here, tag).moved();
         }
     }
 
-    /// What was counted, over all shards.
+    /// What was counted, over all shards and queues.
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
-        let mut sum = SteeringStats::default();
-        for index in 0..self.inner.shards.len() {
-            sum.add(&self.inner.core.shard(index).counters.read());
-        }
-        sum
+        self.inner.views.stats(None)
     }
 
-    /// What was counted for each shard.
+    /// What was counted for the requests of one queue: nothing, if it is of another set. The
+    /// numbers of all queues, with those that are gone, add up to [`stats`](Self::stats); but a
+    /// batch in which several had a part counts for each of them, with that part. (One of more than
+    /// 16 queues counts as several.)
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// let set = TagSet::builder().depth(2).build(|_, _| 0)?;
+    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
+    /// completions.complete(log.alloc_blocking()?.into_token(), |_| ())?;
+    /// let counted = [&log, &data].map(|queue| completions.queue_stats(queue).completed());
+    /// assert_eq!(counted, [1, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn queue_stats(&self, queue: &Queue<T>) -> SteeringStats {
+        let same = Arc::ptr_eq(&queue.shared.bitmaps, &self.inner.set.shared.bitmaps);
+        if same {
+            self.inner.views.stats(Some(queue.seat))
+        } else {
+            SteeringStats::default()
+        }
+    }
+
+    /// What was counted for each shard. One whose CPUs have left keeps its numbers, and the CPUs it
+    /// served last.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -267,13 +266,7 @@ impl<T: Send + 'static> Completions<T> {
     /// ```
     #[must_use]
     pub fn shard_stats(&self) -> Vec<ShardStats> {
-        let shards = self.inner.shards.iter().enumerate();
-        shards
-            .map(|(index, shard)| ShardStats {
-                cpus: shard.cpus.clone(),
-                stats: self.inner.core.shard(index).counters.read(),
-            })
-            .collect()
+        self.inner.views.shard_stats()
     }
 
     /// Closes all mailboxes, and runs what is in them on the calling thread. From now on every
@@ -317,21 +310,19 @@ impl<T: Send + 'static> Completions<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close_cpu(&self, cpu: usize) {
-        if let Some(shard) = self.inner.shard_index(cpu) {
-            self.inner
-                .core
-                .close(shard)
-                .unwrap_or_else(|panic| resume_unwind(panic));
+        let views = &self.inner.views;
+        if let Some(post) = views.current().post(cpu) {
+            let closed = views.core().close(&post.shard);
+            closed.unwrap_or_else(|panic| resume_unwind(panic));
         }
     }
 
     /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
     /// shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
-        if let Some(shard) = self.inner.shard_index(cpu) {
-            if self.inner.shards[shard].runner.is_some() {
-                self.inner.core.shard(shard).open();
-            }
+        let post = self.inner.views.current().post(cpu);
+        if let Some(post) = post.filter(|post| post.runner.is_some()) {
+            post.shard.open();
         }
     }
 
@@ -342,21 +333,17 @@ impl<T: Send + 'static> Completions<T> {
     }
 }
 
+/// Where what is seen on a CPU is counted.
+fn counters<'a, T: Send>(view: &'a View<T>, cpu: usize, tag: &Tag<T>) -> &'a Counters {
+    view.counting(cpu).counters(tag.note().seat())
+}
+
 impl<T: Send + 'static> Inner<T> {
-    fn shard_index(&self, cpu: usize) -> Option<usize> {
-        let shard = *self.shard_of.get(cpu)?;
-        (shard != NONE).then_some(shard as usize)
-    }
-
-    /// Where things seen on a CPU are counted.
-    fn counters(&self, cpu: usize) -> &super::stats::Counters {
-        &self.core.shard(self.shard_index(cpu).unwrap_or(0)).counters
-    }
-
     /// Decides, and sends what is to be sent. Comes back with what is to run here, the CPU this is,
     /// and why.
     fn send(
         &self,
+        view: &View<T>,
         tag: Tag<T>,
         depth: u32,
     ) -> Result<(usize, RedirectReason), (Tag<T>, usize, InlineReason)> {
@@ -364,51 +351,31 @@ impl<T: Send + 'static> Inner<T> {
         let Some(noted) = tag.note().read() else {
             return Err((tag, observer, InlineReason::UnknownCpu));
         };
-        match self.decide(observer, noted, depth) {
+        match decide(view, observer, noted, depth) {
             Decision::Inline(reason) => Err((tag, observer, reason)),
-            Decision::Redirect { cpu, reason } => match self.push(cpu, tag) {
+            Decision::Redirect { cpu, reason } => match self.push(view, cpu, tag) {
                 Ok(()) => Ok((cpu, reason)),
                 Err(tag) => Err((tag, observer, InlineReason::Closed)),
             },
         }
     }
 
-    fn decide(&self, observer: usize, noted: Noted, depth: u32) -> Decision {
-        let submitter = noted.cpu.unwrap_or(usize::MAX);
-        let mailbox = match self.shard_index(submitter) {
-            // The rules say that it is unknown.
-            None => Mailbox::Awake,
-            Some(index) => match &self.shards[index].runner {
-                Some(runner) => self.core.shard(index).state(&**runner),
-                None => Mailbox::Closed,
-            },
-        };
-        Completion::new(observer, submitter)
-            .policy(noted.policy)
-            .polled(noted.polled)
-            .mailbox(mailbox)
-            .one_shard(self.shards.len() == 1)
-            .depth(depth)
-            .decide(&self.topology)
-    }
-
     /// # Errors
     /// Nobody empties the mailbox of that CPU.
-    fn push(&self, cpu: usize, tag: Tag<T>) -> Result<(), Tag<T>> {
-        let Some(index) = self.shard_index(cpu) else {
+    fn push(&self, view: &View<T>, cpu: usize, tag: Tag<T>) -> Result<(), Tag<T>> {
+        let Some(post) = view.post(cpu) else {
             return Err(tag);
         };
-        let Some(runner) = &self.shards[index].runner else {
+        let Some(runner) = &post.runner else {
             return Err(tag);
         };
-        let shard = self.core.shard(index);
-        if shard.push(tag)?.was_empty() {
-            shard.counters.woke();
+        let counters = post.shard.counters(tag.note().seat());
+        if post.shard.push(tag, counters)?.was_empty() {
             let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
             if !matches!(woken, Ok(true)) {
                 // Also after a panic: the next push will find the mailbox not empty, and not wake.
-                shard.counters.refused();
-                self.core.run_soon(index);
+                counters.refused();
+                self.views.core().run_soon(&post.shard);
             }
             woken.unwrap_or_else(|panic| resume_unwind(panic));
         }
@@ -418,16 +385,46 @@ impl<T: Send + 'static> Inner<T> {
     /// # Panics
     /// With the first panic of a callback.
     fn close(&self) {
-        let mut closed = Ok(());
-        for shard in 0..self.shards.len() {
-            closed = closed.and(self.core.close(shard));
-        }
-        if let Err(panic) = closed {
+        if let Err(panic) = self.views.close() {
             // A thread that unwinds already cannot take another.
-            if !thread::panicking() {
+            if thread::panicking() {
+                depth::dispose(panic);
+            } else {
                 resume_unwind(panic);
             }
         }
+    }
+}
+
+fn decide<T>(view: &View<T>, observer: usize, noted: Noted, depth: u32) -> Decision
+where
+    T: Send + 'static,
+{
+    let submitter = noted.cpu.unwrap_or(usize::MAX);
+    let mailbox = match view.post(submitter) {
+        // The rules say that it is unknown.
+        None => Mailbox::Awake,
+        Some(post) => match &post.runner {
+            Some(runner) => post.shard.state(&**runner),
+            None => Mailbox::Closed,
+        },
+    };
+    Completion::new(observer, submitter)
+        .policy(noted.policy)
+        .polled(noted.polled)
+        .mailbox(mailbox)
+        .one_shard(view.is_one_shard())
+        .depth(depth)
+        .decide(&view.topology)
+}
+
+impl<T: Send + 'static> Follow for Inner<T> {
+    fn refresh(&self, topology: &Topology) -> Leftover {
+        self.views.refresh(topology)
+    }
+
+    fn forget(&self, seats: &[Seat]) {
+        self.views.forget(seats);
     }
 }
 
@@ -448,108 +445,8 @@ impl<T: Send + 'static> Clone for Completions<T> {
 impl<T: Send + 'static> fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completions")
-            .field("shards", &self.inner.shards.len())
+            .field("shards", &self.shard_stats().len())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
-    }
-}
-
-impl<T: Send + 'static> TagSet<T> {
-    /// Describes where completions of this set run; `topology` says which CPUs there are and what
-    /// they share.
-    ///
-    /// From its [`build`](CompletionsBuilder::build) on, each request notes the CPU it is submitted
-    /// on; those that are in flight already run where they are seen. See the
-    /// [module](crate::steering).
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let completions = set.completions(&Topology::discover()?).build(|req: Tag<i32>| drop(req));
-    /// # let _ = completions;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
-        CompletionsBuilder::new(self.clone(), topology.clone())
-    }
-
-    /// Changes where completions run. Requests submitted from now on take the new policy with
-    /// them; those in flight keep theirs.
-    ///
-    /// ```
-    /// use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.steering().steering(), Steering::SameCache);
-    /// set.set_steering(Steering::Inline);
-    /// assert_eq!(set.steering().steering(), Steering::Inline);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
-        self.shared.bitmaps.steering().set(policy.into());
-    }
-
-    /// Where completions of requests submitted now would run.
-    /// See [`set_steering`](Self::set_steering).
-    #[must_use]
-    pub fn steering(&self) -> SteeringPolicy {
-        self.shared.bitmaps.steering().get()
-    }
-}
-
-impl<T> Tag<T> {
-    /// Notes the calling CPU and the set's policy, as [`into_token`](Self::into_token) does. For
-    /// requests whose tag itself travels, not its token: before it is given to the thread that does
-    /// the IO.
-    ///
-    /// ```
-    /// # use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").alloc_blocking()?;
-    /// tag.submit_here();
-    /// assert!(tag.submitted_on().is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn submit_here(&self) {
-        self.note().write(self.policy(), || self.is_polled());
-    }
-
-    /// [`into_token`](Self::into_token) for a request whose submitter looks for the completion
-    /// itself. It runs where it is seen, whatever the policy, unless that is
-    /// [`Force`](crate::Steering::Force).
-    ///
-    /// ```
-    /// # use inflight_tags::steering::{Decision, InlineReason};
-    /// # use inflight_tags::{Steering, Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_polled_token();
-    /// let ran = completions.complete(token, |_| ())?;
-    /// assert_eq!(ran, Decision::Inline(InlineReason::Polled));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "only the token brings the tag back"]
-    pub fn into_polled_token(self) -> u64 {
-        self.issue(true)
-    }
-
-    /// The CPU its request was submitted on. A hint; none if nobody asked for it to be noted, by
-    /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering) or
-    /// [`TagSet::completions`](crate::TagSet::completions), before it was submitted. It stays until
-    /// the slot is submitted again, so a tag that has not been submitted may tell of its slot's
-    /// earlier use.
-    ///
-    /// ```
-    /// # use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
-    /// let cpu = set.redeem(token)?.submitted_on();
-    /// println!("submitted on {cpu:?}");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn submitted_on(&self) -> Option<usize> {
-        self.note().read()?.cpu
     }
 }

@@ -3,6 +3,7 @@
 //! The list runs through the slots, newest first, so a push needs no memory and a take is one
 //! exchange. Whoever takes it turns it round.
 
+use super::Seat;
 use crate::slot::Slot;
 use crate::tag::Tag;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
@@ -102,11 +103,12 @@ impl<T> Mailbox<T> {
 }
 
 impl<T: Send> Mailbox<T> {
-    /// M1 and M2.
+    /// M1 and M2. Before an M2 that would find it empty `first(true)` is called, and `first(false)`
+    /// if it found something else: by the time the tag is somebody else's, that has been counted.
     ///
     /// # Errors
     /// It is closed; the tag comes back.
-    pub(super) fn push(&self, tag: Tag<T>) -> Result<Pushed, Tag<T>> {
+    pub(super) fn push(&self, tag: Tag<T>, first: impl Fn(bool)) -> Result<Pushed, Tag<T>> {
         let slot = tag.into_raw();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -118,6 +120,9 @@ impl<T: Send> Mailbox<T> {
             let link = unsafe { &slot.as_ref().link.0 };
             // M1.
             link.store(head, Ordering::Relaxed);
+            if head.is_null() {
+                first(true);
+            }
             // Ordering: M2, pairs with the Acquire of M3 and M4: who takes the list sees the link,
             // and the payload as it was handed over.
             match self.head.compare_exchange_weak(
@@ -128,7 +133,12 @@ impl<T: Send> Mailbox<T> {
             ) {
                 Ok(_) if head.is_null() => return Ok(Pushed::WasEmpty),
                 Ok(_) => return Ok(Pushed::Joined),
-                Err(found) => head = found,
+                Err(found) => {
+                    if head.is_null() {
+                        first(false);
+                    }
+                    head = found;
+                }
             }
         }
     }
@@ -172,6 +182,18 @@ impl<T> Batch<T> {
 
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Whose they are, in their order.
+    pub(super) fn seats(&self) -> impl Iterator<Item = Seat> {
+        let mut next = self.oldest;
+        std::iter::from_fn(move || {
+            let slot = NonNull::new(next)?;
+            // SAFETY: as in `of`; all that are left in the batch are.
+            let slot = unsafe { slot.as_ref() };
+            next = slot.link.0.load(Ordering::Relaxed);
+            Some(slot.note.seat())
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 //! A completion is seen by whoever reaps the ring. The request's memory, and whoever waits for it,
 //! are where it was submitted. If the two CPUs share a cache the completion may as well run at
 //! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
-//! [`Completions`] decides that for each completion by the request's own [`Steering`], with
+//! [`Completions`] decides that for each completion by the request's own [`Steering`] (its queue's
+//! or its set's, when it was submitted), with
 //! [`decide`](inflight_topology::steering::decide), and keeps the mailboxes; a [`CompletionSink`]
 //! knows the threads that empty them.
 //!
@@ -50,9 +51,12 @@ mod completions;
 mod depth;
 mod mailbox;
 mod note;
+mod policy;
+mod seats;
 mod shard;
 mod sink;
 mod stats;
+mod view;
 
 pub use builder::CompletionsBuilder;
 pub use completions::{Completions, Steered};
@@ -63,4 +67,7 @@ pub use sink::{CompletionSink, InlineSink, MailboxHandle, Runner};
 pub use stats::{ShardStats, SteeringStats};
 
 pub(crate) use mailbox::Link;
-pub(crate) use note::{Advice, Note};
+pub(crate) use note::{Note, Policies};
+pub(crate) use seats::{Seat, Seats};
+pub(crate) use shard::first_of;
+pub(crate) use view::Follow;

@@ -7,7 +7,8 @@ use std::fmt;
 /// Has workers where completions can be sent: a runtime with a thread per CPU, a workqueue
 /// (`inflight::WorkqueueSink`), or nothing at all ([`InlineSink`]).
 ///
-/// It is asked once for each shard, when [`Completions`](super::Completions) are built. From then
+/// It is asked once for each shard: when [`Completions`](super::Completions) are built, which keep
+/// it, and when CPUs come that nobody knew ([`TagSet::refresh`](crate::TagSet::refresh)). From then
 /// on tags hand completions over in the shard's mailbox and call the [`Runner`] when one arrives in
 /// an empty mailbox.
 ///
@@ -45,13 +46,16 @@ use std::fmt;
 /// let ran = completions.complete(token, |req| *req = 7)?;
 /// assert_eq!(ran.redirect(), Some(1));
 /// dev.alloc_blocking()?; // the worker has run it and freed the tag
-/// drop(completions); // and with it the last sender
+/// drop(completions); // and with them the last sender
 /// worker.join().unwrap();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait CompletionSink {
+pub trait CompletionSink: Send + Sync + 'static {
     /// The runner of the shard that serves `cpus` and whose completions are in `mailbox`. `None`:
     /// the sink has no worker there, and what would be sent to these CPUs runs where it is seen.
+    ///
+    /// A shard keeps its runner when some of its CPUs leave or others join them. It must not
+    /// change the set: its size, or which CPUs there are.
     fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>>;
 }
 

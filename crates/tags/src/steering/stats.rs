@@ -1,6 +1,6 @@
 //! What was counted about where completions ran.
 
-use super::InlineReason;
+use super::{InlineReason, Seat};
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
@@ -131,12 +131,12 @@ pub struct ShardStats {
     pub stats: SteeringStats,
 }
 
-/// Relaxed throughout: numbers nobody decides by.
+/// What was counted for one queue at one shard. Relaxed throughout: numbers nobody decides by.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     seen: CachePadded<Seen>,
     sent: CachePadded<Sent>,
-    taken: CachePadded<Taken>,
+    taken: CachePadded<Batches>,
 }
 
 /// Written where completions are seen.
@@ -164,10 +164,64 @@ struct Sent {
 
 /// Written by whoever takes.
 #[derive(Debug, Default)]
-struct Taken {
+pub(super) struct Batches {
     batches: AtomicU64,
     batched: AtomicU64,
     max_batch: AtomicU64,
+}
+
+impl Batches {
+    pub(super) fn took(&self, batch: u64) {
+        count(&self.batches);
+        self.batched.fetch_add(batch, Ordering::Relaxed);
+        self.max_batch.fetch_max(batch, Ordering::Relaxed);
+    }
+
+    /// In place of what is there.
+    pub(super) fn read(&self, stats: &mut SteeringStats) {
+        stats.batches = self.batches.load(Ordering::Relaxed);
+        stats.batched = self.batched.load(Ordering::Relaxed);
+        stats.max_batch = self.max_batch.load(Ordering::Relaxed);
+    }
+}
+
+/// How many of a batch are whose. Room for so many queues; with more a batch counts as several.
+const QUEUES: usize = 16;
+
+pub(super) struct Tally<F: Fn(Seat, u64)> {
+    of: [(Seat, u64); QUEUES],
+    len: usize,
+    tell: F,
+}
+
+impl<F: Fn(Seat, u64)> Tally<F> {
+    pub(super) fn new(tell: F) -> Self {
+        Self {
+            of: [(Seat(0), 0); QUEUES],
+            len: 0,
+            tell,
+        }
+    }
+
+    pub(super) fn add(&mut self, seat: Seat) {
+        let known = self.of[..self.len].iter_mut().find(|of| of.0 == seat);
+        if let Some((_, n)) = known {
+            *n += 1;
+            return;
+        }
+        if self.len == QUEUES {
+            self.end();
+        }
+        self.of[self.len] = (seat, 1);
+        self.len += 1;
+    }
+
+    pub(super) fn end(&mut self) {
+        for &(seat, n) in &self.of[..self.len] {
+            (self.tell)(seat, n);
+        }
+        self.len = 0;
+    }
 }
 
 fn count(counter: &AtomicU64) {
@@ -206,8 +260,13 @@ impl Counters {
         self.sent.pushes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn woke(&self) {
-        count(&self.sent.wakeups);
+    /// A push that is to wake, or that was to and does not.
+    pub(super) fn wakes(&self, wakes: bool) {
+        if wakes {
+            count(&self.sent.wakeups);
+        } else {
+            self.sent.wakeups.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn refused(&self) {
@@ -215,14 +274,12 @@ impl Counters {
     }
 
     pub(super) fn took(&self, batch: u64) {
-        count(&self.taken.batches);
-        self.taken.batched.fetch_add(batch, Ordering::Relaxed);
-        self.taken.max_batch.fetch_max(batch, Ordering::Relaxed);
+        self.taken.took(batch);
     }
 
     pub(super) fn read(&self) -> SteeringStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        SteeringStats {
+        let mut stats = SteeringStats {
             inline_same_cpu: read(&self.seen.same_cpu),
             inline_same_cache: read(&self.seen.same_cache),
             inline_policy: read(&self.seen.policy),
@@ -235,10 +292,77 @@ impl Counters {
             redirected: read(&self.sent.pushes),
             redirect_wakeups: read(&self.sent.wakeups),
             refused_wakeups: read(&self.sent.refused),
-            batches: read(&self.taken.batches),
-            batched: read(&self.taken.batched),
-            max_batch: read(&self.taken.max_batch),
             submitter_moved: read(&self.seen.moved),
+            ..SteeringStats::default()
+        };
+        self.taken.read(&mut stats);
+        stats
+    }
+
+    /// Empties these into others.
+    pub(super) fn move_to(&self, to: &Self) {
+        fn sums(counters: &Counters) -> [&AtomicU64; 15] {
+            let (seen, sent, taken) = (&counters.seen, &counters.sent, &counters.taken);
+            [
+                &seen.same_cpu,
+                &seen.same_cache,
+                &seen.policy,
+                &seen.one_shard,
+                &seen.polled,
+                &seen.closed,
+                &seen.unknown_cpu,
+                &seen.asleep,
+                &seen.depth,
+                &seen.moved,
+                &sent.pushes,
+                &sent.wakeups,
+                &sent.refused,
+                &taken.batches,
+                &taken.batched,
+            ]
         }
+        for (from, to) in sums(self).into_iter().zip(sums(to)) {
+            to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let largest = self.taken.max_batch.swap(0, Ordering::Relaxed);
+        to.taken.max_batch.fetch_max(largest, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_tally_counts_each_of_a_batch_once() {
+        for queues in [1, 3, 16, 40] {
+            let told = RefCell::new(vec![(0, 0); queues]);
+            let mut tally = Tally::new(|seat, n| {
+                let (times, sum) = &mut told.borrow_mut()[seat.index()];
+                (*times, *sum) = (*times + 1, *sum + n);
+            });
+            for n in 0..4 * queues as u32 {
+                tally.add(Seat(n % queues as u32));
+            }
+            tally.end();
+            let once = queues <= QUEUES;
+            let as_it_is = |&(times, sum): &(u32, u64)| sum == 4 && (times == 1 || !once);
+            assert!(told.borrow().iter().all(as_it_is), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_moved_is_neither_lost_nor_counted_twice() {
+        let (from, to) = (Counters::default(), Counters::default());
+        from.ran_inline(InlineReason::Polled);
+        from.pushed();
+        from.wakes(true);
+        from.took(3);
+        to.took(2);
+        let mut sum = from.read();
+        sum.add(&to.read());
+        from.move_to(&to);
+        assert_eq!((from.read(), to.read()), (SteeringStats::default(), sum));
     }
 }

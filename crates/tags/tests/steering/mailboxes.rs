@@ -1,8 +1,6 @@
 //! Where completions run, and that each runs once.
-#![cfg(not(any(loom, shuttle)))]
 
-mod steering_support;
-
+use crate::support::{Pipe, Ran, Recorder, machine, on};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_tags::steering::{
@@ -15,7 +13,6 @@ use inflight_topology::{CpuSet, Scope, Topology, set_current_cpu_for_thread};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use steering_support::{Pipe, Ran, Recorder, machine, on};
 
 fn set_of(depth: usize) -> (TagSet<u64>, Queue<u64>) {
     let set = TagSet::builder().depth(depth).build(|_, _| 0).unwrap();

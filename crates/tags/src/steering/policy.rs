@@ -1,0 +1,153 @@
+//! What a set, a queue and a tag say about steering.
+
+use super::{CompletionsBuilder, SteeringPolicy};
+use crate::queue::Queue;
+use crate::set::TagSet;
+use crate::tag::Tag;
+use inflight_topology::Topology;
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Describes where completions of this set run; `topology` says which CPUs there are and what
+    /// they share.
+    ///
+    /// From its [`build`](CompletionsBuilder::build) on, each request notes the CPU it is submitted
+    /// on; those that are in flight already run where they are seen. See the
+    /// [module](crate::steering).
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// let completions = set.completions(&Topology::discover()?).build(|req: Tag<i32>| drop(req));
+    /// # let _ = completions;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
+        CompletionsBuilder::new(self.clone(), topology.clone())
+    }
+
+    /// Changes where completions run, of all queues that have no
+    /// [policy of their own](Queue::set_steering). Requests submitted from now on take the new
+    /// policy with them; those in flight keep theirs.
+    ///
+    /// ```
+    /// use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert_eq!(set.steering().steering(), Steering::SameCache);
+    /// set.set_steering(Steering::Inline);
+    /// assert_eq!(set.steering().steering(), Steering::Inline);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
+        self.shared.bitmaps.policies().set(policy.into());
+    }
+
+    /// Where completions of requests submitted now would run, unless their queue has its own
+    /// policy.
+    /// See [`set_steering`](Self::set_steering).
+    #[must_use]
+    pub fn steering(&self) -> SteeringPolicy {
+        self.shared.bitmaps.policies().get()
+    }
+}
+
+impl<T: Send + 'static> Queue<T> {
+    /// Where completions of this queue's requests run, whatever the set's policy: of those that are
+    /// submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All clones
+    /// of the queue are one.
+    ///
+    /// ```
+    /// use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().steering(Steering::SameCache).build(|_, _| ())?;
+    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// log.set_steering(Steering::Force); // its writer wants to be called on its own CPU
+    /// set.set_steering(Steering::Inline);
+    /// let policies = [log, data].map(|queue| queue.steering().steering());
+    /// assert_eq!(policies, [Steering::Force, Steering::Inline]);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
+        let policies = self.bitmaps().policies();
+        policies.set_own(self.seat, Some(policy.into()));
+    }
+
+    /// Takes the set's policy again, for requests submitted from now on.
+    ///
+    /// ```
+    /// # use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// dev.set_steering(Steering::Force);
+    /// dev.follow_set_steering();
+    /// assert_eq!(dev.steering().steering(), Steering::SameCpu);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn follow_set_steering(&self) {
+        self.bitmaps().policies().set_own(self.seat, None);
+    }
+
+    /// Where completions of requests that it submitted now would run. See
+    /// [`set_steering`](Self::set_steering).
+    #[must_use]
+    pub fn steering(&self) -> SteeringPolicy {
+        let policies = self.bitmaps().policies();
+        policies.own(self.seat).unwrap_or_else(|| policies.get())
+    }
+}
+
+impl<T> Tag<T> {
+    /// Notes the calling CPU and the policy of its queue, as [`into_token`](Self::into_token) does.
+    /// For requests whose tag itself travels, not its token: before it is given to the thread that
+    /// does the IO.
+    ///
+    /// ```
+    /// # use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
+    /// let tag = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// tag.submit_here();
+    /// assert!(tag.submitted_on().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn submit_here(&self) {
+        self.note().write(self.policies(), || self.is_polled());
+    }
+
+    /// [`into_token`](Self::into_token) for a request whose submitter looks for the completion
+    /// itself. It runs where it is seen, whatever the policy, unless that is
+    /// [`Force`](crate::Steering::Force).
+    ///
+    /// ```
+    /// # use inflight_tags::steering::{Decision, InlineReason};
+    /// # use inflight_tags::{Steering, Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
+    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
+    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_polled_token();
+    /// let ran = completions.complete(token, |_| ())?;
+    /// assert_eq!(ran, Decision::Inline(InlineReason::Polled));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "only the token brings the tag back"]
+    pub fn into_polled_token(self) -> u64 {
+        self.issue(true)
+    }
+
+    /// The CPU its request was submitted on, last. A hint; none if it has not been submitted, or if
+    /// nobody had asked by then for CPUs to be noted: by
+    /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering),
+    /// [`Queue::set_steering`](crate::Queue::set_steering) or
+    /// [`TagSet::completions`](crate::TagSet::completions).
+    ///
+    /// ```
+    /// # use inflight_tags::{Steering, TagSet};
+    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
+    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+    /// let cpu = set.redeem(token)?.submitted_on();
+    /// println!("submitted on {cpu:?}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn submitted_on(&self) -> Option<usize> {
+        self.note().read()?.cpu
+    }
+}
