@@ -21,6 +21,7 @@ mod memory;
 mod options;
 mod pattern;
 mod progress;
+mod queues;
 mod report;
 mod run;
 mod slot;

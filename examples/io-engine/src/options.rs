@@ -9,6 +9,7 @@ use inflight::tags::{Admission, NoPreempt, Steering};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::queues::Queues;
 use crate::values::{
     parse_count, parse_number, parse_percent, parse_runtime, parse_size, parse_switch,
 };
@@ -200,10 +201,15 @@ pub(crate) struct Options {
           value_parser = parse_number)]
     max_split: u64,
 
-    /// Hardware queues of the tag set, each with --iodepth tags [default: one per job; 1 with
-    /// --tenants]
+    /// Hardware queues of the tag set for jobs that wait, each with --iodepth tags [default: one
+    /// per job; 1 with --tenants]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count)]
     hw_queues: Option<usize>,
+
+    /// Hardware queues besides these for the reads of jobs that wait
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = parse_count)]
+    read_queues: usize,
 
     /// Who gets a tag when there are too few
     #[arg(long, value_enum, default_value = "whole_io")]
@@ -217,7 +223,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", default_value = "inline")]
     steering: String,
 
-    /// How many jobs look for their completions and do not wait for them
+    /// How many jobs, from the first on, look for completions on their own ring and do not wait to
+    /// be woken; they have poll queues of their own, as many as --hw-queues allows
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
           value_parser = parse_count)]
     poll: usize,
@@ -254,7 +261,7 @@ pub(crate) struct Config {
     pub(crate) json: bool,
     /// The longest request, in bytes.
     pub(crate) max_split: usize,
-    pub(crate) hw_queues: usize,
+    pub(crate) queues: Queues,
     pub(crate) admission: AdmissionChoice,
     pub(crate) tenants: usize,
     /// Whether somebody asked for tenants, and so wants to see them.
@@ -268,6 +275,25 @@ pub(crate) struct Config {
 }
 
 impl Options {
+    /// How many hardware queues of each kind the jobs need.
+    fn queues(&self, numjobs: usize) -> Result<Queues> {
+        let waiting = (numjobs - self.poll).max(1);
+        let default = self
+            .hw_queues
+            .unwrap_or(self.tenants.map_or(waiting, |_| 1));
+        let poll = self.hw_queues.or(self.tenants.map(|_| 1));
+        let read = self.read_queues;
+        ensure!(
+            read <= MAX_JOBS,
+            "--read-queues {read} is more than {MAX_JOBS}"
+        );
+        Ok(Queues {
+            default: within("--hw-queues", default, MAX_JOBS)?,
+            read,
+            poll: self.poll.min(poll.unwrap_or(MAX_JOBS)),
+        })
+    }
+
     /// Fills in the defaults that depend on other options and refuses what makes no sense.
     ///
     /// # Errors
@@ -317,7 +343,7 @@ impl Options {
             "--poll {} is more than --numjobs {numjobs}",
             self.poll
         );
-        let hw_queues = self.tenants.map_or(numjobs, |_| 1);
+        let queues = self.queues(numjobs)?;
         Ok(Config {
             filename: self.filename,
             size,
@@ -341,7 +367,7 @@ impl Options {
             json: self.json,
             max_split: usize::try_from(self.max_split.min(MAX_BLOCK / 1024) * 1024)
                 .context("--max-split")?,
-            hw_queues: within("--hw-queues", self.hw_queues.unwrap_or(hw_queues), MAX_JOBS)?,
+            queues,
             admission: self.admission,
             tenants,
             by_tenant: self.tenants.is_some(),
@@ -404,22 +430,30 @@ mod tests {
 
     #[test]
     fn hardware_queues_follow_the_jobs_unless_told() {
-        assert_eq!(config(&["--numjobs", "3"]).unwrap().hw_queues, 3);
+        for (args, default, read, poll) in [
+            ("--numjobs 3", 3, 0, 0),
+            ("--numjobs 3 --hw-queues 2", 2, 0, 0),
+            ("--numjobs 3 --poll 2", 1, 0, 2),
+            ("--numjobs 3 --poll 3 --read-queues 2", 1, 2, 3),
+            ("--numjobs 3 --poll 3 --hw-queues 2", 2, 0, 2),
+            ("--numjobs 4 --tenants 2", 1, 0, 0),
+            ("--numjobs 4 --tenants 2 --poll 3", 1, 0, 1),
+            ("--numjobs 4 --tenants 2 --hw-queues 3", 3, 0, 0),
+        ] {
+            let found = config(&args.split(' ').collect::<Vec<_>>()).unwrap();
+            let queues = Queues {
+                default,
+                read,
+                poll,
+            };
+            assert_eq!(found.queues, queues, "{args}");
+        }
         assert_eq!(
-            config(&["--numjobs", "3", "--hw-queues", "2"])
+            config(&["--numjobs", "4", "--tenants", "2"])
                 .unwrap()
-                .hw_queues,
+                .tenants,
             2
         );
-    }
-
-    #[test]
-    fn tenants_share_one_hardware_queue_unless_told() {
-        let tenants = ["--numjobs", "4", "--tenants", "2"];
-        let found = config(&tenants).unwrap();
-        assert_eq!((found.tenants, found.hw_queues), (2, 1));
-        let found = config(&[&tenants[..], &["--hw-queues", "3"]].concat()).unwrap();
-        assert_eq!((found.tenants, found.hw_queues), (2, 3));
         assert_eq!(config(&["--numjobs", "4"]).unwrap().tenants, 4);
     }
 
@@ -450,6 +484,10 @@ mod tests {
             (&["--numjobs", "100000"], "--numjobs"),
             (&["--hw-queues", "0"], "--hw-queues"),
             (&["--max-split", "0"], "--max-split"),
+            (
+                &["--read-queues", "9999"],
+                "--read-queues 9999 is more than 4096",
+            ),
             (&["--runtime", "0"], "--runtime"),
             (&["--runtime", "-1"], "must not be negative"),
             (&["--size", "-1"], "must not be negative"),

@@ -10,7 +10,7 @@ use inflight::tags::QueueStats;
 use inflight::tags::steering::SteeringStats;
 
 use crate::options::Config;
-use crate::stats::{CpuTime, JobStats, Latencies, Samples, spread};
+use crate::stats::{CpuTime, JobStats, Latencies, Reaping, Samples, spread};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -44,7 +44,10 @@ struct CpuReport {
 
 #[derive(Debug, Serialize)]
 struct TagReport {
+    /// All, and of these for reads of jobs that wait, and for jobs that poll.
     hw_queues: usize,
+    read_queues: usize,
+    poll_queues: usize,
     /// Tags of each hardware queue.
     depth: usize,
     in_use_mean: Option<f64>,
@@ -119,9 +122,37 @@ impl SteeringReport {
 #[derive(Debug, Serialize)]
 struct PollReport {
     jobs: usize,
-    /// How often the threads of these jobs, and those of the others, slept until something came.
+    /// How often the threads of these jobs slept until something came, how many requests they took
+    /// off their own rings, and how many of these without having slept for them.
     sleeps: u64,
+    reaped: u64,
+    reaped_awake: u64,
+    /// The same of the others.
     other_sleeps: u64,
+    other_reaped: u64,
+    other_reaped_awake: u64,
+}
+
+impl PollReport {
+    fn new(config: &Config, jobs: &[JobStats]) -> Self {
+        let (poll, others) = jobs.split_at(config.poll);
+        let (poll, others) = (reaping(poll), reaping(others));
+        Self {
+            jobs: config.poll,
+            sleeps: poll.sleeps,
+            reaped: poll.reaped,
+            reaped_awake: poll.reaped_awake,
+            other_sleeps: others.sleeps,
+            other_reaped: others.reaped,
+            other_reaped_awake: others.reaped_awake,
+        }
+    }
+}
+
+fn reaping(jobs: &[JobStats]) -> Reaping {
+    let mut sum = Reaping::default();
+    jobs.iter().for_each(|job| sum.add(job.reaping));
+    sum
 }
 
 /// To three decimals, which is more than a measurement is worth.
@@ -191,10 +222,6 @@ pub(crate) struct Measured {
     pub(crate) jobs: Vec<JobStats>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<String>,
-}
-
-fn sleeps(jobs: &[JobStats]) -> u64 {
-    jobs.iter().map(|job| job.sleeps).sum()
 }
 
 /// Job J is of tenant J modulo their number.
@@ -267,7 +294,9 @@ impl Report {
                 system_percent: percent(cpu.system),
             }),
             tags: TagReport {
-                hw_queues: config.hw_queues,
+                hw_queues: config.queues.total(),
+                read_queues: config.queues.read,
+                poll_queues: config.queues.poll,
                 depth: config.iodepth,
                 in_use_mean: measured.tags_in_use.mean().map(rounded),
                 in_use_peak: measured.tags_in_use.peak(),
@@ -278,11 +307,7 @@ impl Report {
             by_tenant: config.by_tenant,
             tenants,
             steering: SteeringReport::new(config.steering.name(), &measured.steering),
-            poll: PollReport {
-                jobs: config.poll,
-                sleeps: sleeps(&measured.jobs[..config.poll]),
-                other_sleeps: sleeps(&measured.jobs[config.poll..]),
-            },
+            poll: PollReport::new(config, &measured.jobs),
             job_spread: spread(measured.jobs.iter().map(JobStats::blocks)).map(rounded),
             jobs: measured
                 .jobs
@@ -415,10 +440,17 @@ impl Report {
         }
         let poll = &self.poll;
         if poll.jobs > 0 {
-            let (jobs, sleeps, others) = (poll.jobs, poll.sleeps, poll.other_sleeps);
             writeln!(
                 f,
-                "  poll       {jobs} job(s) slept {sleeps} times, the others {others}"
+                "  poll       {} job(s) slept {} times, reaped {} themselves, {} of them awake; \
+                 the others slept {}, reaped {}, {} awake",
+                poll.jobs,
+                poll.sleeps,
+                poll.reaped,
+                poll.reaped_awake,
+                poll.other_sleeps,
+                poll.other_reaped,
+                poll.other_reaped_awake
             )?;
         }
         Ok(())

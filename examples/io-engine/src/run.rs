@@ -160,14 +160,16 @@ impl Machine {
     fn build(config: Config, psync: bool) -> Result<Self> {
         let topology = Topology::discover().context("looking at this machine's CPUs")?;
         let set = TagSet::builder()
-            .hw_queues(config.hw_queues)
+            .hw_queues(config.queues.total())
+            .read_queues(config.queues.read)
+            .poll_queues(config.queues.poll)
             .depth(config.iodepth)
             .topology(&topology)
             .admission(config.admission.policy(config.iodepth))
             .steering(config.steering)
             .build(|_hw_queue, _tag| Slot::default())
             .with_context(|| {
-                let (queues, depth) = (config.hw_queues, config.iodepth);
+                let (queues, depth) = (config.queues.total(), config.iodepth);
                 format!("--hw-queues {queues} x --iodepth {depth}")
             })?;
         let crew = Crew::hire(&config, topology.clone(), psync)?;

@@ -44,6 +44,25 @@ impl Latencies {
     }
 }
 
+/// How a job came by its completions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reaping {
+    /// How often its thread slept until something came back.
+    pub(crate) sleeps: u64,
+    /// Requests it took off its own ring; none with psync, where workers see them.
+    pub(crate) reaped: u64,
+    /// Of those, how many it found without having slept for them.
+    pub(crate) reaped_awake: u64,
+}
+
+impl Reaping {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.sleeps += other.sleeps;
+        self.reaped += other.reaped;
+        self.reaped_awake += other.reaped_awake;
+    }
+}
+
 /// What one job counted; its own until it is done.
 #[derive(Clone, Debug)]
 pub(crate) struct JobStats {
@@ -53,8 +72,7 @@ pub(crate) struct JobStats {
     pub(crate) sync_lat: Latencies,
     /// From the wish for a block's first tag until it has its last, one entry for each transfer.
     pub(crate) tag_wait: Latencies,
-    /// How often the job's thread slept until something came back.
-    pub(crate) sleeps: u64,
+    pub(crate) reaping: Reaping,
     /// Requests, of which a split block needs several.
     pub(crate) requests: u64,
     pub(crate) intact: u64,
@@ -69,7 +87,7 @@ impl JobStats {
             write_lat: Latencies::new(),
             sync_lat: Latencies::new(),
             tag_wait: Latencies::new(),
-            sleeps: 0,
+            reaping: Reaping::default(),
             requests: 0,
             intact: 0,
             never_written: 0,
@@ -82,7 +100,7 @@ impl JobStats {
         self.write_lat.add(&other.write_lat);
         self.sync_lat.add(&other.sync_lat);
         self.tag_wait.add(&other.tag_wait);
-        self.sleeps += other.sleeps;
+        self.reaping.add(other.reaping);
         self.requests += other.requests;
         self.intact += other.intact;
         self.never_written += other.never_written;

@@ -14,6 +14,7 @@ pub(crate) use psync::Psync;
 pub(crate) use uring::{Ring, Uring};
 
 use crate::slot::Slot;
+use crate::stats::Reaping;
 
 /// Carries the requests of one job, which calls it from one thread.
 pub(crate) trait Engine {
@@ -37,6 +38,6 @@ pub(crate) trait Engine {
     /// Ends `wait`, from any thread.
     fn waker(&self) -> Waker;
 
-    /// How often `wait` has slept.
-    fn sleeps(&self) -> u64;
+    /// What it counted.
+    fn reaping(&self) -> Reaping;
 }

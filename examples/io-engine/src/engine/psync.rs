@@ -13,6 +13,7 @@ use inflight::workqueue::{Workqueue, blocking};
 
 use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
+use crate::stats::Reaping;
 
 /// One job's way to the shared workers.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Psync {
     /// Requests that are not back.
     under_way: usize,
     polls: bool,
-    sleeps: u64,
+    reaping: Reaping,
 }
 
 impl Psync {
@@ -48,7 +49,7 @@ impl Psync {
             bell: Arc::default(),
             under_way: 0,
             polls,
-            sleeps: 0,
+            reaping: Reaping::default(),
         };
         psync.inbox().attach(psync.waker());
         psync
@@ -86,7 +87,7 @@ impl Engine for Psync {
             thread::yield_now();
         }
         if self.inbox().is_empty() {
-            self.sleeps += u64::from(self.bell.wait());
+            self.reaping.sleeps += u64::from(self.bell.wait());
         }
         self.inbox().empty_into(finished);
         self.under_way -= finished.len() - before;
@@ -97,8 +98,8 @@ impl Engine for Psync {
         Arc::clone(&self.bell).into()
     }
 
-    fn sleeps(&self) -> u64 {
-        self.sleeps
+    fn reaping(&self) -> Reaping {
+        self.reaping
     }
 }
 

@@ -17,6 +17,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
+use crate::stats::Reaping;
 
 /// The user data of the doorbell's poll. No token is 0.
 const DOORBELL: u64 = 0;
@@ -78,7 +79,7 @@ pub(crate) struct Uring {
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
     polls: bool,
-    sleeps: u64,
+    reaping: Reaping,
 }
 
 impl Uring {
@@ -135,7 +136,7 @@ impl Uring {
             under_way: 0,
             sent: 0,
             polls: ring.polls,
-            sleeps: 0,
+            reaping: Reaping::default(),
         };
         uring.inbox().attach(uring.waker());
         uring.arm_doorbell();
@@ -207,6 +208,7 @@ impl Uring {
     /// has moved since it submitted, the policy may send it where the request is from.
     fn reap(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         let mut rung = false;
+        let before = self.under_way;
         for completion in self.ring.completion() {
             if completion.user_data() == DOORBELL {
                 rung = true;
@@ -231,6 +233,7 @@ impl Uring {
             self.doorbell.silence();
             self.arm_doorbell();
         }
+        self.reaping.reaped += (before - self.under_way) as u64;
         Ok(())
     }
 }
@@ -261,17 +264,22 @@ impl Engine for Uring {
 
     fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         self.push_backlog();
+        let (mut slept, reaped) = (false, self.reaping.reaped);
         if self.polls && self.under_way > 0 {
             self.poll()?;
         } else {
             let arrived = self.sent > 0 && !self.inbox().is_empty();
             let sleep = self.backlog.is_empty() && !arrived && self.doorbell.fall_asleep();
-            self.sleeps += u64::from(sleep);
+            self.reaping.sleeps += u64::from(sleep);
+            slept = sleep;
             let entered = self.enter(usize::from(sleep));
             self.doorbell.get_up();
             entered?;
         }
         self.reap(finished)?;
+        if !slept {
+            self.reaping.reaped_awake += self.reaping.reaped - reaped;
+        }
         if self.sent > 0 {
             let reaped = finished.len();
             self.inbox().empty_into(finished);
@@ -284,8 +292,8 @@ impl Engine for Uring {
         Arc::clone(&self.doorbell).into()
     }
 
-    fn sleeps(&self) -> u64 {
-        self.sleeps
+    fn reaping(&self) -> Reaping {
+        self.reaping
     }
 }
 

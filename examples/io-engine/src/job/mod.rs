@@ -25,7 +25,7 @@ use crate::block::Format;
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::options::Config;
-use crate::slot::{Progress, Slot};
+use crate::slot::{Op, Progress, Slot};
 use crate::stats::{JobStats, Live};
 
 use lane::Flight;
@@ -59,9 +59,8 @@ pub(crate) struct Job<'a, E> {
     shared: &'a Arc<Shared>,
     live: &'a Live,
     index_of_job: usize,
-    /// The tenant of the tag set that this job is one of, and which tags it asks for.
+    /// The tenant of the tag set that this job is one of.
     queue: Queue<Slot>,
-    tags: AllocOptions,
     engine: RefCell<E>,
     plan: RefCell<Plan>,
     /// The first block of the region, for `generations`.
@@ -101,7 +100,6 @@ impl<'a, E: Engine> Job<'a, E> {
             live,
             index_of_job: index,
             queue,
-            tags: AllocOptions::new().hw_queue(index % config.hw_queues),
             engine: RefCell::new(engine),
             first_block: region.start,
             // Zeroed memory costs nothing until a block is written.
@@ -154,8 +152,14 @@ impl<'a, E: Engine> Job<'a, E> {
     /// What was counted.
     fn counted(self) -> JobStats {
         let mut stats = self.stats.into_inner();
-        stats.sleeps = self.engine.borrow().sleeps();
+        stats.reaping = self.engine.borrow().reaping();
         stats
+    }
+
+    /// Which tags it asks for.
+    fn tags(&self, op: Op) -> AllocOptions {
+        let (config, job) = (&self.shared.config, self.index_of_job);
+        AllocOptions::new().hw_queue(config.queues.of(job, job < config.poll, op))
     }
 
     /// Starts the rest of a short transfer, or gives the piece back to its lane. The tag is freed

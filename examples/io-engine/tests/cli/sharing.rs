@@ -140,6 +140,20 @@ fn a_job_that_polls_does_not_sleep() {
             .json();
         assert_eq!(json.count("poll/jobs"), 1);
         assert_eq!(json.count("poll/sleeps"), 0, "{json:?}");
+        // It took each of its requests off its own ring, without a wakeup; the other one saw its
+        // own, too.
+        let poll = |key: &str| json.count(&format!("poll/{key}"));
+        let reaped = if engine == "psync" { 0 } else { 500 };
+        assert!(poll("reaped") >= reaped, "{json:?}");
+        assert_eq!(poll("reaped_awake"), poll("reaped"), "{json:?}");
+        assert!(poll("other_reaped") >= reaped, "{json:?}");
+        assert!(poll("other_reaped_awake") <= poll("other_reaped"));
+        // A poll queue of its own, whose requests complete where they are seen.
+        let tags = ["hw_queues", "read_queues", "poll_queues"];
+        assert_eq!(
+            tags.map(|key| json.count(&format!("tags/{key}"))),
+            [2, 0, 1]
+        );
         assert_eq!(json.count("read_ios"), 1000);
         // On a machine with one CPU there is nobody to steer to. With psync workers see the
         // completions, and the job looks into its inbox.
@@ -148,7 +162,9 @@ fn a_job_that_polls_does_not_sleep() {
         adds_up(&json);
         let table = place.run(&format!("{options} --engine {engine}")).expect(0);
         assert!(
-            table.stdout.contains("poll       1 job(s) slept 0 times"),
+            table
+                .stdout
+                .contains("poll       1 job(s) slept 0 times, reaped "),
             "{table:?}"
         );
     }
@@ -160,11 +176,34 @@ fn polling_jobs_verify_and_sync_like_others() {
         let json = Place::new()
             .run(&format!(
                 "--json --size 2m --rw randrw --verify sha256 --fsync 10 --numjobs 2 --poll 2 \
-                 --number_ios 50 --steering same_cpu --engine {engine}"
+                 --bs 16k --max-split 4 --iodepth 4 --number_ios 50 --steering same_cpu \
+                 --engine {engine}"
             ))
             .expect(0)
             .json();
         assert_eq!(json.count("read_ios") + json.count("write_ios"), 100);
+        adds_up(&json);
+    }
+}
+
+/// Reads have tags of their own, so do polled requests; every block is as it was written.
+#[test]
+fn queues_by_kind_carry_what_they_are_for() {
+    for engine in engines() {
+        let json = Place::new()
+            .run(&format!(
+                "--json --size 4m --rw randrw --verify crc32c --numjobs 3 --poll 1 --iodepth 4 \
+                 --bs 16k --max-split 4 --hw-queues 1 --read-queues 2 --number_ios 100 \
+                 --engine {engine}"
+            ))
+            .expect(0)
+            .json();
+        let tags = ["hw_queues", "read_queues", "poll_queues"];
+        assert_eq!(
+            tags.map(|key| json.count(&format!("tags/{key}"))),
+            [4, 2, 1]
+        );
+        assert_eq!(json.count("requests"), 3 * 100 * 4);
         adds_up(&json);
     }
 }
