@@ -5,15 +5,17 @@ use inflight_sync::{Arc, Mutex};
 use inflight_tags::steering::{
     Completions, Decision, InlineReason, RedirectReason, Steering, SteeringPolicy, SteeringStats,
 };
-use inflight_tags::{Queue, Tag, TagSet};
+use inflight_tags::{Queue, SharePolicy, Tag, TagSet};
 use inflight_topology::Topology;
 use inflight_topology::steering::{Completion, Mailbox};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
 
+/// Without shares: a queue takes what is free.
 fn set_of(depth: usize) -> TagSet<u64> {
-    TagSet::builder().depth(depth).build(|_, _| 0).unwrap()
+    let set = TagSet::builder().depth(depth).share(SharePolicy::None);
+    set.build(|_, _| 0).unwrap()
 }
 
 fn submit(queue: &Queue<u64>, cpu: usize) -> u64 {
