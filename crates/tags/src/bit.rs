@@ -116,15 +116,23 @@ pub(crate) struct Waiting<'a> {
     bitmaps: &'a Bitmaps,
     target: Target,
     stay: Stay,
+    /// Whose account says that it waits.
+    counted: Option<Class>,
 }
 
 impl<'a> Waiting<'a> {
     /// Goes on with a stay that was begun before.
-    pub(crate) const fn resume(bitmaps: &'a Bitmaps, target: Target, stay: Stay) -> Self {
+    pub(crate) fn resume(bitmaps: &'a Bitmaps, target: Target, stay: Stay, class: Class) -> Self {
+        let shares = target.kind == Kind::Normal && bitmaps.gate().is_many();
+        let counted = shares.then_some(class);
+        if let Some(class) = counted {
+            bitmaps.ledger(target.hw_queue).waits(class, true);
+        }
         Self {
             bitmaps,
             target,
             stay,
+            counted,
         }
     }
 
@@ -151,6 +159,11 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let _freezers = self.bitmaps.gate().tell_at_end();
+        if let Some(class) = self.counted {
+            self.bitmaps
+                .ledger(self.target.hw_queue)
+                .waits(class, false);
+        }
         self.bitmaps.bitmap(self.target).leave(&mut self.stay);
     }
 }
@@ -332,11 +345,8 @@ impl Bitmaps {
                 self.look_for_idle(target.hw_queue);
             }
         }
-        Waiting {
-            bitmaps: self,
-            target,
-            stay: self.bitmap(target).stay(request),
-        }
+        let stay = self.bitmap(target).stay(request);
+        Waiting::resume(self, target, stay, request.class)
     }
 
     /// A1 for a thread, at most until the deadline.

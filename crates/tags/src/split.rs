@@ -79,7 +79,7 @@ fn waiting<'a>(
     place: &mut Option<Stay>,
 ) -> Waiting<'a> {
     match place.take() {
-        Some(stay) => Waiting::resume(bitmaps, target, stay),
+        Some(stay) => Waiting::resume(bitmaps, target, stay, request.class),
         None => bitmaps.wait_for(target, request),
     }
 }
@@ -424,7 +424,8 @@ impl<T: Send + 'static> Split<T> {
     /// Leaves the line, and gives back what was collected.
     fn give_back(&mut self) {
         if let Some(place) = self.place.take() {
-            drop(Waiting::resume(self.queue.bitmaps(), self.from, place));
+            let (bitmaps, class) = (self.queue.bitmaps(), self.queue.class());
+            drop(Waiting::resume(bitmaps, self.from, place, class));
         }
         let bits = std::mem::take(&mut self.collected);
         drop(self.queue.bitmaps().several_in_hand(self.from, bits));

@@ -191,6 +191,38 @@ fn c17_waiters_move_on() {
     }
 }
 
+/// C14 to C17: nobody calls the waiters of a queue that leaves out of its line, not even beside
+/// free tags of the one that stands in. The tag that comes to each sends it there.
+#[test]
+fn c17_waiters_are_not_called_out() {
+    for admission in [Admission::WholeIo, Admission::Preempt] {
+        let topology = Topology::synthetic("core:2").unwrap();
+        let set = TagSet::builder().hw_queues(2).depth(2).topology(&topology);
+        let set = set.admission(admission).build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        let mut held = dev
+            .try_alloc_batch_with(PLAIN.hw_queue(0), 2)
+            .unwrap()
+            .into_iter();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waiter = pin!(dev.alloc());
+        on(0, || assert!(waiter.as_mut().poll(&mut cx).is_pending()));
+        assert_eq!(set.cpu_offline(0), [0]);
+        on(0, || {
+            assert!(waiter.as_mut().poll(&mut cx).is_pending(), "{admission:?}");
+            let newcomer = dev.try_alloc(PLAIN).unwrap();
+            assert_eq!(newcomer.hw_queue(), 1);
+        });
+        drop(held.next());
+        let Poll::Ready(Ok(tag)) = on(0, || waiter.as_mut().poll(&mut cx)) else {
+            panic!("{admission:?}: a tag came to it");
+        };
+        assert_eq!(tag.hw_queue(), 1);
+        drop(held);
+        assert_eq!(set.drain_hw_queue_timeout(0, Duration::ZERO), Ok(()));
+    }
+}
+
 #[test]
 fn a_split_moves_on() {
     let topology = Topology::synthetic("core:2").unwrap();

@@ -188,6 +188,35 @@ fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
     }
 }
 
+/// Nothing comes back for a long time: who waits meanwhile is not idle, and keeps its share.
+#[test]
+fn c28_a_tenant_that_waits_is_not_idle() {
+    for admission in [Admission::WholeIo, Admission::Preempt] {
+        let clock = Clock::manual();
+        let set = TagSet::builder().depth(32).clock(clock.clone());
+        let set = set.admission(admission).build(|_, _| ()).unwrap();
+        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        assert_eq!((a.try_take(99), b.try_take(1)), (32, 0));
+        // Both are active: of what a has now, half counts.
+        for _ in 0..16 {
+            drop(a.tags.pop_front());
+            assert_eq!(a.try_take(1), 1);
+        }
+        b.ask(4);
+        for _ in 0..8 {
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(a.try_take(1), 0, "a is at its limit, and somebody looks");
+        }
+        assert_eq!((a.dev.share(0), b.dev.share(0)), (Some(16), Some(16)));
+        b.waits.clear();
+        for _ in 0..3 {
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(a.try_take(1), 0, "all are in use");
+        }
+        assert_eq!(a.dev.share(0), None, "it waits no more");
+    }
+}
+
 #[test]
 fn a_tenant_that_never_asked_has_no_share() {
     for engine in ENGINES {

@@ -20,6 +20,8 @@ struct Account {
     marked: AtomicBool,
     /// It has taken a tag since somebody looked.
     used: AtomicBool,
+    /// How many of its requests wait.
+    waits: AtomicU32,
     weight: AtomicU32,
 }
 
@@ -53,6 +55,7 @@ impl Ledger {
             active: AtomicU32::new(0),
             marked: AtomicBool::new(false),
             used: AtomicBool::new(false),
+            waits: AtomicU32::new(0),
             weight: AtomicU32::new(1),
         };
         let owners = match policy {
@@ -234,8 +237,19 @@ impl Ledger {
         self.limited.load(Ordering::Relaxed)
     }
 
-    /// I1 to I3: tenants that have used no tag since the last look are no users any more. Returns
-    /// how many.
+    /// A request of the class begins to wait, or ends it.
+    pub(crate) fn waits(&self, class: Class, on: bool) {
+        let waits = &self.account(class).waits;
+        // Relaxed: whoever looks just then finds out one look later.
+        if on {
+            waits.fetch_add(1, Ordering::Relaxed);
+        } else {
+            waits.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// I1 to I3: tenants that have used no tag since the last look, and wait for none, are no users
+    /// any more. Returns how many.
     pub(crate) fn find_idle(&self, now: Instant) -> usize {
         let Some(mut marks) = self.marks.try_lock() else {
             return 0;
@@ -248,7 +262,8 @@ impl Ledger {
         let mut idle = 0;
         for (class, account) in self.accounts.iter().enumerate() {
             let used = account.used.swap(false, Ordering::Relaxed);
-            if !used && account.active.load(Ordering::Relaxed) == 0 {
+            let has_none = account.active.load(Ordering::Relaxed) == 0;
+            if !used && has_none && account.waits.load(Ordering::Relaxed) == 0 {
                 idle += usize::from(self.set_marked(class as Class, false));
             }
         }

@@ -10,9 +10,9 @@ use inflight_sync::Mutex;
 /// How the tenants of a set share its tags, per hardware queue.
 ///
 /// Shares count only while two or more tenants are active at the hardware queue: a lone one has the
-/// whole depth. A tenant is active from its first allocation on, until it has used none for some
-/// time (at most 3 s, found out when another one is at its limit) or its last handle is dropped. An
-/// active tenant may have a tag while it has fewer than its share.
+/// whole depth. A tenant is active from its first allocation on, until it has used none and waited
+/// for none for some time (at most 3 s, found out when another one is at its limit) or its last
+/// handle is dropped. An active tenant may have a tag while it has fewer than its share.
 ///
 /// No timer finds idle tenants out: it takes somebody who allocates, comes to wait or gives a tag
 /// back. While nobody does, those who wait at their limit sleep on beside an idle tenant's tags.
