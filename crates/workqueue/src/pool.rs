@@ -481,8 +481,9 @@ impl Pool {
 
     /// Whether it matters how long items take.
     pub(crate) fn is_timed(&self) -> bool {
-        // The looks that end all patience come by the system's time.
-        self.env.sampling.on && !self.env.clock.is_manual() && self.place.target() > 1
+        // The looks that end all patience come by the system's time, or by the model's.
+        let in_time = cfg!(loom) || !self.env.clock.is_manual();
+        self.env.sampling.on && in_time && self.place.target() > 1
     }
 
     /// `took` is what the item before took, in ns.
