@@ -230,6 +230,19 @@ impl<T: Send + 'static> Queue<T> {
         options: AllocOptions,
         n: usize,
     ) -> Result<Vec<Tag<T>>, AllocError> {
+        let mut tags = self.quick_batch(options, n);
+        let left = n - tags.len();
+        if left > 0 || n == 0 {
+            match self.batch_beyond(options, left) {
+                Ok(more) => tags.extend(more),
+                Err(why) if tags.is_empty() => return Err(why),
+                Err(_) => {} // fewer than were asked for
+            }
+        }
+        Ok(tags)
+    }
+
+    fn batch_beyond(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
         let bitmaps = self.bitmaps();
         loop {
             self.check(options)?;

@@ -5,7 +5,9 @@
 
 use crate::bitmaps::{Kind, Target};
 use crate::kind::QueueKind;
+use crate::options::AllocOptions;
 use crate::queue::Queue;
+use crate::slot::MANY;
 use crate::tag::Tag;
 use inflight_sync::cpu;
 use std::ptr::NonNull;
@@ -33,6 +35,22 @@ impl<T: Send + 'static> Queue<T> {
         // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
         // A1: PROTOCOL.md, "One owner".
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
+    }
+
+    /// Up to `n` of them, if there is one hardware queue: then they are all of the same.
+    pub(crate) fn quick_batch(&self, options: AllocOptions, n: usize) -> Vec<Tag<T>> {
+        let mut tags = Vec::new();
+        let one = self.bitmaps().geometry().hw_queues == 1;
+        if one && !options.reserved && options.named().is_none() {
+            tags.reserve(n.min(MANY));
+            while tags.len() < n {
+                let Some(tag) = self.quick(options.kind) else {
+                    break;
+                };
+                tags.push(tag);
+            }
+        }
+        tags
     }
 
     /// As `quick`, for several hardware queues and several tenants.

@@ -546,17 +546,28 @@ impl<T> Slot<T> {
             slots,
             bitmaps: first.bitmaps.as_ptr(),
         };
-        for (bit, slot) in bits.iter_mut().zip(slots) {
+        // SAFETY: as above: the bitmap is the set's.
+        let bitmap = unsafe { first.bitmap.as_ref() };
+        let gate = first.bitmaps().gate();
+        // Those for which nobody can be waiting go back at once; nobody is woken by them.
+        let (alone, mut rest) = (!gate.is_many(), 0);
+        for slot in slots {
             // SAFETY: as above.
             let slot = unsafe { slot.as_ref() };
             debug_assert_eq!(slot.bitmap, first.bitmap);
             slot.record.retire();
-            *bit = slot.bit;
+            if !(alone && bitmap.put_quick(slot.bit)) {
+                bits[rest] = slot.bit;
+                rest += 1;
+            }
         }
-        // SAFETY: as above: the bitmap is the set's.
-        let bitmap = unsafe { first.bitmap.as_ref() };
-        let place = (first.hw_queue(), first.tag);
-        first.bitmaps().put_all(bitmap, &bits[..slots.len()], place);
+        // P2 and P3 for all, after the last of them.
+        if rest > 0 {
+            let place = (first.hw_queue(), first.tag);
+            first.bitmaps().put_all(bitmap, &bits[..rest], place);
+        } else if gate.is_watched_after_put() {
+            gate.tell();
+        }
     }
 }
 

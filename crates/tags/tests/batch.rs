@@ -4,6 +4,7 @@
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex};
 use inflight_tags::{Admission, AllocOptions, Queue, RedeemError, Tag, TagSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -113,6 +114,28 @@ fn c24_the_first_waiter_is_woken_after_the_last_use_has_ended() {
         assert!(seen.iter().all(|&in_use| in_use == 0), "{seen:?}");
         let got: Vec<_> = waiters.iter_mut().filter_map(ready).collect();
         assert_eq!(got.len(), waiting, "nobody is forgotten");
+    }
+}
+
+/// More than a CPU keeps for itself, and as many as there are: each tag once, and each freed once.
+#[test]
+fn c24_a_batch_may_be_larger_than_a_cpus_own_stack() {
+    for tenants in [1, 2] {
+        let set = TagSet::builder().depth(300).build(|_, tag| tag).unwrap();
+        let devs: Vec<_> = (0..tenants).map(|n| set.add_queue(n.to_string())).collect();
+        for n in [1, 31, 33, 200, 300] {
+            let tags = devs[0].try_alloc_batch(n);
+            let numbers: BTreeSet<_> = tags.iter().map(Tag::index).collect();
+            assert_eq!((tags.len(), numbers.len()), (n, n), "{tenants} tenants");
+            assert!(tags.iter().all(|tag| **tag == tag.index()));
+            let rest = devs[0].try_alloc_batch(301);
+            assert_eq!(rest.len(), 300 - n, "as many as there are");
+            Tag::free_batch(tags.into_iter().chain(rest));
+            assert!(set.try_freeze().is_some(), "none is left");
+        }
+        let (allocs, frees) = (set.stats().allocs, set.stats().frees);
+        assert_eq!((allocs, frees), (5 * 300, 5 * 300));
+        assert_eq!(devs[0].stats().allocs, 5 * 300);
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Below, "all" are the models in which a submitter meets a freezer: `h24_try`, `h24_blocking`,
 //! `h24_task`, `h24_sleeper`, `h24_batch`; "most" are these without `h24_batch`.
+//! `h24_batch_one_by_one` repeats what `h24_try` does.
 //!
 //! | weaken | fails |
 //! |---|---|
@@ -199,28 +200,43 @@ fn h24_two_freezers() {
     });
 }
 
-/// A batch against a freeze: all of it, or none.
+/// A batch of two against a freeze. How many of them there were.
+fn batch_meets_freezer(set: &TagSet<()>, queue: Queue<()>, options: AllocOptions) -> usize {
+    let data = Guarded::new();
+    let submitter = thread::spawn({
+        let data = data.clone();
+        move || {
+            let tags = queue.try_alloc_batch_with(options, 2).unwrap_or_default();
+            if !tags.is_empty() {
+                data.add();
+            }
+            tags.len()
+        }
+    });
+    let frozen = set.freeze_blocking();
+    data.add();
+    drop(frozen);
+    let got = submitter.join().unwrap();
+    assert_eq!(set.in_use(), 0);
+    got
+}
+
+/// A batch that comes from the bitmap at once: all of it, or none.
 #[test]
 fn h24_batch() {
     check("h24_batch", TWO, || {
         let (set, queue) = set_of(2);
-        let data = Guarded::new();
-        let submitter = thread::spawn({
-            let data = data.clone();
-            move || {
-                let tags = queue.try_alloc_batch(2);
-                if !tags.is_empty() {
-                    data.add();
-                }
-                tags.len()
-            }
-        });
-        let frozen = set.freeze_blocking();
-        data.add();
-        drop(frozen);
-        let got = submitter.join().unwrap();
+        let got = batch_meets_freezer(&set, queue, AllocOptions::new().hw_queue(0));
         assert!(got == 0 || got == 2);
-        assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// A batch that is taken one by one: what it has when the freeze begins.
+#[test]
+fn h24_batch_one_by_one() {
+    check("h24_batch_one_by_one", TWO, || {
+        let (set, queue) = set_of(2);
+        assert!(batch_meets_freezer(&set, queue, AllocOptions::new()) <= 2);
     });
 }
 
