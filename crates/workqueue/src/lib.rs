@@ -57,6 +57,10 @@ mod gate;
 mod handle;
 mod item;
 mod learned;
+#[cfg(any(test, feature = "unstable-sim"))]
+mod lending;
+#[cfg(any(test, feature = "unstable-sim"))]
+mod limits;
 mod machine;
 mod meter;
 #[cfg(feature = "metrics")]
@@ -68,6 +72,9 @@ mod rescuer;
 mod sampler;
 #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
 pub mod serve;
+#[cfg(any(test, feature = "unstable-sim"))]
+#[doc(hidden)]
+pub mod sim;
 mod stats;
 mod system;
 mod threads;

@@ -352,6 +352,17 @@ impl<T: Item> Core<T> {
 
     /// The worker has finished what it ran, if anything, and asks for more.
     pub(crate) fn next(&mut self, me: usize) -> (Next<T>, Action) {
+        let next = self.take(me);
+        // A chain: who takes an item brings the next worker.
+        let action = match &next {
+            Next::Run(_) => self.kick(),
+            Next::Sleep | Next::Exit => Action::None,
+        };
+        (next, action)
+    }
+
+    /// The worker is on a CPU and counts.
+    fn arrive(&mut self, me: usize) {
         if self.workers[me].state == State::Woken {
             self.workers[me].state = State::Running;
             self.arriving -= 1;
@@ -360,6 +371,11 @@ impl<T: Item> Core<T> {
             self.workers[me].state = State::Running;
             self.running += 1;
         }
+    }
+
+    /// As `next`, and nobody else is brought.
+    pub(crate) fn take(&mut self, me: usize) -> Next<T> {
+        self.arrive(me);
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
         // One that is still on its way does not make this one too many: it will see for itself
@@ -367,7 +383,7 @@ impl<T: Item> Core<T> {
         let here = self.running - self.arriving;
         // A stopped pool has nothing left to run, and nobody to wake who parks.
         if here > self.target && !self.stopped {
-            return (self.park(me), Action::None);
+            return self.park(me);
         }
         while let Some(item) = self.ready.pop_front() {
             match self.runner_of(&item) {
@@ -381,7 +397,7 @@ impl<T: Item> Core<T> {
                         worker.state = State::Intensive;
                         self.running -= 1;
                     }
-                    return (Next::Run(item), self.kick());
+                    return Next::Run(item);
                 }
             }
         }
@@ -389,9 +405,9 @@ impl<T: Item> Core<T> {
             self.running -= 1;
             self.alive -= 1;
             self.workers[me].state = State::Gone;
-            return (Next::Exit, Action::None);
+            return Next::Exit;
         }
-        (self.park(me), Action::None)
+        self.park(me)
     }
 
     /// The worker's item is about to sleep: another worker may run.
@@ -609,6 +625,8 @@ impl<T: Item> Core<T> {
     }
 }
 
+#[cfg(any(test, feature = "unstable-sim"))]
+mod lending;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]

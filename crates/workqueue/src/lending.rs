@@ -1,0 +1,512 @@
+//! When an idle pod takes the waiting items of a busy one: locality that wastes no CPU.
+//!
+//! Workers stay in their pod; items may run elsewhere. An item is taken at most once, is run at
+//! once, and goes on no other list; the next item of the same submitter goes home again. So there
+//! is no state that could be moved back and forth: `PROTOCOL-lending.md` has that in full.
+//!
+//! Two decisions, as pure functions of what a pool knows anyway: whom to wake for a new item, and
+//! where a worker looks that finds nothing at home. Each rule of the one has its partner in the
+//! other, so whoever is woken for an item finds it.
+
+use inflight_topology::{Scope, Topology};
+
+/// What a pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its memory node.
+    pub node: Option<usize>,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// Its cores: fewer than CPUs if siblings share them.
+    pub cores: usize,
+}
+
+/// What is known of a pod at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Items that nobody has taken.
+    pub waiting: usize,
+    /// Workers that run or are on their way; blocked ones do not count.
+    pub awake: usize,
+    /// What an item takes, in ns.
+    pub service: u64,
+    /// What a worker takes from being woken to running, in ns.
+    pub delay: u64,
+    /// Threads whose last item was queued from this pod. They need its CPUs too.
+    pub submitters: usize,
+}
+
+/// What moving costs and what it saves. The defaults are for a machine of one or two sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Another cache and another wake, in ns.
+    pub transfer: u64,
+    /// How many times as dear a transfer to another node is, in tenths.
+    pub far_tenths: u64,
+    /// How much longer an item takes on a core whose sibling is busy, in percent of its time.
+    pub sibling_percent: u64,
+    /// A pod whose list takes longer than this to run dry, in ns, may be helped.
+    pub near: u64,
+    /// The same from another node.
+    pub far: u64,
+    /// Workers awake for each CPU, at most.
+    pub lanes: usize,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            transfer: 4_000,
+            far_tenths: 25,
+            sibling_percent: 40,
+            near: 200_000,
+            far: 600_000,
+            lanes: 2,
+        }
+    }
+}
+
+/// Why an item may leave its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Its pod has only siblings of busy CPUs left, another one has whole cores.
+    Sibling,
+    /// Submitters need the CPUs of its pod.
+    Crowd,
+    /// The list of its pod is long.
+    Backlog,
+}
+
+/// Who is to be woken for an item that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A worker of its own pod.
+    Home,
+    /// A worker of that pod, to take it.
+    Other(usize, Reason),
+    /// Nobody: those that run will.
+    Nobody,
+}
+
+/// The pods of a scope.
+#[derive(Clone, Debug)]
+pub struct Lending {
+    pods: Vec<Pod>,
+    costs: Costs,
+}
+
+impl Lending {
+    /// The pods of a scope of this machine.
+    #[must_use]
+    pub fn new(topology: &Topology, scope: Scope, costs: Costs) -> Self {
+        let pods = topology.pods(scope).iter().map(|pod| {
+            let leads = |cpu: &usize| {
+                let core = topology.pod_of(Scope::Smt, *cpu);
+                core.and_then(|core| core.cpus().first()) == Some(*cpu)
+            };
+            Pod {
+                node: pod.node(),
+                cpus: pod.cpus().len(),
+                cores: pod.cpus().iter().filter(leads).count().max(1),
+            }
+        });
+        Self {
+            pods: pods.collect(),
+            costs,
+        }
+    }
+
+    /// How many workers of a pod may be awake.
+    #[must_use]
+    pub fn cap(&self, pod: usize) -> usize {
+        self.pods[pod].cpus * self.costs.lanes
+    }
+
+    /// Workers for which there is a whole core each.
+    fn cores_left(&self, pod: usize, load: &Load) -> usize {
+        self.pods[pod].cores.saturating_sub(load.submitters)
+    }
+
+    /// Workers for which there is a CPU each.
+    fn cpus_left(&self, pod: usize, load: &Load) -> usize {
+        self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
+    }
+
+    /// Half of the pod's CPUs or more are needed by those who submit there.
+    fn is_crowded(&self, pod: usize, load: &Load) -> bool {
+        2 * load.submitters >= self.pods[pod].cpus
+    }
+
+    fn has_place(&self, pod: usize, load: &Load) -> bool {
+        load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
+    }
+
+    /// What is lost, in ns, when an item runs beside a busy sibling.
+    fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
+        let pod = &self.pods[pod];
+        if pod.cores == pod.cpus {
+            return 0;
+        }
+        load.service.saturating_mul(self.costs.sibling_percent) / 100
+    }
+
+    /// How long the pod's CPUs need for what waits, in ns.
+    fn drain(&self, pod: usize, load: &Load) -> u64 {
+        load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
+    }
+
+    fn is_near(&self, a: usize, b: usize) -> bool {
+        self.pods[a].node == self.pods[b].node
+    }
+
+    /// The other pods, nearest first: the next ones of the node, then the rest.
+    fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+        let all = self.pods.len();
+        let around = move || (1..all).map(move |k| (from + k) % all);
+        let near = around().filter(move |to| self.is_near(from, *to));
+        near.chain(around().filter(move |to| !self.is_near(from, *to)))
+    }
+
+    /// Whether a whole core in `to` is worth a move.
+    fn pays(&self, loss: u64, from: usize, to: usize) -> bool {
+        let transfer = self.costs.transfer;
+        if self.is_near(from, to) {
+            return loss > transfer;
+        }
+        // What is remote for longer than the item itself runs is not seen here: be careful.
+        loss > 4 * transfer * self.costs.far_tenths / 10
+    }
+
+    fn threshold(&self, from: usize, to: usize) -> u64 {
+        if self.is_near(from, to) {
+            self.costs.near
+        } else {
+            self.costs.far
+        }
+    }
+
+    /// Its workers start soon enough after a wake to be of use.
+    fn is_prompt(&self, load: &Load) -> bool {
+        load.delay <= self.costs.near.max(load.service)
+    }
+
+    /// Q: an item has been put on the list of `home`.
+    #[must_use]
+    pub fn on_enqueue(&self, home: usize, loads: &[Load]) -> Wake {
+        let mine = &loads[home];
+        // Who is sent elsewhere is sent instead of a worker of this pod: one must be there, or the
+        // item would have no other promise than that one.
+        if mine.awake >= self.cores_left(home, mine).max(1) {
+            let loss = self.sibling_loss(home, mine);
+            let whole_core = |to: &usize| {
+                let theirs = &loads[*to];
+                theirs.waiting == 0
+                    && theirs.awake < self.cores_left(*to, theirs)
+                    && self.pays(loss, home, *to)
+            };
+            if let Some(to) = self.others(home).find(whole_core) {
+                return Wake::Other(to, Reason::Sibling);
+            }
+        }
+        if mine.awake >= self.cpus_left(home, mine) && self.is_crowded(home, mine) {
+            let place = |to: &usize| loads[*to].waiting == 0 && self.has_place(*to, &loads[*to]);
+            if let Some(to) = self.others(home).find(place) {
+                return Wake::Other(to, Reason::Crowd);
+            }
+        }
+        if mine.awake < self.cap(home) {
+            return Wake::Home;
+        }
+        let drain = self.drain(home, mine);
+        let idle = |to: &usize| {
+            let theirs = &loads[*to];
+            drain >= self.threshold(home, *to)
+                && theirs.waiting == 0
+                && theirs.awake < self.pods[*to].cpus
+                && self.is_prompt(theirs)
+        };
+        match self.others(home).find(idle) {
+            Some(to) => Wake::Other(to, Reason::Backlog),
+            None => Wake::Nobody,
+        }
+    }
+
+    /// V: a worker of `thief`, counted as awake, has found nothing at home. From whose list it
+    /// takes the oldest item, if from any.
+    #[must_use]
+    pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
+        let mine = &loads[thief];
+        if mine.awake <= self.cores_left(thief, mine) {
+            let packed = |from: &usize| {
+                let theirs = &loads[*from];
+                let loss = self.sibling_loss(*from, theirs);
+                theirs.awake >= self.cores_left(*from, theirs) && self.pays(loss, *from, thief)
+            };
+            if let Some(from) = self.longest(thief, loads, packed) {
+                return Some((from, Reason::Sibling));
+            }
+        }
+        let has_place = mine.submitters < self.pods[thief].cpus;
+        if has_place && mine.awake <= self.cpus_left(thief, mine) {
+            let crowded = |from: &usize| {
+                let theirs = &loads[*from];
+                self.is_crowded(*from, theirs) && theirs.awake >= self.cpus_left(*from, theirs)
+            };
+            if let Some(from) = self.longest(thief, loads, crowded) {
+                return Some((from, Reason::Crowd));
+            }
+        }
+        if !self.is_prompt(mine) {
+            return None;
+        }
+        let slow =
+            |from: &usize| self.drain(*from, &loads[*from]) >= self.threshold(thief, *from).max(1);
+        let from = self.longest(thief, loads, slow)?;
+        Some((from, Reason::Backlog))
+    }
+
+    /// Of the pods that qualify the one with the longest list: one of the same node if any.
+    fn longest(
+        &self,
+        thief: usize,
+        loads: &[Load],
+        qualifies: impl Fn(&usize) -> bool,
+    ) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for from in self.others(thief).filter(|from| loads[*from].waiting > 0) {
+            if best.is_some_and(|best| self.is_near(thief, best) && !self.is_near(thief, from)) {
+                break;
+            }
+            let longer = best.is_none_or(|best| loads[from].waiting > loads[best].waiting);
+            if longer && qualifies(&from) {
+                best = Some(from);
+            }
+        }
+        best
+    }
+}
+
+/// A mean of what was seen lately, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lately(u64);
+
+impl Lately {
+    /// Nothing was seen yet but this guess.
+    #[must_use]
+    pub const fn guess(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// One more was seen; it counts for one part in so many.
+    pub fn note(&mut self, ns: u64, parts: u64) {
+        self.0 = (self.0 * (parts - 1) + ns) / parts;
+    }
+
+    /// The mean.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        self.0
+    }
+}
+
+/// What has been done by the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LendingCounters {
+    /// Items that ran in another pod than their own, by reason: sibling, crowd, backlog.
+    pub takes: [u64; 3],
+    /// Those of them that left their node.
+    pub far_takes: u64,
+    /// How often a worker without work looked at the other pods.
+    pub scans: u64,
+    /// Workers of their own pods woken for items.
+    pub home_wakes: u64,
+    /// Workers of other pods woken for items.
+    pub offers: u64,
+    /// Items for which nobody was woken.
+    pub nobody: u64,
+}
+
+impl LendingCounters {
+    /// Items that ran in another pod than their own.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.takes.iter().sum()
+    }
+
+    /// A decision was taken.
+    pub fn note_wake(&mut self, wake: Wake) {
+        match wake {
+            Wake::Home => self.home_wakes += 1,
+            Wake::Other(..) => self.offers += 1,
+            Wake::Nobody => self.nobody += 1,
+        }
+    }
+
+    /// A scan, and how many items it brought from where.
+    pub fn note_scan(&mut self, lending: &Lending, thief: usize, found: Option<(usize, Reason)>) {
+        self.scans += 1;
+        if let Some((from, reason)) = found {
+            self.takes[reason as usize] += 1;
+            self.far_takes += u64::from(!lending.is_near(thief, from));
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The published machine: 4 caches of 3 cores of 2 threads.
+    fn lending() -> Lending {
+        let topology = Topology::synthetic("cache:4 core:3 smt:2").unwrap();
+        Lending::new(&topology, Scope::Cache, Costs::default())
+    }
+
+    fn idle() -> [Load; 4] {
+        let load = Load {
+            service: 174_000,
+            ..Load::default()
+        };
+        [load; 4]
+    }
+
+    #[test]
+    fn an_item_goes_home_while_a_core_is_free() {
+        let mut loads = idle();
+        for awake in 0..3 {
+            loads[0].awake = awake;
+            assert_eq!(lending().on_enqueue(0, &loads), Wake::Home);
+        }
+    }
+
+    #[test]
+    fn a_whole_core_elsewhere_is_better_than_a_sibling_at_home() {
+        let mut loads = idle();
+        loads[0].awake = 3;
+        loads[0].waiting = 1;
+        let sent = Wake::Other(1, Reason::Sibling);
+        assert_eq!(lending().on_enqueue(0, &loads), sent);
+        loads[1].awake = 1; // the one that was woken
+        assert_eq!(lending().victim(1, &loads), Some((0, Reason::Sibling)));
+        // Not for short items, and not if those are busy too.
+        loads[0].service = 8_000;
+        assert_eq!(lending().on_enqueue(0, &loads), Wake::Home);
+        loads[0].service = 174_000;
+        loads[1..].iter_mut().for_each(|load| load.awake = 3);
+        assert_eq!(lending().on_enqueue(0, &loads), Wake::Home);
+    }
+
+    #[test]
+    fn submitters_keep_their_cores() {
+        let mut loads = idle();
+        loads[0].submitters = 2;
+        loads[0].awake = 1;
+        let sent = Wake::Other(1, Reason::Sibling);
+        assert_eq!(lending().on_enqueue(0, &loads), sent);
+        // A crowd: items of any length leave, as long as somebody of the pod is awake.
+        loads.iter_mut().for_each(|load| load.service = 2_000);
+        loads[0].submitters = 6;
+        let sent = Wake::Other(1, Reason::Crowd);
+        assert_eq!(lending().on_enqueue(0, &loads), sent);
+        loads[0].awake = 0;
+        assert_eq!(lending().on_enqueue(0, &loads), Wake::Home);
+    }
+
+    #[test]
+    fn a_long_list_is_shared_when_all_workers_are_awake() {
+        let mut loads = idle();
+        loads.iter_mut().for_each(|load| load.service = 9_000);
+        loads[0].awake = 12;
+        loads[0].waiting = 133;
+        assert_eq!(lending().on_enqueue(0, &loads), Wake::Nobody);
+        loads[0].waiting = 134;
+        let sent = Wake::Other(1, Reason::Backlog);
+        assert_eq!(lending().on_enqueue(0, &loads), sent);
+        loads[1].awake = 1;
+        assert_eq!(lending().victim(1, &loads), Some((0, Reason::Backlog)));
+        loads[1].delay = 300_000; // its workers come late
+        assert_eq!(lending().victim(1, &loads), None);
+    }
+
+    #[test]
+    fn nothing_moves_when_all_are_saturated() {
+        let mut loads = idle();
+        for load in &mut loads {
+            *load = Load {
+                waiting: 20,
+                awake: 12,
+                submitters: 6,
+                ..*load
+            };
+        }
+        assert_eq!(lending().on_enqueue(0, &loads), Wake::Nobody);
+    }
+
+    #[test]
+    fn other_nodes_come_last_and_only_for_long_items() {
+        let topology = Topology::synthetic("numa:2 cache:2 core:3 smt:2").unwrap();
+        let lending = Lending::new(&topology, Scope::Cache, Costs::default());
+        let mut loads = idle();
+        loads[0].awake = 3;
+        loads[1].awake = 3;
+        assert!(matches!(lending.on_enqueue(0, &loads), Wake::Other(2, _)));
+        loads[0].service = 90_000; // 36 us would be saved; 40 us are asked for
+        assert_eq!(lending.on_enqueue(0, &loads), Wake::Home);
+        loads[1].awake = 0;
+        assert!(matches!(lending.on_enqueue(0, &loads), Wake::Other(1, _)));
+    }
+
+    #[test]
+    fn a_mean_follows() {
+        let mut lately = Lately::guess(1_000);
+        (0..200).for_each(|_| lately.note(5_000, 20));
+        assert!((4_900..=5_000).contains(&lately.ns()));
+    }
+
+    fn load() -> impl Strategy<Value = Load> {
+        let counts = (0..30usize, 0..14usize, 0..8usize);
+        (counts, 0..400_000u64, 0..400_000u64).prop_map(|(counts, service, delay)| Load {
+            waiting: counts.0,
+            awake: counts.1,
+            submitters: counts.2,
+            service,
+            delay,
+        })
+    }
+
+    proptest! {
+        /// Whoever is woken for an item of another pod finds a victim, and by the same reason or a
+        /// better one. Nobody is sent away from a pod in which nobody is awake.
+        #[test]
+        fn who_is_sent_finds_something(
+            two_nodes in any::<bool>(),
+            home in 0..4usize,
+            mut loads in proptest::array::uniform4(load()),
+        ) {
+            let description = if two_nodes { "numa:2 cache:2" } else { "cache:4" };
+            let topology = Topology::synthetic(&format!("{description} core:3 smt:2")).unwrap();
+            let lending = Lending::new(&topology, Scope::Cache, Costs::default());
+            loads[home].waiting += 1;
+            match lending.on_enqueue(home, &loads) {
+                Wake::Other(to, reason) => {
+                    prop_assert!(to != home && loads[home].awake > 0);
+                    prop_assert_eq!(loads[to].waiting, 0);
+                    loads[to].awake += 1;
+                    let found = lending.victim(to, &loads).map(|(_, reason)| reason as u8);
+                    prop_assert!(found.is_some_and(|found| found <= reason as u8));
+                }
+                Wake::Home => prop_assert!(loads[home].awake < lending.cap(home)),
+                Wake::Nobody => prop_assert!(loads[home].awake >= lending.cap(home)),
+            }
+        }
+
+        /// A thief never finds its own pod, nor one that has nothing.
+        #[test]
+        fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
+            if let Some((from, _)) = lending().victim(thief, &loads) {
+                prop_assert!(from != thief && loads[from].waiting > 0);
+            }
+        }
+    }
+}
