@@ -4,11 +4,20 @@
 //! | | |
 //! |---|---|
 //! | [`exec`] | the executor: a heap of events, tasks that run when they are woken and some latency later, a clock moved by hand |
+//! | [`cpus`] | CPUs, caches and a scheduler, with threads that run segments of work |
+//! | [`dmcrypt`] | encryption under affinity scopes, with the shipped decisions of worker pools |
+//! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |
 //! | [`hdd`] | split IO on one hard disk, under each admission policy of a tag set |
 //!
 //! The program `inflight-sim` is the command line of it. Models, constants and results stand in
 //! `docs/simulator.md`.
 #![deny(missing_docs)]
 
+pub mod cpus;
+pub mod dmcrypt;
+pub mod enqueue;
 pub mod exec;
+mod goal;
 pub mod hdd;
+
+pub use goal::Goal;

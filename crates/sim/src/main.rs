@@ -5,8 +5,8 @@ mod options;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use inflight_sim::hdd::{Table, svg};
-use options::{Command, Hdd, Options, one_line};
+use inflight_sim::{Goal, dmcrypt, enqueue, hdd};
+use options::{Command, Dmcrypt, Enqueue, Hdd, Options, one_line};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -23,8 +23,12 @@ fn main() -> ExitCode {
         // --help and --version
         Err(error) => error.exit(),
     };
-    let Command::Hdd(hdd) = options.command;
-    match run(&hdd) {
+    let result = match &options.command {
+        Command::Hdd(hdd) => run_hdd(hdd),
+        Command::Dmcrypt(dmcrypt) => run_dmcrypt(dmcrypt),
+        Command::Enqueue(enqueue) => run_enqueue(enqueue),
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_GOAL),
         Err(error) => refuse(&format!("{error:#}")),
@@ -38,7 +42,7 @@ fn refuse(why: &str) -> ExitCode {
 }
 
 /// Whether everything that was to be checked holds.
-fn run(hdd: &Hdd) -> Result<bool> {
+fn run_hdd(options: &Hdd) -> Result<bool> {
     // Before the runs: who waited for them does not learn afterwards that the path is wrong. An old
     // drawing stays until there is a new one.
     let open = |file| {
@@ -49,48 +53,114 @@ fn run(hdd: &Hdd) -> Result<bool> {
             .open(file)
     };
     let writing = |file: &PathBuf| format!("writing the drawing to {}", file.display());
-    let mut drawing = match &hdd.svg {
+    let mut drawing = match &options.svg {
         Some(file) => Some(open(file).with_context(|| writing(file))?),
         None => None,
     };
-    let progress = progress(hdd);
-    let table = Table::run(
-        &hdd.job_counts(),
-        &hdd.policies(),
-        |jobs, policy| hdd.scenario(jobs, policy),
+    let (jobs, policies) = (options.job_counts(), options.policies());
+    let progress = progress(jobs.len() * policies.len());
+    let table = hdd::Table::run(
+        &jobs,
+        &policies,
+        |jobs, policy| options.scenario(jobs, policy),
         || progress.inc(1),
     )?;
     progress.finish_and_clear();
-    if let (Some(file), Some(drawing)) = (&hdd.svg, &mut drawing) {
-        let curves = svg(&table).map_err(|error| anyhow::anyhow!("drawing: {error}"))?;
+    if let (Some(file), Some(drawing)) = (&options.svg, &mut drawing) {
+        let curves = hdd::svg(&table).map_err(|error| anyhow::anyhow!("drawing: {error}"))?;
         drawing
             .set_len(0)
             .and_then(|()| drawing.write_all(curves.as_bytes()))
             .with_context(|| writing(file))?;
     }
-    let goals = if hdd.check { table.goals() } else { Vec::new() };
-    let mut text = if hdd.json {
-        serde_json::to_string_pretty(&json!({
-            "seed": hdd.seed,
-            "seconds": hdd.seconds,
-            "settings": hdd.settings(),
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seed": options.seed,
+            "seconds": options.seconds,
+            "settings": options.settings(),
             "rows": table.rows,
             "goals": goals,
-        }))?
+        }))?;
     } else {
-        format!("{hdd}{table}")
-    };
-    text.push('\n');
-    if !hdd.json {
-        text.extend(goals.iter().map(|goal| format!("{goal}\n")));
+        print_text(&format!("{options}{table}"), &goals)?;
     }
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.context("printing the result")?;
     Ok(goals.iter().all(|goal| goal.holds))
 }
 
-fn progress(hdd: &Hdd) -> ProgressBar {
-    let runs = hdd.job_counts().len() * hdd.policies().len();
+fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
+    let (issuers, scopes) = (options.issuers(), options.scopes());
+    let progress = progress(issuers.len() * scopes.len());
+    let mut table = dmcrypt::Table::run(
+        &issuers,
+        &scopes,
+        options.seeds as u64,
+        |issuers, scope| options.scenario(issuers, scope),
+        || progress.inc(1),
+    );
+    progress.finish_and_clear();
+    if !options.is_published() {
+        table = table.of_another_machine();
+    }
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seeds": options.seeds,
+            "seconds": options.seconds,
+            "settings": options.settings(),
+            "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_enqueue(options: &Enqueue) -> Result<bool> {
+    let (cpus, scopes) = (options.cpus(), options.scopes());
+    let progress = progress(cpus.len() * scopes.len());
+    let model = enqueue::Model::default();
+    let done = || progress.inc(1);
+    let table = enqueue::Table::run(&model, &cpus, &scopes, options.seed, done);
+    progress.finish_and_clear();
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seed": options.seed,
+            "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn print_json(value: &serde_json::Value) -> Result<()> {
+    print_text(&serde_json::to_string_pretty(value)?, &[])
+}
+
+fn print_text(text: &str, goals: &[Goal]) -> Result<()> {
+    let mut text = format!("{text}\n");
+    text.extend(goals.iter().map(|goal| format!("{goal}\n")));
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    printed.context("printing the result")
+}
+
+fn progress(runs: usize) -> ProgressBar {
     // A bar draws nothing unless standard error is a terminal.
     let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{elapsed:>4} [{bar:30}] {pos} of {len} runs");

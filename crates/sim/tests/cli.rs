@@ -171,3 +171,106 @@ fn the_ends_of_the_ranges_work() {
     ));
     text(&run("hdd --jobs 3000 --seconds 1 --policy ours,preempt"));
 }
+
+#[test]
+fn dmcrypt_json_has_a_row_for_each_pair() {
+    let printed = text(&run("dmcrypt --json --seconds 0.1 --warm-up 0.1 --seeds 1"));
+    let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let pairs: Vec<_> = rows
+        .iter()
+        .map(|row| (row["issuers"].as_u64(), row["scope"].as_str()))
+        .collect();
+    let expected = [24, 8, 4, 1].into_iter().flat_map(|issuers| {
+        let scopes = ["system", "cache", "cache_strict", "ours"];
+        scopes.map(|scope| (Some(issuers), Some(scope)))
+    });
+    assert_eq!(pairs, expected.collect::<Vec<_>>());
+    for row in rows {
+        assert!(
+            row["mib_s"].as_f64().is_some_and(|rate| rate > 100.0),
+            "{row}"
+        );
+        assert!(
+            row["cpu_pct"].as_f64().is_some_and(|part| part > 10.0),
+            "{row}"
+        );
+    }
+    assert_eq!(rows[0]["published"]["mib_s"], 1159.4);
+}
+
+#[test]
+fn dmcrypt_runs_what_was_asked_for_and_prints_it_again() {
+    let arguments = "dmcrypt --issuers 3,5 --scope cache-strict,ours --seconds 0.1 --seeds 2";
+    let printed = text(&run(arguments));
+    assert_eq!(printed, text(&run(arguments)));
+    assert!(
+        printed.contains("cache_strict") && !printed.contains("system"),
+        "{printed}"
+    );
+    let other = text(&run(&format!("{arguments} --machine core:8 --drift 3")));
+    assert!(
+        other.contains("not the published run: --drift 3, --machine"),
+        "{other}"
+    );
+}
+
+#[test]
+fn dmcrypt_check_fails_without_drift() {
+    let arguments = "dmcrypt --check --issuers 4 --seeds 1 --seconds 0.5";
+    let output = run(&format!("{arguments} --drift 0"));
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8(output.stdout).expect("it prints UTF-8");
+    assert!(printed.contains("FAILS: MiB/s are within 4 %"), "{printed}");
+}
+
+#[test]
+fn dmcrypt_refuses_bad_input_in_one_line() {
+    for (arguments, expected) in [
+        ("--issuers 0", "1 to 4096"),
+        ("--scope caches", "one of system, cache, cache_strict, ours"),
+        ("--drift -1", "0 to 10000"),
+        ("--seeds 0", "1 to 1000"),
+        ("--machine cache:x", "cache"),
+    ] {
+        let output = run(&format!("dmcrypt {arguments}"));
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let said = String::from_utf8(output.stderr).expect("it prints UTF-8");
+        assert!(
+            said.contains(expected) && said.lines().count() == 1,
+            "{said}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn enqueue_runs_what_was_asked_for() {
+    let arguments = "enqueue --cpus 2,16 --scope cache_shard,system";
+    let json: Value =
+        serde_json::from_str(&text(&run(&format!("{arguments} --json")))).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let pairs: Vec<_> = rows
+        .iter()
+        .map(|row| (row["cpus"].as_u64(), row["scope"].as_str()))
+        .collect();
+    let expected = [
+        (2, "cache_shard"),
+        (2, "system"),
+        (16, "cache_shard"),
+        (16, "system"),
+    ];
+    assert_eq!(
+        pairs,
+        expected.map(|(cpus, scope)| (Some(cpus), Some(scope)))
+    );
+    assert!(
+        rows.iter()
+            .all(|row| row["items_per_s"].as_f64() > Some(10_000.0))
+    );
+    let table = text(&run(arguments));
+    assert_eq!(table, text(&run(arguments)));
+    let output = run("enqueue --scope cash");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one of cpu, smt, cache_shard"));
+}

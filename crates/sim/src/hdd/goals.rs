@@ -4,7 +4,7 @@ use super::measure::Outcome;
 use super::model::Model;
 use super::policy::Policy;
 use super::table::{Row, Table};
-use std::fmt;
+use crate::goal::{Goal, Margin, goal};
 
 /// The largest error of `preempt` beside the published v5.18, in percent.
 const FIT_PERCENT: f64 = 6.0;
@@ -16,54 +16,8 @@ const OURS_MIB_S: f64 = 66.5;
 const OURS_WAKES: f64 = 110.0;
 const MANY: usize = 512;
 
-/// A statement about a table.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Goal {
-    /// What is asked for.
-    pub goal: String,
-    /// The point at which it is nearest to failing.
-    pub seen: String,
-    /// Whether it holds.
-    pub holds: bool,
-}
-
-impl fmt::Display for Goal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let holds = if self.holds { "holds" } else { "FAILS" };
-        write!(f, "{holds}: {} ({})", self.goal, self.seen)
-    }
-}
-
-/// How far a number is within its limit: negative if it is beyond it.
-struct Margin {
-    seen: String,
-    by: f64,
-}
-
-impl Margin {
-    fn at_least(what: &str, row: &Row, value: f64, limit: f64) -> Self {
-        Self {
-            seen: format!("{what} {value:.3}, least {limit:.3}, at {} jobs", row.jobs),
-            by: value / limit - 1.0,
-        }
-    }
-
-    fn at_most(what: &str, row: &Row, value: f64, limit: f64) -> Self {
-        Self {
-            seen: format!("{what} {value:.3}, most {limit:.3}, at {} jobs", row.jobs),
-            by: 1.0 - value / limit,
-        }
-    }
-}
-
-/// The goal, if the table has something to say of it.
-fn goal(goal: &str, margins: impl Iterator<Item = Margin>) -> Option<Goal> {
-    let least = margins.min_by(|a, b| a.by.total_cmp(&b.by))?;
-    Some(Goal {
-        goal: goal.to_owned(),
-        seen: least.seen,
-        holds: least.by >= 0.0,
-    })
+fn at(row: &Row) -> String {
+    format!("{} jobs", row.jobs)
 }
 
 impl Table {
@@ -85,7 +39,7 @@ impl Table {
             let error = row.error_percent?;
             Some(Margin::at_most(
                 "|error| in %",
-                row,
+                &at(row),
                 error.abs(),
                 FIT_PERCENT,
             ))
@@ -93,8 +47,8 @@ impl Table {
         let sequential = |(row, outcome): (&Row, &Outcome)| {
             let seen = outcome.sequential;
             [
-                Margin::at_least("ratio", row, seen, *SEQUENTIAL.start()),
-                Margin::at_most("ratio", row, seen, *SEQUENTIAL.end()),
+                Margin::at_least("ratio", &at(row), seen, *SEQUENTIAL.start()),
+                Margin::at_most("ratio", &at(row), seen, *SEQUENTIAL.end()),
             ]
         };
         let many = self
@@ -127,17 +81,18 @@ impl Table {
         let pieces = Model::default().pieces() as f64;
         let throughput = self
             .rows_of(Policy::Ours)
-            .map(|(row, outcome)| Margin::at_least("MiB/s", row, outcome.mib_s, OURS_MIB_S));
+            .map(|(row, outcome)| Margin::at_least("MiB/s", &at(row), outcome.mib_s, OURS_MIB_S));
         let wait = self.rows_of(Policy::Ours).map(|(row, outcome)| {
             let per_s = outcome.mib_s * pieces;
             let limit = row.jobs as f64 * pieces / per_s;
-            Margin::at_most("s", row, outcome.longest_wait_s, limit)
+            Margin::at_most("s", &at(row), outcome.longest_wait_s, limit)
         });
         let many = self
             .rows_of(Policy::Ours)
             .filter(|(row, _)| row.jobs == MANY);
-        let wakes = many
-            .map(|(row, outcome)| Margin::at_most("wakes/s", row, outcome.wakes_per_s, OURS_WAKES));
+        let wakes = many.map(|(row, outcome)| {
+            Margin::at_most("wakes/s", &at(row), outcome.wakes_per_s, OURS_WAKES)
+        });
         let goals = [
             goal("ours gives at least 66.5 MiB/s", throughput),
             goal(
@@ -152,19 +107,24 @@ impl Table {
     fn ranking(&self) -> Vec<Goal> {
         let patched = self.rows_of(Policy::PerTag).filter_map(|(row, outcome)| {
             let published = row.published?.patched;
-            Some(Margin::at_least("MiB/s", row, outcome.mib_s, published))
+            Some(Margin::at_least(
+                "MiB/s",
+                &at(row),
+                outcome.mib_s,
+                published,
+            ))
         });
         let contended = || self.rows.iter().filter(|row| row.jobs > 16);
         let above = |high: Policy, low: Policy, part: f64| {
             contended().filter_map(move |row| {
                 let (high, low) = (row.of(high)?.mib_s, row.of(low)?.mib_s);
-                Some(Margin::at_least("MiB/s", row, high, low * part))
+                Some(Margin::at_least("MiB/s", &at(row), high, low * part))
             })
         };
         let order = contended().filter_map(|row| {
             let preempt = row.of(Policy::Preempt)?.sequential;
             let seen = row.of(Policy::PerWaiter)?.sequential;
-            Some(Margin::at_most("ratio", row, seen, preempt))
+            Some(Margin::at_most("ratio", &at(row), seen, preempt))
         });
         let goals = [
             goal("per_tag gives at least the published patched", patched),
@@ -194,7 +154,7 @@ impl Table {
                 let (ours, other) = (row.of(Policy::Ours)?, row.of(other)?);
                 // Where nobody waits there is nothing to compare.
                 (ours.small_ios > 0 && wait(other) > 0.0)
-                    .then(|| Margin::at_most("s", row, wait(ours), wait(other)))
+                    .then(|| Margin::at_most("s", &at(row), wait(ours), wait(other)))
             })
         };
         let no_preempt = [Policy::PerWaiter, Policy::PerTag];

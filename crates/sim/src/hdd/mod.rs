@@ -24,8 +24,8 @@ mod scenario;
 mod svg;
 mod table;
 
+pub use crate::goal::Goal;
 pub use disk::{Disk, Issued, Reaction, Request};
-pub use goals::Goal;
 pub use measure::{Outcome, jain};
 pub use model::{Dispatch, Model};
 pub use policy::Policy;

@@ -398,7 +398,7 @@ fn every_mutant_is_caught() {
         };
         let mut all = setups();
         all.extend(changes());
-        all.push(lend(1, 2, &[0, 0, 1])); // the smallest for `ClearsUnlocked`
+        all.push(lend(3, 2, &[0, 0, 0, 1])); // for `ClearsUnlocked`
         let found = all.iter().find_map(|setup| explore(&wrong(setup)).err());
         assert_eq!(found, Some(expected), "{mutant:?}");
     }

@@ -1,31 +1,15 @@
-//! The command line, checked until nothing in it can surprise the rest of the program.
+//! `hdd`: split IO on one hard disk.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use super::{number, seconds, seed};
+use clap::{Args, ValueEnum};
 use inflight_sim::hdd::{Dispatch, Model, Policy, Scenario, split_io};
 use std::fmt;
 use std::path::PathBuf;
 
 const MAX_JOBS: usize = 65_536;
-/// A day of the simulation.
-const MAX_SECONDS: f64 = 86_400.0;
 /// As many tags as a hardware queue can have.
 const MAX_REQUESTS: usize = 10_240;
 const MAX_CACHE: usize = 1 << 24;
-
-/// Simulations in virtual time over the shipped types.
-#[derive(Debug, Parser)]
-#[command(name = "inflight-sim", version)]
-pub(crate) struct Options {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Split IO on one hard disk, under each admission policy.
-    Hdd(Hdd),
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct Hdd {
@@ -175,27 +159,6 @@ impl fmt::Display for Hdd {
     }
 }
 
-fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (MIN..=MAX).contains(&n) => Ok(n),
-        _ => Err(format!("not a whole number within {MIN} to {MAX}")),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(s) if s > 0.0 && s <= MAX_SECONDS => Ok(s),
-        _ => Err(format!(
-            "not a number of seconds above 0, up to {MAX_SECONDS}"
-        )),
-    }
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    let refused = |_| format!("not a whole number within 0 to {}", u64::MAX);
-    text.parse().map_err(refused)
-}
-
 fn policy(text: &str) -> Result<Policy, String> {
     let dashed = |policy: &Policy| policy.name().replace('_', "-");
     let found = Policy::ALL
@@ -205,30 +168,4 @@ fn policy(text: &str) -> Result<Policy, String> {
         let names: Vec<_> = Policy::ALL.iter().map(|p| p.name()).collect();
         format!("one of {}", names.join(", "))
     })
-}
-
-/// What clap has to say, without the lines of usage.
-pub(crate) fn one_line(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "what shall be simulated? one of hdd".to_owned();
-    }
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    let mut line = line.strip_prefix("error: ").unwrap_or(line).to_owned();
-    for (kind, value) in error.context() {
-        match (kind, value) {
-            (ContextKind::ValidValue, ContextValue::Strings(valid)) if !valid.is_empty() => {
-                line += &format!("; one of {}", valid.join(", "));
-            }
-            (ContextKind::ValidSubcommand, ContextValue::Strings(valid)) if !valid.is_empty() => {
-                line += &format!("; one of {}", valid.join(", "));
-            }
-            (
-                ContextKind::SuggestedValue | ContextKind::SuggestedArg,
-                ContextValue::String(meant),
-            ) => line += &format!("; did you mean '{meant}'?"),
-            _ => {}
-        }
-    }
-    line
 }

@@ -1,0 +1,79 @@
+//! The command line, checked until nothing in it can surprise the rest of the program.
+
+mod dmcrypt;
+mod enqueue;
+mod hdd;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser, Subcommand};
+pub(crate) use dmcrypt::Dmcrypt;
+pub(crate) use enqueue::Enqueue;
+pub(crate) use hdd::Hdd;
+
+/// A day of the simulation.
+const MAX_SECONDS: f64 = 86_400.0;
+
+/// Simulations in virtual time over the shipped types.
+#[derive(Debug, Parser)]
+#[command(name = "inflight-sim", version)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Split IO on one hard disk, under each admission policy.
+    Hdd(Hdd),
+    /// Encryption by worker pools, under each affinity scope.
+    Dmcrypt(Dmcrypt),
+    /// What queueing costs when more and more CPUs share a pool.
+    Enqueue(Enqueue),
+}
+
+fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (MIN..=MAX).contains(&n) => Ok(n),
+        _ => Err(format!("not a whole number within {MIN} to {MAX}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if s > 0.0 && s <= MAX_SECONDS => Ok(s),
+        _ => Err(format!(
+            "not a number of seconds above 0, up to {MAX_SECONDS}"
+        )),
+    }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let refused = |_| format!("not a whole number within 0 to {}", u64::MAX);
+    text.parse().map_err(refused)
+}
+
+/// What clap has to say, without the lines of usage.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "what shall be simulated? one of hdd, dmcrypt, enqueue".to_owned();
+    }
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let mut line = line.strip_prefix("error: ").unwrap_or(line).to_owned();
+    for (kind, value) in error.context() {
+        match (kind, value) {
+            (ContextKind::ValidValue, ContextValue::Strings(valid)) if !valid.is_empty() => {
+                line += &format!("; one of {}", valid.join(", "));
+            }
+            (ContextKind::ValidSubcommand, ContextValue::Strings(valid)) if !valid.is_empty() => {
+                line += &format!("; one of {}", valid.join(", "));
+            }
+            (
+                ContextKind::SuggestedValue | ContextKind::SuggestedArg,
+                ContextValue::String(meant),
+            ) => line += &format!("; did you mean '{meant}'?"),
+            _ => {}
+        }
+    }
+    line
+}

@@ -1,0 +1,148 @@
+//! What must be seen: the model is that of the published machine, and fails to be if it is not; our
+//! policy does what it should, and it is the policy that does it.
+
+use inflight_sim::Goal;
+use inflight_sim::dmcrypt::{DmCrypt3900x, Scenario, Scope, Summary, Table, dmcrypt_scopes};
+
+/// An optimised build takes longer runs and more of them.
+const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 5 };
+const SECONDS: f64 = if cfg!(debug_assertions) { 0.6 } else { 2.0 };
+const QUICK: bool = cfg!(debug_assertions);
+
+fn table(issuers: &[usize], scopes: &[Scope], change: impl Fn(&mut DmCrypt3900x)) -> Table {
+    let mut model = DmCrypt3900x::default();
+    change(&mut model);
+    let scenario = |issuers, scope| {
+        let scenario = Scenario::new(issuers, scope).seconds(SECONDS);
+        scenario.model(model.clone())
+    };
+    Table::run(issuers, scopes, SEEDS, scenario, || ())
+}
+
+const PUBLISHED: [usize; 3] = [24, 8, 4];
+const KERNEL: [Scope; 3] = [Scope::System, Scope::Cache, Scope::CacheStrict];
+
+fn failing(goals: &[Goal]) -> Vec<String> {
+    let failing = goals.iter().filter(|goal| !goal.holds);
+    failing.map(ToString::to_string).collect()
+}
+
+fn error(table: &Table, issuers: usize, scope: Scope) -> f64 {
+    let row = table.row(issuers, scope).expect("it was run");
+    row.error_pct.expect("it was published")
+}
+
+fn mean(issuers: usize, scope: Scope, change: impl Fn(&mut DmCrypt3900x)) -> Summary {
+    table(&[issuers], &[scope], change).rows[0].seen.clone()
+}
+
+fn mib_s(issuers: usize, scope: Scope, change: impl Fn(&mut DmCrypt3900x)) -> f64 {
+    mean(issuers, scope, change).mean.mib_s
+}
+
+#[test]
+fn one_set_of_constants_gives_the_nine_published_rows() {
+    let table = table(&PUBLISHED, &KERNEL, |_| ());
+    let fit = table.fit();
+    assert_eq!(fit.len(), 4, "all are looked at");
+    assert_eq!(failing(&fit), [""; 0], "{table}");
+    let with_published = table.rows.iter().filter(|row| row.error_pct.is_some());
+    assert_eq!(with_published.count(), dmcrypt_scopes().len());
+}
+
+/// Issuers that stay where they are crowd no cache, so being strict costs nothing.
+#[test]
+fn the_fit_fails_when_issuers_do_not_drift() {
+    let still = |model: &mut DmCrypt3900x| model.scheduler.drift_per_s = 0.0;
+    let table = table(&[4], &KERNEL, still);
+    assert!(failing(&table.fit()).len() >= 3, "{table}");
+    assert!(error(&table, 4, Scope::CacheStrict) > 10.0, "{table}");
+}
+
+#[test]
+fn the_fit_fails_when_siblings_do_not_slow_each_other() {
+    let table = table(&[24], &KERNEL[..1], |model| {
+        model.scheduler.sibling_slowdown = 1.0
+    });
+    assert!(error(&table, 24, Scope::System) > 10.0, "{table}");
+}
+
+#[test]
+fn the_fit_fails_when_idle_cpus_look_elsewhere_only_at_ticks() {
+    let table = table(&[4], &KERNEL, |model| model.scheduler.look_when_idle = 0.0);
+    assert!(error(&table, 4, Scope::CacheStrict) > 8.0, "{table}");
+}
+
+#[test]
+fn all_goals_hold() {
+    let table = table(&[24, 8, 4, 1], &Scope::ALL, |_| ());
+    let goals = table.goals();
+    assert_eq!(goals.len(), 7, "all of them are looked at");
+    assert_eq!(failing(&goals), [""; 0], "{table}");
+}
+
+#[test]
+fn without_the_rule_of_siblings_ours_is_worth_no_more_than_cache() {
+    let with = mib_s(4, Scope::Ours, |_| ());
+    let without = mib_s(4, Scope::Ours, |model| model.costs.sibling_percent = 0);
+    assert!(without < 0.97 * with, "{without} of {with}");
+}
+
+#[test]
+fn a_wrong_estimate_of_what_items_take_hardly_matters() {
+    for issuers in PUBLISHED.into_iter().skip(if QUICK { 2 } else { 0 }) {
+        let right = mib_s(issuers, Scope::Ours, |_| ());
+        for factor in [0.1, 0.3, 3.0, 10.0] {
+            let wrong = mib_s(issuers, Scope::Ours, |model| model.misjudged = factor);
+            let part = wrong / right;
+            assert!(
+                (0.98..1.02).contains(&part),
+                "x{factor}: {part} at {issuers}"
+            );
+        }
+    }
+}
+
+#[test]
+fn issuers_that_crowd_one_cache_are_helped_by_all() {
+    let run = |scope| {
+        let scenario = Scenario::new(8, scope).seconds(SECONDS).crowd();
+        scenario.mean(SEEDS).mean.mib_s
+    };
+    let (ours, system) = (run(Scope::Ours), run(Scope::System));
+    assert!(ours >= 0.95 * system, "{ours}, system {system}");
+    let strict = run(Scope::CacheStrict);
+    assert!(ours >= 3.0 * strict, "{ours}, strict {strict}");
+}
+
+#[test]
+fn on_two_nodes_ours_is_no_slower_than_one_pool() {
+    for issuers in if QUICK { vec![8] } else { vec![48, 8, 4] } {
+        let run = |scope| {
+            let two = |model: &mut DmCrypt3900x| model.machine.insert_str(0, "numa:2 ");
+            mean(issuers, scope, two).mean
+        };
+        let (ours, system) = (run(Scope::Ours), run(Scope::System));
+        assert!(ours.mib_s >= 0.98 * system.mib_s, "{ours:?}\n{system:?}");
+        assert!(ours.far_takes <= ours.takes && ours.takes <= 1.0);
+    }
+}
+
+#[test]
+fn an_item_is_taken_at_most_once_and_only_away_from_home() {
+    for issuers in [8, 4, 1] {
+        let outcome = Scenario::new(issuers, Scope::Ours).seconds(0.5).run(3);
+        // What runs elsewhere was taken; the items under way at both ends blur it.
+        let apart = (outcome.takes - outcome.off_home).abs();
+        assert!(outcome.takes <= 1.0 && apart < 0.01, "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
+    for scope in Scope::ALL {
+        let run = |seed| Scenario::new(5, scope).seconds(0.3).run(seed);
+        assert_eq!(run(3), run(3), "{scope}");
+        assert_ne!(run(3), run(4), "{scope}");
+    }
+}
