@@ -282,3 +282,5 @@ mod oracle;
 mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod touches;
