@@ -92,8 +92,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nissuers  scope             MiB/s    sd  published   diff |  CPU %  published  diff | \
-             us/IO  off home   takes   pulls  repatr.  busy by cache"
+            "\nissuers  scope             MiB/s    sd  published   diff |  CPU %  published  diff \
+             | us/IO  off home   takes   pulls  repatr.  busy by cache"
         )?;
         for row in &self.rows {
             let o = &row.seen.mean;

@@ -122,8 +122,8 @@ impl fmt::Display for Dmcrypt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "32 KiB random IO, encrypted and verified, 64 in flight for each issuer; {} runs of {} s \
-             after {} s of warm-up",
+            "32 KiB random IO, encrypted and verified, 64 in flight for each issuer; {} runs of \
+             {} s after {} s of warm-up",
             self.seeds, self.seconds, self.warm_up
         )?;
         let others = self.unlike_the_published();

@@ -60,8 +60,8 @@ impl fmt::Display for Enqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "a thread on each CPU queues an item, waits for it, and starts over; one cache, a core for \
-             each CPU, seed {}",
+            "a thread on each CPU queues an item, waits for it, and starts over; one cache, a \
+             core for each CPU, seed {}",
             self.seed
         )
     }

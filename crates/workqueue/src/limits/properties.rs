@@ -240,7 +240,9 @@ proptest! {
 
     /// P4: whatever the changes and cancels, one at a time and in the order of queueing.
     #[test]
-    fn ordered_stays_in_order(events in proptest::collection::vec((0..8u8, any::<usize>()), 1..200)) {
+    fn ordered_stays_in_order(
+        events in proptest::collection::vec((0..8u8, any::<usize>()), 1..200),
+    ) {
         let mut queue = Ordered::new();
         let mut expected = VecDeque::new();
         let mut running: Option<usize> = None;

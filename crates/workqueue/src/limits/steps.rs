@@ -123,15 +123,7 @@ impl<T> Op<T> {
                 Err(0) => Self::Keep { group, tokens: 1 },
                 Err(to) => Self::Pass { group, to },
             },
-            Self::Keep { group, mut tokens } => {
-                while tokens > 0 && serve(fronts, t, started, group) {
-                    tokens -= 1;
-                }
-                match tokens {
-                    0 => Self::Done,
-                    tokens => Self::Publish { group, tokens },
-                }
-            }
+            Self::Keep { group, tokens } => keep(fronts, t, started, group, tokens),
             Self::Publish { group, tokens } => {
                 if t.central {
                     t.add_spare(tokens);
@@ -140,16 +132,7 @@ impl<T> Op<T> {
                 t.groups[group].free += tokens;
                 Self::Trim { group }
             }
-            Self::Trim { group } => {
-                let high = t.high(group);
-                let free = &mut t.groups[group].free;
-                if *free <= high {
-                    return Self::Look { group };
-                }
-                let tokens = if high == 0 { *free } else { *free / 2 };
-                *free -= tokens;
-                Self::Spill { group, tokens }
-            }
+            Self::Trim { group } => trim(t, group),
             Self::Spill { group, tokens } => {
                 t.add_spare(tokens);
                 Self::Look { group }
@@ -303,6 +286,33 @@ fn passes_on<T>(fronts: &Fronts<T>, t: &mut Tokens, group: usize) -> u64 {
     }
     mine.grace = 0;
     t.worse_off(group)
+}
+
+fn keep<T>(
+    fronts: &mut Fronts<T>,
+    t: &mut Tokens,
+    started: &mut Started<'_, T>,
+    group: usize,
+    mut tokens: usize,
+) -> Op<T> {
+    while tokens > 0 && serve(fronts, t, started, group) {
+        tokens -= 1;
+    }
+    match tokens {
+        0 => Op::Done,
+        tokens => Op::Publish { group, tokens },
+    }
+}
+
+fn trim<T>(t: &mut Tokens, group: usize) -> Op<T> {
+    let high = t.high(group);
+    let free = &mut t.groups[group].free;
+    if *free <= high {
+        return Op::Look { group };
+    }
+    let tokens = if high == 0 { *free } else { *free / 2 };
+    *free -= tokens;
+    Op::Spill { group, tokens }
 }
 
 fn look<T>(fronts: &Fronts<T>, t: &Tokens, group: usize) -> Op<T> {

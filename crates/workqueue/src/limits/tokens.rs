@@ -9,7 +9,8 @@ pub struct Tuning {
     /// Below so many tokens for a node there is one central count: a node's own would be empty too
     /// often to be worth it.
     pub central_below: usize,
-    /// A node may keep `limit / (reserve_divisor * nodes)` idle tokens while others starve; 0: none.
+    /// A node may keep `limit / (reserve_divisor * nodes)` idle tokens while others starve; 0 is
+    /// none.
     pub reserve_divisor: usize,
     /// Of a node that holds more than its share while another starves, each so manieth release goes
     /// there; 0: none.
