@@ -33,6 +33,7 @@
 //! | X1 missing, no X2, CLOSING read as no mark | `h1_marked_rotate` |
 //! | X3 does not look | `h1_marked_rotate_locked` |
 //! | X4 clears whatever has happened | `h1_marked_put` |
+//! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
@@ -332,6 +333,21 @@ models! {
         queue.put(id);
         other.join().unwrap();
         queue.assert_free(1);
+    };
+
+    /// Cold: whoever sees that an id is free sees what its last owner wrote.
+    a_free_id_shows_its_last_writes / a_free_id_shows_its_last_writes_locked (TWO, TWO) |backend| {
+        let queue = Queue::new(backend, 1, 0, 2, NEVER);
+        let id = queue.get();
+        queue.store.freeze();
+        // In the other order loom forgets this load over the load that comes before the exchange.
+        let other = spawn(&queue, 1, move |queue| {
+            if queue.store.free() == 1 {
+                queue.touch(id);
+            }
+        });
+        queue.put(id);
+        other.join().unwrap();
     };
 
     /// Already cold: P1 P2 P3 against R1 R2, with a thaw (T) at the first chance.

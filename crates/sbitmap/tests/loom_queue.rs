@@ -17,6 +17,8 @@
 //! | a batch put counted once | `h11_batch_put_counts_every_bit` |
 //! | the bits of two puts not added up | `h31_two_putters_complete_a_batch` |
 //! | loser of the `wakeups` exchange returns | `h31_a_batch_taken_over` |
+//! | two collectors at once | `d25_two_collectors` |
+//! | a collector that leaves tells nobody, or keeps his bits | both `d25_*` |
 #![cfg(loom)]
 
 use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -32,6 +34,10 @@ use std::time::Duration;
 const UNBOUNDED: Bound = Bound {
     quick: None,
     deep: None,
+};
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
 };
 const TWO: Bound = Bound {
     quick: Some(2),
@@ -232,6 +238,44 @@ impl Wake for Told {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// D25. Two collectors of both bits: one after the other, and neither keeps what the other waits for.
+#[test]
+fn d25_two_collectors() {
+    check("d25_two_collectors", ONE, || {
+        let (queue, bits) = all_taken(2);
+        let other = spawn(&queue, |q| {
+            let both = q.get_many_blocking(2).unwrap();
+            q.put_batch(&both).unwrap();
+        });
+        queue.put_batch(&bits).unwrap();
+        let both = queue.get_many_blocking(2).unwrap();
+        assert_eq!(both.len(), 2);
+        queue.put_batch(&both).unwrap();
+        other.join().unwrap();
+        assert_eq!(queue.weight(), 0);
+        assert_quiet(&queue);
+    });
+}
+
+/// D25. A collector who gives up half way leaves what he had, and the turn, to the other.
+#[test]
+fn d25_a_collector_gives_up() {
+    check("d25_a_collector_gives_up", ONE, || {
+        let (queue, bits) = all_taken(2);
+        let other = spawn(&queue, |q| q.get_many_blocking(2).unwrap());
+        {
+            let mut many = pin!(queue.get_many(2));
+            queue.put(bits[0]).unwrap();
+            let mut cx = Context::from_waker(Waker::noop());
+            // The other may be the one who collects.
+            assert!(many.as_mut().poll(&mut cx).is_pending());
+        }
+        queue.put(bits[1]).unwrap();
+        assert_eq!(other.join().unwrap().len(), 2);
+        assert_quiet(&queue);
+    });
 }
 
 /// H6. A future that was chosen is dropped before it is polled again; the other waiter keeps its

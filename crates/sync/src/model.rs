@@ -44,13 +44,23 @@ pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static)
     );
 }
 
+/// How many times as many runs as a test asks for: for a long run by hand.
+#[cfg(shuttle)]
+fn times() -> usize {
+    let times = std::env::var("INFLIGHT_SHUTTLE_TIMES");
+    times.map_or(1, |t| t.parse().expect("a number of times"))
+}
+
 /// Runs `model` under `runs` random schedules and prints `model NAME random runs N`.
+///
+/// If the environment variable `INFLIGHT_SHUTTLE_TIMES` is a number, that many times as many.
 ///
 /// # Panics
 ///
 /// If a run panics or deadlocks; the message says how to replay its schedule.
 #[cfg(shuttle)]
 pub fn check_random(name: &str, runs: usize, model: impl Fn() + Sync + Send + 'static) {
+    let runs = runs * times();
     let scheduler = shuttle::scheduler::RandomScheduler::new(runs);
     shuttle::Runner::new(scheduler, config()).run(model);
     println!("model {name} random runs {runs}");
@@ -66,6 +76,7 @@ pub fn check_pct(
     changes: usize,
     model: impl Fn() + Sync + Send + 'static,
 ) {
+    let runs = runs * times();
     let scheduler = shuttle::scheduler::PctScheduler::new(changes, runs);
     shuttle::Runner::new(scheduler, config()).run(model);
     println!("model {name} pct runs {runs}");

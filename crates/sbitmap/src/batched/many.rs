@@ -19,6 +19,21 @@ pub(super) struct Turnstile {
 }
 
 impl Turnstile {
+    /// Whether the caller is the one.
+    fn enter(&self) -> bool {
+        // Relaxed: it orders nothing. What collectors share lies behind the lock of the size, and
+        // bits come by the map.
+        let taken = &self.taken;
+        let entered = taken.compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed);
+        entered.is_ok()
+    }
+
+    fn leave(&self) {
+        // Relaxed: as in `enter`.
+        self.taken.store(false, Ordering::Relaxed);
+        self.left.notify_all();
+    }
+
     /// Those who wait to be let in look at the depth again.
     pub(super) fn look_again(&self) {
         self.left.notify_all();
@@ -37,8 +52,7 @@ impl<'a> Collecting<'a> {
         let turnstile = &queue.turnstile;
         let mut entered = false;
         let wait = || {
-            // Ordering: Acquire pairs with the Release in `drop`.
-            entered = n <= queue.map.depth() && !turnstile.taken.swap(true, Ordering::Acquire);
+            entered = n <= queue.map.depth() && turnstile.enter();
             n <= queue.map.depth() && !entered
         };
         turnstile.left.listen_while(wait).await;
@@ -81,9 +95,7 @@ impl Drop for Collecting<'_> {
         self.wake_singly(false);
         let bits = self.deliver();
         let turnstile = &self.queue.turnstile;
-        // Ordering: Release pairs with the Acquire in `begin`.
-        turnstile.taken.store(false, Ordering::Release);
-        turnstile.left.notify_all();
+        turnstile.leave();
         if !bits.is_empty() {
             // An error: a user has put one of them a second time, at the very moment it was taken.
             // What is back is back.

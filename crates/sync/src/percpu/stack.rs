@@ -103,29 +103,27 @@ impl Stack {
         Some(result)
     }
 
-    /// A swap: it costs a tenth less than to compare and exchange, and whoever finds 1 has changed
-    /// nothing.
-    #[cfg(not(loom))]
     #[inline(always)]
     fn try_lock(&self) -> bool {
         // Ordering: Acquire pairs with the Release of the last holder, in `exclusively` or in
         // `wait_and_empty`.
-        self.lock.swap(1, Ordering::Acquire) == 0
+        self.lock_once(Ordering::Acquire)
+    }
+
+    /// A swap: it costs a tenth less than to compare and exchange, and whoever finds 1 has changed
+    /// nothing.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn lock_once(&self, order: Ordering) -> bool {
+        self.lock.swap(1, order) == 0
     }
 
     /// Loom may order an unconditional swap after the holder's plain store of 0, although it read
     /// 1, and leave the lock taken.
     #[cfg(loom)]
-    fn try_lock(&self) -> bool {
+    fn lock_once(&self, order: Ordering) -> bool {
         // Relaxed: a refusal orders nothing.
-        let taken = self.lock.compare_exchange(
-            0,
-            1,
-            // Ordering: Acquire pairs with the Release of the last holder, in `exclusively` or in
-            // `wait_and_empty`.
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
+        let taken = self.lock.compare_exchange(0, 1, order, Ordering::Relaxed);
         taken.is_ok()
     }
 

@@ -183,11 +183,11 @@ impl Tally {
                 self.sum()
             }
             None => {
-                // Ordering: pairs with the fence of a caller that asks `is_closed`.
+                // Ordering: pairs with the fence of a caller that asks `is_closed`, also of one
+                // that was refused by what is written after it.
                 fence(Ordering::SeqCst);
-                // Ordering: Acquire pairs with the Release in `add_to_part`; Release, so that an
-                // adder that is refused after this one's look comes later.
-                let close = |part: &Part| part.count.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+                // Ordering: Acquire pairs with the Release in `add_to_part`.
+                let close = |part: &Part| part.count.fetch_or(CLOSED, Ordering::Acquire) & !CLOSED;
                 self.parts.iter().map(close).sum()
             }
         }

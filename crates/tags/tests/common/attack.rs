@@ -39,6 +39,8 @@ pub(crate) struct Attack {
     submissions: u64,
     /// How many tokens were tried that must be refused.
     pub(crate) refused: u64,
+    /// How many were out, and came back.
+    pub(crate) accepted: u64,
 }
 
 fn set() -> Set {
@@ -63,6 +65,7 @@ impl Default for Attack {
             spent: vec![],
             submissions: 0,
             refused: 0,
+            accepted: 0,
         }
     }
 }
@@ -126,6 +129,7 @@ impl Attack {
 
     fn accepted(&mut self, token: u64, tag: Tag<u64>) {
         self.out.remove(&token);
+        self.accepted += 1;
         self.spent.push(token);
         if self.spent.len() > 500 {
             self.spent.swap_remove(token as usize % 500);

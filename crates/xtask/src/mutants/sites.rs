@@ -10,27 +10,20 @@ use anyhow::{Context, Result, bail};
 use crate::scan::{Known, Predicate, SiteKind, Source, Structure, module_cfgs, sites};
 use crate::workspace::{Workspace, files};
 
-/// The crates that are modelled, and below which path.
-const MODELLED: [(&str, &str); 4] = [
-    ("sbitmap", "src"),
-    ("sync", "src/wait"),
-    ("tags", "src"),
-    ("workqueue", "src"),
-];
+/// The crates that are modelled.
+const MODELLED: [&str; 4] = ["sbitmap", "sync", "tags", "workqueue"];
 
 /// What production code is compiled with, as far as it is the same everywhere.
 const SHIPPED: Known<'_> = &[("test", false), ("loom", false), ("shuttle", false)];
 /// What the code under a model is compiled with.
 const IN_MODEL: Known<'_> = &[("test", false), ("loom", true), ("shuttle", false)];
 
-/// A package, and which of its files are looked at.
+/// A package whose source is looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) package: String,
     /// Relative to the workspace.
     pub(crate) folder: PathBuf,
-    /// What the path of a file inside the package begins with.
-    prefix: &'static str,
 }
 
 impl Scope {
@@ -40,7 +33,7 @@ impl Scope {
         if names.is_empty() {
             let found = MODELLED
                 .iter()
-                .filter_map(|(name, _)| workspace.package_named(name).ok());
+                .filter_map(|name| workspace.package_named(name).ok());
             scopes.extend(found.map(Self::of));
         }
         for name in names {
@@ -50,13 +43,9 @@ impl Scope {
     }
 
     fn of(package: &crate::workspace::Package) -> Self {
-        let known = MODELLED
-            .iter()
-            .find(|(folder, _)| package.folder.ends_with(folder));
         Self {
             package: package.name.clone(),
             folder: package.folder.clone(),
-            prefix: known.map_or("src", |(_, prefix)| prefix),
         }
     }
 
@@ -65,14 +54,13 @@ impl Scope {
         Self {
             package: String::new(),
             folder: folder.into(),
-            prefix: "src",
         }
     }
 
     /// Whether the file, relative to the workspace, is looked at.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         let inside = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
-        inside.is_some_and(|p| p.starts_with(self.prefix) && p.ends_with(".rs"))
+        inside.is_some_and(|p| p.starts_with("src/") && p.ends_with(".rs"))
     }
 }
 
@@ -366,9 +354,10 @@ mod tests {
             needs: vec![],
         };
         let scope = Scope::of(&package);
-        assert!(scope.covers(Path::new("crates/sync/src/wait.rs")));
+        assert!(scope.covers(Path::new("crates/sync/src/parker.rs")));
         assert!(scope.covers(Path::new("crates/sync/src/wait/event.rs")));
-        assert!(!scope.covers(Path::new("crates/sync/src/parker.rs")));
+        assert!(!scope.covers(Path::new("crates/sync/tests/event.rs")));
+        assert!(!scope.covers(Path::new("crates/sync/build.rs")));
         assert!(!scope.covers(Path::new("crates/sync/src/wait/README.md")));
         assert!(!scope.covers(Path::new("crates/tags/src/wait.rs")));
     }

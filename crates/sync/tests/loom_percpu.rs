@@ -1,0 +1,175 @@
+//! Models of the per-CPU stacks and counts (`percpu`), driving the shipped types: the try-lock, and
+//! the busy flag, which stands for restartable sequences.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | the limit: Acquire of `pop`, or Release of `open` | `a_pop_after_a_reopening` |
+//! | the limit: Acquire of `push` | `a_push_after_a_reopening` |
+//! | the limit: Acquire of `exchange_bundle` | `an_exchange_after_a_reopening` |
+//! | the fence of `barrier` | all three |
+//! | lock: Release of the user | `a_pop_after_a_reopening_locked` |
+//! | lock: Acquire, Release of the drain | `a_push_after_a_reopening_locked` |
+//! | count: Release of `add`, Acquire of `close` | `a_close_sees_what_adders_did` |
+//! | count: the fence of `close` | `a_close_or_who_asks_sees_the_other` |
+#![cfg(loom)]
+
+use inflight_sync::atomic::{AtomicU32, Ordering, fence};
+use inflight_sync::cell::UnsafeCell;
+use inflight_sync::model::{Bound, check};
+use inflight_sync::percpu::{Backend, Stacks, Tally};
+use inflight_sync::{Arc, cpu, thread};
+
+const UNBOUNDED: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+
+/// Closes the only stack, takes everything out and opens it again. What was in it.
+fn drain_and_reopen(stacks: &Stacks) -> (Vec<u16>, u64) {
+    let mut ids = Vec::new();
+    stacks.close(0);
+    stacks.barrier();
+    stacks.drain(0, |id| ids.push(id));
+    let bundle = stacks.drain_bundle(0);
+    stacks.open(0, 2);
+    (ids, bundle)
+}
+
+/// An open stack with one id and a bundle.
+fn filled(backend: Backend) -> Arc<Stacks> {
+    cpu::set_current_for_thread(Some(0));
+    let stacks = Stacks::new(backend, 1);
+    stacks.open(0, 2);
+    assert!(stacks.push(7) && stacks.exchange_bundle(0, 70));
+    Arc::new(stacks)
+}
+
+/// The owner of the stack.
+fn owner<T: Send + 'static>(
+    stacks: &Arc<Stacks>,
+    body: impl FnOnce(&Stacks) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let stacks = stacks.clone();
+    thread::spawn(move || {
+        cpu::set_current_for_thread(Some(0));
+        body(&stacks)
+    })
+}
+
+/// One pops while another drains and opens again: the id is popped, or drained, or neither if it
+/// still lies there.
+fn pop_after_reopening(backend: Backend) {
+    let stacks = filled(backend);
+    let owner = owner(&stacks, Stacks::pop);
+    let (mut ids, _) = drain_and_reopen(&stacks);
+    ids.extend(owner.join().unwrap());
+    ids.extend(drain_and_reopen(&stacks).0);
+    assert_eq!(ids, [7]);
+}
+
+/// One pushes meanwhile: no drained id comes back with what it pushes.
+fn push_after_reopening(backend: Backend) {
+    let stacks = filled(backend);
+    let owner = owner(&stacks, |stacks| stacks.push(8));
+    let (mut ids, _) = drain_and_reopen(&stacks);
+    let pushed = owner.join().unwrap();
+    ids.extend(drain_and_reopen(&stacks).0);
+    ids.sort_unstable();
+    assert_eq!(ids, [7, 8][..=usize::from(pushed)]);
+}
+
+/// One takes the bundle meanwhile.
+fn exchange_after_reopening(backend: Backend) {
+    let stacks = filled(backend);
+    let owner = owner(&stacks, |stacks| stacks.exchange_bundle(70, 0));
+    let (_, bundle) = drain_and_reopen(&stacks);
+    let taken = owner.join().unwrap();
+    assert_eq!(taken, bundle == 0, "one of the two has it");
+    assert_eq!(drain_and_reopen(&stacks).1, 0);
+}
+
+macro_rules! both {
+    ($($name:ident / $locked:ident $body:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            check(stringify!($name), UNBOUNDED, || $body(Backend::BusyFlag));
+        }
+        #[test]
+        fn $locked() {
+            check(stringify!($locked), UNBOUNDED, || $body(Backend::TryLock));
+        }
+    )*};
+}
+
+both! {
+    a_pop_after_a_reopening / a_pop_after_a_reopening_locked pop_after_reopening;
+    a_push_after_a_reopening / a_push_after_a_reopening_locked push_after_reopening;
+    an_exchange_after_a_reopening / an_exchange_after_a_reopening_locked exchange_after_reopening;
+}
+
+/// Plain data of whoever adds, and of whoever closes.
+struct Counted {
+    tally: Tally,
+    adder: UnsafeCell<u32>,
+    closer: UnsafeCell<u32>,
+}
+
+// SAFETY: who touches which cell, and when, is what the model checks.
+unsafe impl Sync for Counted {}
+
+/// What an adder did before an addition that counts is visible to the one who closed; and an adder
+/// that is refused sees, after a fence, that it is closed, and what was done before.
+#[test]
+fn a_close_sees_what_adders_did() {
+    check("a_close_sees_what_adders_did", UNBOUNDED, || {
+        let counted = Arc::new(Counted {
+            tally: Tally::new(Backend::TryLock, 1),
+            adder: UnsafeCell::new(0),
+            closer: UnsafeCell::new(0),
+        });
+        let adder = thread::spawn({
+            let counted = counted.clone();
+            move || {
+                // SAFETY: the closer reads it once the addition counts.
+                counted.adder.with_mut(|d| unsafe { *d = 1 });
+                if !counted.tally.add(1) {
+                    // Ordering: as a caller of `is_closed` is told to.
+                    fence(Ordering::SeqCst);
+                    assert!(counted.tally.is_closed());
+                    // SAFETY: the closer wrote it before the close.
+                    assert_eq!(counted.closer.with(|d| unsafe { *d }), 1);
+                }
+            }
+        });
+        // SAFETY: the adder reads it after a refusal.
+        counted.closer.with_mut(|d| unsafe { *d = 1 });
+        if counted.tally.close() == 1 {
+            // SAFETY: the addition counts.
+            assert_eq!(counted.adder.with(|d| unsafe { *d }), 1);
+        }
+        adder.join().unwrap();
+    });
+}
+
+/// Who asks whether it is closed, after a fence, or the one who closes: one of the two sees what the
+/// other did before.
+#[test]
+fn a_close_or_who_asks_sees_the_other() {
+    check("a_close_or_who_asks_sees_the_other", UNBOUNDED, || {
+        let shared = Arc::new((Tally::new(Backend::TryLock, 1), AtomicU32::new(0)));
+        let asker = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let (tally, word) = &*shared;
+                word.store(1, Ordering::Relaxed);
+                // Ordering: as a caller of `is_closed` is told to.
+                fence(Ordering::SeqCst);
+                tally.is_closed()
+            }
+        });
+        let (tally, word) = &*shared;
+        assert_eq!(tally.close(), 0);
+        let seen = word.load(Ordering::Relaxed) == 1;
+        assert!(asker.join().unwrap() || seen);
+    });
+}
