@@ -150,10 +150,10 @@ impl Gate {
         guard
     }
 
-    /// The end of D1 and E1: whether some hardware queue is inactive.
+    /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
     pub(crate) fn set_short(&self, short: bool) {
         if short {
-            // Relaxed: D2 orders it before the scan.
+            // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
             self.door.state.fetch_or(INACTIVE, Ordering::Relaxed);
         } else {
             // Ordering: E1, pairs with the Acquire load in `state`.

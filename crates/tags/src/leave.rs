@@ -77,6 +77,12 @@ impl<T> Shared<T> {
             }
         }
         let is_active = |hw_queue: &usize| served[*hw_queue] || !mapped[*hw_queue];
+        let all_serve = (0..n).all(|hw_queue| is_active(&hw_queue));
+        if !all_serve {
+            // Before the marks of the queues: who finds one, and drains, must know that submitters
+            // look for it.
+            bitmaps.gate().set_short(true);
+        }
         let mut returned = false;
         for hw_queue in 0..bitmaps.geometry().hw_queues {
             let by = if hw_queue >= n || is_active(&hw_queue) {
@@ -91,8 +97,9 @@ impl<T> Shared<T> {
             };
             returned |= bitmaps.service().serve_by(hw_queue, by);
         }
-        let all_serve = (0..n).all(|hw_queue| is_active(&hw_queue));
-        bitmaps.gate().set_short(!all_serve);
+        if all_serve {
+            bitmaps.gate().set_short(false);
+        }
         // D2.
         bitmaps.gate().publish();
         if returned {

@@ -160,14 +160,14 @@ impl Record {
     /// The owner's, for its next submission and until the slot is freed.
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
-        // Ordering: Release pairs with the Acquire in `timeout`.
-        self.timeout.store(nanos, Ordering::Release);
+        // Relaxed: published by S1.
+        self.timeout.store(nanos, Ordering::Relaxed);
     }
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        // Ordering: Acquire pairs with the Release in `set_timeout`: a visitor that reads what a
-        // later owner wrote comes after the exchange that made it one, and its mark fails.
-        match self.timeout.load(Ordering::Acquire) {
+        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails to mark: of
+        // its exchange and the one that made the owner only one can find the state it expects.
+        match self.timeout.load(Ordering::Relaxed) {
             0 => None,
             nanos => Some(Duration::from_nanos(nanos)),
         }

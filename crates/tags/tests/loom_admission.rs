@@ -112,6 +112,30 @@ fn h9_shares_in_batches() {
     check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
 }
 
+/// A second tenant comes while the first one's waiter is served: whoever counts the tag, it is off
+/// the account when it is back.
+#[test]
+fn h9_a_second_tenant_comes() {
+    check("h9_a_second_tenant_comes", TWO, || {
+        let set = set(1, Admission::WholeIo);
+        let a = set.add_queue("a");
+        let held = a.try_alloc(PLAIN).unwrap();
+        let mut waiting = pin!(a.alloc());
+        assert!(is_pending(waiting.as_mut()));
+        let second = thread::spawn({
+            let set = set.clone();
+            move || drop(set.add_queue("b").try_alloc(PLAIN))
+        });
+        drop(held);
+        match waiting.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(tag) => drop(tag.unwrap()),
+            Poll::Pending => panic!("nobody else waits"),
+        }
+        second.join().unwrap();
+        assert_eq!((set.in_use(), a.counted(0)), (0, 0));
+    });
+}
+
 /// A tag is free, and its waiter at its limit; then the other tenant goes.
 #[test]
 fn h9_a_share_that_grows() {

@@ -9,6 +9,8 @@
 //! | F2, the heavy fence in `raise` | `c44_a_waiter` |
 //! | E1, the Release in `set_short` | `h22_and_back` |
 //! | E2 notifies nobody | the run aborts |
+//! | D1 marks the queue before it says so in the gate's word | `h22_a_drain_beside_the_leave` |
+//! | D2, that of the drain | `h22_a_drain_beside_the_leave` |
 //! | D2, both heavy fences | as D4 |
 //! | A0 after A3 | `h22_a_slot_that_named_another_queue`, `h22_a_try_of_shared_tags` |
 //! | D5 notifies nobody | `h22_a_slot_that_named_another_queue` |
@@ -106,6 +108,35 @@ fn h22_a_slot_that_named_another_queue() {
         let token = queue.try_alloc(AllocOptions::new()).unwrap().into_token();
         assert_eq!(drainer.join().unwrap(), Ok(()));
         assert_eq!(set.redeem(token).unwrap().hw_queue(), 0);
+    });
+}
+
+/// A drain by another thread than the one that leaves, while it leaves.
+#[test]
+fn h22_a_drain_beside_the_leave() {
+    check("h22_a_drain_beside_the_leave", TWO, || {
+        let (set, queue) = set_of(1, false);
+        let data = Guarded::new();
+        let submitter = thread::spawn({
+            let data = data.clone();
+            move || {
+                cpu::set_current_for_thread(Some(0));
+                let tag = queue.try_alloc(AllocOptions::new()).unwrap();
+                if tag.hw_queue() == 0 {
+                    data.add();
+                }
+            }
+        });
+        let drainer = thread::spawn({
+            let set = set.clone();
+            move || match set.drain_hw_queue_blocking(0) {
+                Ok(()) => data.add(),
+                Err(error) => assert_eq!(error, DrainError::Active),
+            }
+        });
+        assert_eq!(set.cpu_offline(0), [0]);
+        submitter.join().unwrap();
+        drainer.join().unwrap();
     });
 }
 

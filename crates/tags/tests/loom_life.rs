@@ -2,11 +2,13 @@
 //!
 //! Seen to fail: S5 that stores its state after the turns
 //! (`the_last_tag_or_the_last_handle`, `two_tags_and_a_handle`); K2 that adds 1 for a batch
-//! (`a_batch_or_the_last_handle`). No other weakening has been tried.
+//! (`a_batch_or_the_last_handle`); K1 without its Release, K4 and K6 without their Acquire
+//! (`the_last_tag_or_the_last_handle`); K5 or K7 without Acquire or Release (`the_last_*_after_*`).
 
 #![cfg(loom)]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
 use inflight_tags::{AllocOptions, Tag, TagSet};
@@ -42,13 +44,16 @@ fn held(depth: usize) -> (TagSet<Counted>, Vec<Tag<Counted>>, Arc<AtomicUsize>) 
     (set, tags, payloads)
 }
 
-/// A held tag ends while the last handle goes: the payload is dropped once, whoever is first, and
-/// the memory is freed (or loom reports a leak).
+/// A held tag ends while the last handle goes: the payload is dropped once, whoever is first, after
+/// its last use, and the memory is freed (or loom reports a leak).
 #[test]
 fn the_last_tag_or_the_last_handle() {
     check("the_last_tag_or_the_last_handle", UNBOUNDED, || {
-        let (set, tags, payloads) = held(1);
-        let holder = thread::spawn(move || drop(tags));
+        let (set, mut tags, payloads) = held(1);
+        let holder = thread::spawn(move || {
+            let _used: &mut Counted = &mut tags[0];
+            drop(tags);
+        });
         drop(set);
         holder.join().unwrap();
         assert_eq!(payloads.load(Ordering::Relaxed), 1);
@@ -69,6 +74,75 @@ fn two_tags_and_a_handle() {
         second.join().unwrap();
         assert_eq!(payloads.load(Ordering::Relaxed), 2);
         assert_eq!(Arc::strong_count(&payloads), 1, "the set is freed");
+    });
+}
+
+/// What a payload writes when it is dropped.
+struct Cell(UnsafeCell<bool>);
+
+// SAFETY: the models write it in the payload's drop and read it afterwards; that this is an order
+// is what they check.
+unsafe impl Sync for Cell {}
+// SAFETY: a bool may move between threads.
+unsafe impl Send for Cell {}
+
+struct Dying(Arc<Cell>);
+impl Drop for Dying {
+    fn drop(&mut self) {
+        // SAFETY: see `Cell`.
+        self.0.0.with_mut(|dropped| unsafe { *dropped = true });
+    }
+}
+
+/// Goes with the set's closure.
+struct Mourner(Vec<Arc<Cell>>);
+impl Drop for Mourner {
+    fn drop(&mut self) {
+        for cell in &self.0 {
+            // SAFETY: see `Cell`.
+            assert!(cell.0.with(|dropped| unsafe { *dropped }));
+        }
+    }
+}
+
+/// Whoever is last frees the set, with the closure, after all payloads are dropped by others.
+#[test]
+fn the_last_one_comes_after_the_others() {
+    check("the_last_one_comes_after_the_others", TWO, || {
+        let cells: Vec<_> = (0..2)
+            .map(|_| Arc::new(Cell(UnsafeCell::new(false))))
+            .collect();
+        let mourner = Mourner(cells);
+        let set = TagSet::builder().depth(2).ages(false);
+        let set = set.build(move |_, tag| Dying(mourner.0[tag].clone()));
+        let set = set.unwrap();
+        let queue = set.add_queue("q");
+        let mut tags = queue.try_alloc_batch(2);
+        drop(queue);
+        let other = tags.pop();
+        let holder = thread::spawn(move || drop(other));
+        let second = thread::spawn(move || drop(tags));
+        drop(set);
+        holder.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// The same of one tag, and a payload that goes with the last handle.
+#[test]
+fn the_last_of_two_comes_after_the_other() {
+    check("the_last_of_two_comes_after_the_other", UNBOUNDED, || {
+        let cells: Vec<_> = (0..2)
+            .map(|_| Arc::new(Cell(UnsafeCell::new(false))))
+            .collect();
+        let mourner = Mourner(cells);
+        let set = TagSet::builder().depth(2).ages(false);
+        let set = set.build(move |_, tag| Dying(mourner.0[tag].clone()));
+        let set = set.unwrap();
+        let tag = set.add_queue("q").try_alloc(AllocOptions::new()).unwrap();
+        let holder = thread::spawn(move || drop(tag));
+        drop(set);
+        holder.join().unwrap();
     });
 }
 

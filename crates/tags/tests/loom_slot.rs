@@ -112,6 +112,31 @@ fn h23_redeem_or_timeout() {
     });
 }
 
+/// A completion that submits again with less time, against those who look for expired requests: a
+/// request never expires by the time of a later one.
+#[test]
+fn h23_the_time_of_a_later_submission() {
+    check("h23_the_time_of_a_later_submission", TWO, || {
+        let clock = Clock::manual();
+        let set = TagSet::builder().depth(1).clock(clock.clone());
+        let set = set.timeout(Duration::from_secs(9)).build(|_, _| 0);
+        let set = set.unwrap();
+        let first = submit(&set.add_queue("q"), 7);
+        clock.advance(Duration::from_secs(2));
+        let visitor = thread::spawn({
+            let set = set.clone();
+            move || {
+                set.expire(|token| assert_ne!(token, first, "it had nine seconds"));
+            }
+        });
+        let mut tag = set.redeem(first).unwrap();
+        tag.set_timeout(Duration::from_secs(1));
+        let second = tag.into_token();
+        visitor.join().unwrap();
+        drop(set.redeem(second).unwrap());
+    });
+}
+
 /// Two scans that mark one tag (S3 against S3), then both try to take it (S4 against S4): one each.
 #[test]
 fn h23_one_handler() {

@@ -374,7 +374,10 @@ fn d25_splits_among_small_ones() {
         let world = World::new(2, 2, mode);
         let mut threads = Threads::of(&world);
         threads.spawn(split).spawn(split_task).spawn(dropped_split);
-        threads.spawn(split_with_timeout).spawn(blocking).spawn(batch);
+        threads
+            .spawn(split_with_timeout)
+            .spawn(blocking)
+            .spawn(batch);
         world.clock.advance(SECOND);
         threads.join();
         drop(threads);
@@ -403,7 +406,10 @@ fn h24_freezes_under_load() {
         let world = World::new(2, 2, mode);
         let mut threads = Threads::of(&world);
         threads.spawn(freeze).spawn(quiesce).spawn(split);
-        threads.spawn(dropped_split).spawn(batch).spawn(dropped_task);
+        threads
+            .spawn(dropped_split)
+            .spawn(batch)
+            .spawn(dropped_task);
         threads.spawn(blocking);
         threads.join();
         drop(threads);
