@@ -1,4 +1,5 @@
-//! `stop_cycles [N]`: N stop cycles for every way to wait; what `ci/stop-cycles.sh` runs.
+//! `stop_cycles [N [NAME]]`: N stop cycles for every way to wait, or those whose name contains NAME; what
+//! `ci/stop-cycles.sh` runs.
 
 use inflight_benches::{every_queue, stop};
 use std::process::ExitCode;
@@ -6,12 +7,16 @@ use std::time::Instant;
 
 fn main() -> ExitCode {
     let cycles = std::env::args().nth(1).map_or(Ok(1_000), |n| n.parse());
+    let wanted = std::env::args().nth(2).unwrap_or_default();
     let Ok(cycles) = cycles else {
-        eprintln!("usage: stop_cycles [CYCLES]");
+        eprintln!("usage: stop_cycles [CYCLES [NAME]]");
         return ExitCode::from(2);
     };
     let mut stranded = 0;
     for (name, queue) in every_queue(3) {
+        if !name.contains(&wanted) {
+            continue;
+        }
         let start = Instant::now();
         match stop::cycles(queue, 8, cycles) {
             Ok(()) => println!(

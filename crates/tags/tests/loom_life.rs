@@ -3,7 +3,8 @@
 //! Seen to fail: S5 that stores its state after the turns
 //! (`the_last_tag_or_the_last_handle`, `two_tags_and_a_handle`); K2 that adds 1 for a batch
 //! (`a_batch_or_the_last_handle`); K1 without its Release, K4 and K6 without their Acquire
-//! (`the_last_tag_or_the_last_handle`); K5 or K7 without Acquire or Release (`the_last_*_after_*`).
+//! (`the_last_tag_or_the_last_handle`); K5 or K7 without Acquire or Release (`the_last_*_after_*`);
+//! K2 without its fence (`an_ended_tag_and_one_that_lives_on`).
 
 #![cfg(loom)]
 
@@ -72,6 +73,22 @@ fn two_tags_and_a_handle() {
         drop(set);
         holder.join().unwrap();
         second.join().unwrap();
+        assert_eq!(payloads.load(Ordering::Relaxed), 2);
+        assert_eq!(Arc::strong_count(&payloads), 1, "the set is freed");
+    });
+}
+
+/// Another tag lives on: the payload of the one that has ended does not wait for it.
+#[test]
+fn an_ended_tag_and_one_that_lives_on() {
+    check("an_ended_tag_and_one_that_lives_on", TWO, || {
+        let (set, mut tags, payloads) = held(2);
+        let ended = tags.pop();
+        let holder = thread::spawn(move || drop(ended));
+        drop(set);
+        holder.join().unwrap();
+        assert_eq!(payloads.load(Ordering::Relaxed), 1);
+        drop(tags);
         assert_eq!(payloads.load(Ordering::Relaxed), 2);
         assert_eq!(Arc::strong_count(&payloads), 1, "the set is freed");
     });
