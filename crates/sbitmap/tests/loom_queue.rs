@@ -240,7 +240,8 @@ impl Wake for Told {
     }
 }
 
-/// D25. Two collectors of both bits: one after the other, and neither keeps what the other waits for.
+/// D25. Two collectors of both bits: one after the other, and neither keeps what the other waits
+/// for.
 #[test]
 fn d25_two_collectors() {
     check("d25_two_collectors", ONE, || {

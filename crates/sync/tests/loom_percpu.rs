@@ -151,8 +151,8 @@ fn a_close_sees_what_adders_did() {
     });
 }
 
-/// Who asks whether it is closed, after a fence, or the one who closes: one of the two sees what the
-/// other did before.
+/// Who asks whether it is closed, after a fence, or the one who closes: one of the two sees what
+/// the other did before.
 #[test]
 fn a_close_or_who_asks_sees_the_other() {
     check("a_close_or_who_asks_sees_the_other", UNBOUNDED, || {
