@@ -9,10 +9,11 @@
 
 use crate::door::Shared;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::handle::{JoinHandle, Outcome};
+use crate::handle::{JoinHandle, Joined, Outcome};
 use crate::item::{Ended, Item, Run, WorkRef};
 use crate::panics::{caught, contained, dispose};
-use inflight_sync::{Arc, Mutex, cpu};
+use crate::worker;
+use inflight_sync::{Arc, Mutex, Weak, cpu};
 use std::any::type_name;
 use std::borrow::Cow;
 use std::future::Future;
@@ -30,16 +31,17 @@ struct Task<F: Future> {
     outcome: Arc<Outcome<F::Output>>,
 }
 
+/// A handle's end of a future. It does not hold the task: one that nobody can wake goes.
+struct Joint<F: Future> {
+    item: WorkRef,
+    outcome: Arc<Outcome<F::Output>>,
+    task: Weak<Task<F>>,
+}
+
 enum State<F> {
     Waiting(Pin<Box<F>>),
     Polled { aborted: bool },
     Over,
-}
-
-/// What the handle of a future can do to it.
-pub(crate) trait Abort: Send + Sync {
-    /// It is not polled any more, once a poll that has begun has ended. `false` if it was over.
-    fn abort(&self) -> bool;
 }
 
 /// What the item does.
@@ -121,21 +123,7 @@ where
         contained(|| self.outcome.complete(Err(why)));
     }
 
-    fn submit(self: Arc<Self>) -> Result<(), QueueError> {
-        let (queue, item) = (self.queue.clone(), self.item.clone());
-        let inbox = self.inbox.clone();
-        let before = inbox.lock().replace(self);
-        // The same task: it is only counted down.
-        drop(before);
-        queue.submit(&item, cpu::current()).map(drop)
-    }
-}
-
-impl<F> Abort for Task<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
+    /// It is not polled any more, once a poll that has begun has ended. `false` if it was over.
     fn abort(&self) -> bool {
         {
             let mut state = self.state.lock();
@@ -150,6 +138,41 @@ where
         }
         self.end(JoinError::Cancelled);
         true
+    }
+
+    fn submit(self: Arc<Self>) -> Result<(), QueueError> {
+        let (queue, item) = (self.queue.clone(), self.item.clone());
+        let inbox = self.inbox.clone();
+        let before = inbox.lock().replace(self);
+        // The same task: it is only counted down.
+        drop(before);
+        queue.submit(&item, cpu::current()).map(drop)
+    }
+}
+
+impl<F> Joined<F::Output> for Joint<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn outcome(&self) -> &Outcome<F::Output> {
+        &self.outcome
+    }
+
+    fn try_cancel(&self) -> bool {
+        let cancelled = self.item.cancel();
+        if cancelled {
+            self.item.discard(JoinError::Cancelled);
+        }
+        self.task.upgrade().is_some_and(|task| task.abort()) || cancelled
+    }
+
+    fn is_own(&self) -> bool {
+        worker::runs_work(self.item.key())
+    }
+
+    fn waits_for_caller(&self) -> bool {
+        self.item.waits_for_caller()
     }
 }
 
@@ -184,8 +207,8 @@ where
     F::Output: Send + 'static,
 {
     let inbox = Arc::new(Mutex::new(None));
-    let item = Item::new(Cow::Borrowed(type_name::<F>()), Polls(inbox.clone()));
-    let outcome = Outcome::new();
+    let item: WorkRef = Item::new(Cow::Borrowed(type_name::<F>()), Polls(inbox.clone()));
+    let outcome = Arc::new(Outcome::new());
     let task = Arc::new(Task {
         item: item.clone(),
         queue: queue.clone(),
@@ -193,13 +216,16 @@ where
         state: Mutex::new(State::Waiting(Box::pin(future))),
         outcome: outcome.clone(),
     });
-    let abort: Arc<dyn Abort> = task.clone();
-    let abort = Arc::downgrade(&abort);
     let refusal = task.clone().submit().err();
     if let Some(refusal) = refusal {
         task.inbox.lock().take();
         task.end(JoinError::Rejected(refusal));
     }
-    let handle = JoinHandle::new(item, outcome, queue.clock(), Some(abort));
+    let joint = Joint {
+        item,
+        outcome,
+        task: Arc::downgrade(&task),
+    };
+    let handle = JoinHandle::new(Arc::new(joint), queue.clock());
     (handle, refusal)
 }

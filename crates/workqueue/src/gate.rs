@@ -47,17 +47,18 @@ impl<T> Gate<T> {
         }
     }
 
-    /// A new item has come. `make` is told its flush colour and whether it is active.
-    pub(crate) fn admit(&mut self, make: impl FnOnce(Colour, bool) -> T) -> Admitted<T> {
+    /// A new item has come. `make` is told its ticket, if it is inactive, and its flush colour.
+    pub(crate) fn admit(&mut self, make: impl FnOnce(Option<u64>, Colour) -> T) -> Admitted<T> {
         self.queued += 1;
         // Not past those that wait, even if the limit has just been raised: order is kept.
         let active = self.inactive.is_empty() && self.active < self.max_active;
-        let item = make(self.ledger.enter(), active);
+        let colour = self.ledger.enter();
         if active {
             self.active += 1;
-            return Admitted::Active(item);
+            return Admitted::Active(make(None, colour));
         }
         let ticket = self.first_ticket + self.inactive.len() as u64;
+        let item = make(Some(ticket), colour);
         self.inactive.push_back(Some(item));
         self.waiting += 1;
         Admitted::Inactive(ticket)
@@ -73,9 +74,10 @@ impl<T> Gate<T> {
         Some(self.ledger.enter())
     }
 
-    /// Takes an inactive item out. `None` if it has become active.
-    pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
-        let item = self.inactive.get_mut(self.at(ticket)?)?.take()?;
+    /// Takes that inactive item out. `None` if it has become active.
+    pub(crate) fn remove(&mut self, ticket: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.at(ticket)?;
+        let item = self.inactive.get_mut(at)?.take_if(|item| is_it(item))?;
         self.waiting -= 1;
         self.skip_empty();
         Some(item)
@@ -92,10 +94,20 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Whether the item of this ticket waits for the only slot there is, which another one holds.
-    pub(crate) fn is_behind_the_only_one(&self, ticket: u64) -> bool {
+    /// Whether that item waits for the only slot there is, which another one holds.
+    pub(crate) fn is_behind_the_only_one(&self, ticket: u64, is_it: impl Fn(&T) -> bool) -> bool {
         let place = self.at(ticket).and_then(|at| self.inactive.get(at));
-        self.max_active == 1 && matches!(place, Some(Some(_)))
+        self.max_active == 1 && matches!(place, Some(Some(item)) if is_it(item))
+    }
+
+    /// How many of so many newcomers would be active, and how many would have to wait.
+    pub(crate) fn room_for(&self, newcomers: usize) -> (usize, usize) {
+        let room = if self.waiting > 0 {
+            0
+        } else {
+            self.max_active.saturating_sub(self.active)
+        };
+        (newcomers.min(room), newcomers.saturating_sub(room))
     }
 
     /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
@@ -215,8 +227,8 @@ mod tests {
         let Admitted::Inactive(ticket) = admit(&mut gate, "b") else {
             panic!("the limit is one")
         };
-        assert_eq!(gate.remove(ticket), Some("b"));
-        assert_eq!(gate.remove(ticket), None);
+        assert_eq!(gate.remove(ticket, |_| true), Some("b"));
+        assert_eq!(gate.remove(ticket, |_| true), None);
         assert!(!gate.leave(0, false), "a is still there");
         assert_eq!((gate.active(), gate.inactive()), (1, 0));
         assert!(gate.leave(0, true) && gate.is_idle());
@@ -233,15 +245,22 @@ mod tests {
                 Admitted::Active(_) => panic!("the limit is one"),
             })
             .into();
-        assert_eq!(gate.remove(tickets[1]), Some("c"));
-        assert_eq!(gate.remove(tickets[0]), Some("b"));
+        assert_eq!(gate.remove(tickets[1], |_| true), Some("c"));
+        assert_eq!(gate.remove(tickets[0], |_| true), Some("b"));
         assert_eq!(gate.first_inactive(), Some((tickets[2], &"d")));
-        assert!(gate.is_behind_the_only_one(tickets[2]));
-        assert!(!gate.is_behind_the_only_one(tickets[1]) && gate.remove(tickets[1]).is_none());
+        assert!(gate.is_behind_the_only_one(tickets[2], |_| true));
+        assert!(
+            !gate.is_behind_the_only_one(tickets[1], |_| true)
+                && gate.remove(tickets[1], |_| true).is_none()
+        );
         gate.leave(0, true);
         assert_eq!((gate.promote(), gate.inactive()), (Some("d"), 1));
-        assert_eq!(gate.remove(tickets[2]), None, "it has become active");
-        assert_eq!(gate.remove(tickets[3]), Some("e"));
+        assert_eq!(
+            gate.remove(tickets[2], |_| true),
+            None,
+            "it has become active"
+        );
+        assert_eq!(gate.remove(tickets[3], |_| true), Some("e"));
         assert_eq!((gate.inactive(), gate.first_inactive()), (0, None));
         let Admitted::Inactive(next) = admit(&mut gate, "f") else {
             panic!("d is still there")

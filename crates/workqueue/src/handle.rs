@@ -2,13 +2,12 @@
 
 use crate::door::Shared;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::future::Abort;
-use crate::item::{Ended, Item, Run, WorkRef};
+use crate::item::{Ended, Item, Run};
 use crate::panics::{caught, contained};
 use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Mutex, Parker, Weak};
+use inflight_sync::{Arc, Mutex, Parker};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -37,14 +36,25 @@ use std::time::Duration;
 /// ```
 #[must_use = "dropping the handle detaches the function: nobody learns how it ended"]
 pub struct JoinHandle<T> {
-    item: WorkRef,
-    outcome: Arc<Outcome<T>>,
+    task: Arc<dyn Joined<T>>,
     clock: Clock,
-    /// Of a future.
-    abort: Option<Weak<dyn Abort>>,
 }
 
-/// Shared by the function and its handle.
+/// What a handle waits for.
+pub(crate) trait Joined<T>: Send + Sync {
+    fn outcome(&self) -> &Outcome<T>;
+
+    /// See [`JoinHandle::try_cancel`].
+    fn try_cancel(&self) -> bool;
+
+    /// Whether the caller is the function that the handle stands for.
+    fn is_own(&self) -> bool;
+
+    /// Whether a wait for it would be a wait for the caller's own return.
+    fn waits_for_caller(&self) -> bool;
+}
+
+/// How a function has ended, and who waits for that.
 pub(crate) struct Outcome<T>(Mutex<State<T>>);
 
 enum State<T> {
@@ -57,8 +67,8 @@ enum State<T> {
 }
 
 impl<T> Outcome<T> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Open { waiter: None })))
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State::Open { waiter: None }))
     }
 
     /// J1: sets the result. Only the first call counts.
@@ -109,7 +119,33 @@ impl<T> State<T> {
 struct Task<T, F> {
     /// Gone once it runs or is cancelled.
     f: Mutex<Option<F>>,
-    outcome: Arc<Outcome<T>>,
+    outcome: Outcome<T>,
+}
+
+impl<T, F> Joined<T> for Item<Task<T, F>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    fn outcome(&self) -> &Outcome<T> {
+        &self.what().outcome
+    }
+
+    fn try_cancel(&self) -> bool {
+        let cancelled = self.cancel();
+        if cancelled {
+            self.discard(JoinError::Cancelled);
+        }
+        cancelled
+    }
+
+    fn is_own(&self) -> bool {
+        worker::runs_work(self.key())
+    }
+
+    fn waits_for_caller(&self) -> bool {
+        self.waits_for_caller()
+    }
 }
 
 impl<T, F> Run for Task<T, F>
@@ -156,31 +192,31 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let outcome = Outcome::new();
     let task = Task {
         f: Mutex::new(Some(f)),
-        outcome: outcome.clone(),
+        outcome: Outcome::new(),
     };
-    let item = Item::new(Cow::Borrowed(std::any::type_name::<F>()), task);
-    if let Err(refusal) = cpu.and_then(|cpu| queue.submit(&item, cpu)) {
-        item.discard(JoinError::Rejected(refusal));
-    }
-    JoinHandle::new(item, outcome, queue.clock(), None)
+    let name = Cow::Borrowed(std::any::type_name::<F>());
+    let task = match cpu {
+        Ok(cpu) => {
+            let task = queue.item(cpu, name, task);
+            if let Err(refusal) = queue.submit_new(&task, cpu) {
+                task.discard(JoinError::Rejected(refusal));
+            }
+            task
+        }
+        Err(refusal) => {
+            let task = Item::new(name, task);
+            task.discard(JoinError::Rejected(refusal));
+            task
+        }
+    };
+    JoinHandle::new(task, queue.clock())
 }
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn new(
-        item: WorkRef,
-        outcome: Arc<Outcome<T>>,
-        clock: Clock,
-        abort: Option<Weak<dyn Abort>>,
-    ) -> Self {
-        Self {
-            item,
-            outcome,
-            clock,
-            abort,
-        }
+    pub(crate) fn new(task: Arc<dyn Joined<T>>, clock: Clock) -> Self {
+        Self { task, clock }
     }
 
     /// Waits for the result. On a worker the wait counts as blocking.
@@ -199,13 +235,14 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(self) -> Result<T, JoinError> {
-        if self.item.waits_for_caller() {
+        if self.task.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);
         }
         let parker = Parker::current();
         loop {
             let result = self
-                .outcome
+                .task
+                .outcome()
                 .take_or_wait(|| Notify::Thread(parker.unparker()));
             if let Some(result) = result {
                 return result;
@@ -232,7 +269,7 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_timeout(self, limit: Duration) -> Result<Result<T, JoinError>, Self> {
-        if self.is_own() {
+        if self.task.is_own() {
             return Ok(Err(JoinError::WouldDeadlock));
         }
         let deadline = self.clock.now() + limit;
@@ -240,7 +277,8 @@ impl<T> JoinHandle<T> {
         let mut in_time = true;
         loop {
             let result = self
-                .outcome
+                .task
+                .outcome()
                 .take_or_wait(|| Notify::Thread(parker.unparker()));
             match result {
                 Some(result) => return Ok(result),
@@ -272,13 +310,9 @@ impl<T> JoinHandle<T> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
     pub fn try_cancel(&self) -> bool {
-        let cancelled = self.item.cancel();
-        if cancelled {
-            self.item.discard(JoinError::Cancelled);
-        }
-        let future = self.abort.as_ref().and_then(Weak::upgrade);
-        future.is_some_and(|future| future.abort()) || cancelled
+        self.task.try_cancel()
     }
 
     /// Whether the result is there.
@@ -294,12 +328,7 @@ impl<T> JoinHandle<T> {
     /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        !matches!(&*self.outcome.0.lock(), State::Open { .. })
-    }
-
-    /// Whether the caller is the function that the handle stands for.
-    fn is_own(&self) -> bool {
-        worker::runs_work(self.item.key())
+        !matches!(&*self.task.outcome().0.lock(), State::Open { .. })
     }
 }
 
@@ -307,11 +336,12 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_own() {
+        if self.task.is_own() {
             return Poll::Ready(Err(JoinError::WouldDeadlock));
         }
         match self
-            .outcome
+            .task
+            .outcome()
             .take_or_wait(|| Notify::Task(cx.waker().clone()))
         {
             Some(result) => Poll::Ready(result),

@@ -1,17 +1,17 @@
 //! An item: its state word, where it is, and all that can be done to it.
 //!
-//! Protocol (the names are those of `PROTOCOL.md`): the state word holds PENDING and two counts
-//! that forbid queueing. It changes only under the place lock; one step alone is taken without it,
-//! S1, by which a caller learns that the item is pending already.
+//! Protocol (the names are those of `PROTOCOL.md`): the state word says whether the item is
+//! pending, whether it runs and in which pool, and as which instance it was queued last. Whoever
+//! changes it by a read-modify-write decides; the entry that goes through gate and pool is good for
+//! one instance. What is rare is under the place lock.
 
-use crate::door;
+use crate::door::{self, Home};
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
 use crate::panics::{caught, dispose, message};
-use crate::pool::Pool;
 use crate::timekeeper;
 use crate::work::Queued;
 use crate::worker;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::borrow::Cow;
@@ -19,13 +19,43 @@ use std::fmt;
 
 /// It has been queued and its run has not begun.
 const PENDING: u64 = 1;
-/// `disable` without `enable` yet: 16 bits.
-const DEPTH_ONE: u64 = 1 << 1;
-const DEPTH_MASK: u64 = 0xffff << 1;
-/// Running `cancel_sync` calls: 32 bits. Apart from the depth, so that a stray `enable` cannot end
-/// one.
-const CANCEL_ONE: u64 = 1 << 32;
-const BLOCKED: u64 = DEPTH_MASK | !(CANCEL_ONE - 1);
+/// From the claim to the end of the run.
+const RUNNING: u64 = 1 << 1;
+/// Somebody waits for it: whoever ends what it does tells.
+const AWAITED: u64 = 1 << 2;
+/// `disable` without `enable` yet.
+const DISABLED: u64 = 1 << 3;
+/// A `cancel_sync` is at work.
+const CANCELLING: u64 = 1 << 4;
+const BLOCKED: u64 = DISABLED | CANCELLING;
+/// The pool of the last claim.
+const POOL_SHIFT: u32 = 8;
+const POOL_MASK: u64 = (POOL_KEYS as u64 - 1) << POOL_SHIFT;
+/// How often it has been queued; names each time. Wraps.
+const INSTANCE_SHIFT: u32 = 32;
+const INSTANCE_ONE: u64 = 1 << INSTANCE_SHIFT;
+
+/// Pools are named by numbers below this.
+pub(crate) const POOL_KEYS: u32 = 1 << (INSTANCE_SHIFT - POOL_SHIFT);
+
+/// One queueing of an item.
+pub(crate) type Instance = u32;
+
+/// No ticket: it is active.
+const NO_TICKET: u64 = u64::MAX;
+
+const fn instance_of(state: u64) -> Instance {
+    (state >> INSTANCE_SHIFT) as Instance
+}
+
+const fn pool_of(state: u64) -> u32 {
+    ((state & POOL_MASK) >> POOL_SHIFT) as u32
+}
+
+/// Whether `instance` is `last` or came before it. They are never far apart.
+const fn is_up_to(instance: Instance, last: Instance) -> bool {
+    last.wrapping_sub(instance) as i32 >= 0
+}
 
 pub(crate) type WorkRef = Arc<Item<dyn Run>>;
 
@@ -70,62 +100,62 @@ impl<F: Fn() + Send + Sync> Run for Reusable<F> {
 }
 
 pub(crate) struct Item<R: ?Sized> {
-    /// PENDING, disable depth, running `cancel_sync` calls. Written under the lock of `place`.
+    /// PENDING and so on, the pool of the last claim, the last instance.
     state: AtomicU64,
+    /// The instance that runs, stored just after its claim: until then an older one.
+    running: AtomicU32,
+    /// Names the queue that `place.home` leads to; that keeps the name from being given again.
+    home: AtomicUsize,
+    /// Which gate of that queue. Written with PENDING just set, as `ticket` a hint for those who
+    /// look for the entry; they know it by its instance.
+    gate: AtomicU32,
+    /// Its ticket if it was inactive at first. Written under the gate's lock.
+    ticket: AtomicU64,
     place: Mutex<Place>,
-    /// A run has ended, or a pending one was taken back.
+    /// A run has ended, or a pending instance was taken back.
     ended: Event,
     name: Name,
     run: R,
 }
 
-/// Where the item is. Its lock comes before those of gates and pools.
+/// What few items have to do with. Its lock comes before those of gates and pools.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// How often it has been queued; names each time.
-    instances: u64,
-    /// While PENDING is set.
-    pending: Option<Pending>,
-    /// From the claim to the end of the run.
-    running: Option<Running>,
-}
-
-#[derive(Debug)]
-struct Pending {
-    instance: u64,
-    spot: Spot,
-}
-
-/// Where a pending item waits.
-#[derive(Debug)]
-pub(crate) enum Spot {
-    /// In a gate, in a pool or in a worker's hand.
-    Queued(door::Spot),
-    /// For its time to come.
-    Armed(timekeeper::Armed),
+    /// Leads to the queue through which the item goes.
+    home: Option<Arc<Home>>,
+    /// While it is pending and waits for its time, and as which instance.
+    armed: Option<(timekeeper::Armed, Instance)>,
+    /// `disable` without `enable` yet.
+    depth: u16,
+    /// Running `cancel_sync` calls. Apart from the depth, so that a stray `enable` cannot end one.
+    cancels: usize,
 }
 
 /// What is left to do after an item was taken back, outside all locks.
 #[must_use]
 pub(crate) enum Taken {
+    /// A worker has it in hand, and will find that it cannot claim it.
+    InHand,
     Queued(door::Withdrawn),
     Armed {
-        /// Dropping it may run foreign code.
+        /// Dropping them may run foreign code.
+        _armed: timekeeper::Armed,
         _alarm: Option<timekeeper::Alarm>,
     },
 }
 
-impl Spot {
-    fn is_behind_caller(&self) -> bool {
-        matches!(self, Self::Queued(spot) if spot.is_behind_caller())
+impl Taken {
+    fn disarm(armed: timekeeper::Armed) -> Self {
+        let _alarm = armed.disarm();
+        Self::Armed {
+            _armed: armed,
+            _alarm,
+        }
     }
 
-    fn withdraw(&self, key: usize, instance: u64) -> Taken {
-        match self {
-            Self::Queued(spot) => Taken::Queued(spot.withdraw(key, instance)),
-            Self::Armed(armed) => Taken::Armed {
-                _alarm: armed.disarm(),
-            },
+    pub(crate) fn settle(self) {
+        if let Self::Queued(withdrawn) = self {
+            withdrawn.settle();
         }
     }
 }
@@ -134,81 +164,82 @@ impl Spot {
 #[must_use]
 pub(crate) struct Uprooted {
     /// What it is called from now on.
-    pub(crate) instance: u64,
+    pub(crate) instance: Instance,
     taken: Taken,
-    spot: Spot,
 }
 
 impl Uprooted {
     /// Outside all locks. Whoever waited for the old instance looks again.
     pub(crate) fn settle(self, work: &WorkRef) {
         self.taken.settle();
-        drop(self.spot);
         work.tell();
     }
 }
 
-impl Taken {
-    pub(crate) fn settle(self) {
-        if let Self::Queued(withdrawn) = self {
-            withdrawn.settle();
-        }
-    }
+/// Why S2 did not queue an item.
+pub(crate) enum Unset {
+    Answer(Queued),
+    /// It runs in another pool than the one it was to go to.
+    RunsElsewhere,
 }
 
-#[derive(Debug)]
-struct Running {
-    instance: u64,
-    pool: Arc<Pool>,
+/// S2 is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Set {
+    pub(crate) instance: Instance,
+    /// The item runs, in the pool it is to go to.
+    pub(crate) may_be_running: bool,
 }
 
 impl Place {
-    /// Whether the pending instance can begin only when the caller, an item, has returned.
-    fn is_behind_caller(&self) -> bool {
-        let pending = self.pending.as_ref();
-        pending.is_some_and(|p| p.spot.is_behind_caller())
-    }
-
     /// Where the item waits for its time, and as which instance.
-    pub(crate) fn armed(&self) -> Option<(&timekeeper::Armed, u64)> {
-        match &self.pending.as_ref()? {
-            Pending {
-                instance,
-                spot: Spot::Armed(armed),
-            } => Some((armed, *instance)),
-            _ => None,
-        }
+    pub(crate) fn armed(&self) -> Option<(&timekeeper::Armed, Instance)> {
+        self.armed
+            .as_ref()
+            .map(|(armed, instance)| (armed, *instance))
     }
 
     /// Whether the item waits for its time as this instance.
-    pub(crate) fn is_armed(&self, instance: u64) -> bool {
+    pub(crate) fn is_armed(&self, instance: Instance) -> bool {
         self.armed().is_some_and(|(_, armed)| armed == instance)
     }
 
-    /// The pool that runs the item now.
-    pub(crate) fn runner(&self) -> Option<&Arc<Pool>> {
-        self.running.as_ref().map(|running| &running.pool)
+    /// See [`Item::settle_in`]. The old home is for outside the lock.
+    #[must_use]
+    pub(crate) fn settle_in<R: Run + ?Sized>(
+        &mut self,
+        item: &Item<R>,
+        queue: usize,
+        home: Arc<Home>,
+    ) -> Option<Arc<Home>> {
+        // Relaxed: a hint.
+        item.home.store(queue, Ordering::Relaxed);
+        self.home.replace(home)
     }
 
-    /// Whether an instance up to `instance` has not ended.
-    fn holds(&self, instance: u64) -> bool {
-        let pending = self
-            .pending
-            .as_ref()
-            .is_some_and(|p| p.instance <= instance);
-        pending
-            || self
-                .running
-                .as_ref()
-                .is_some_and(|r| r.instance <= instance)
+    /// It does not wait for its time any more.
+    pub(crate) fn disarmed(&mut self) -> Option<timekeeper::Armed> {
+        self.armed.take().map(|(armed, _)| armed)
     }
 }
 
-impl<R: Run + 'static> Item<R> {
-    pub(crate) fn new(name: Name, run: R) -> WorkRef {
+impl<R: Run> Item<R> {
+    pub(crate) fn new(name: Name, run: R) -> Arc<Self> {
+        Self::at_home(name, run, 0, None)
+    }
+
+    /// An item that will go through this queue.
+    pub(crate) fn at_home(name: Name, run: R, queue: usize, home: Option<Arc<Home>>) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU64::new(0),
-            place: Mutex::new(Place::default()),
+            running: AtomicU32::new(0),
+            home: AtomicUsize::new(queue),
+            gate: AtomicU32::new(0),
+            ticket: AtomicU64::new(NO_TICKET),
+            place: Mutex::new(Place {
+                home,
+                ..Place::default()
+            }),
             ended: Event::new(),
             name,
             run,
@@ -216,10 +247,10 @@ impl<R: Run + 'static> Item<R> {
     }
 }
 
-impl Item<dyn Run> {
+impl<R: Run + ?Sized> Item<R> {
     /// Names the item among all that exist.
-    pub(crate) fn key(self: &Arc<Self>) -> usize {
-        Arc::as_ptr(self).cast::<()>().addr()
+    pub(crate) fn key(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -230,9 +261,14 @@ impl Item<dyn Run> {
         self.place.lock()
     }
 
+    /// What it does, for those who know it.
+    pub(crate) fn what(&self) -> &R {
+        &self.run
+    }
+
     /// S1: whether queueing would change nothing. Takes no lock.
     pub(crate) fn refuses(&self) -> Option<Queued> {
-        // Relaxed: a guess; what is not refused here is decided under the place lock.
+        // Relaxed: a guess; what is not refused here is decided by S2.
         let seen = self.state.load(Ordering::Relaxed);
         if seen & BLOCKED != 0 {
             return Some(Queued::Disabled);
@@ -240,101 +276,224 @@ impl Item<dyn Run> {
         if seen & PENDING == 0 {
             return None;
         }
-        // A write, though it changes nothing: what this caller stored before goes to the run it
-        // found pending.
-        // Ordering: Release RMW, pairs with the RMW of `clear_pending` (C2), which reads from it or
+        self.is_pending_for_sure().then_some(Queued::AlreadyPending)
+    }
+
+    /// A write, though it changes nothing: what this caller stored before goes to the run it found
+    /// pending.
+    fn is_pending_for_sure(&self) -> bool {
+        // Ordering: S1, Release RMW, pairs with the RMW of `claim` (C2), which reads from it or
         // from a later RMW.
-        let state = self.state.fetch_or(0, Ordering::Release);
-        (state & PENDING != 0).then_some(Queued::AlreadyPending)
+        self.state.fetch_or(0, Ordering::Release) & PENDING != 0
     }
 
-    /// S2: sets PENDING, unless queueing is refused. `place` is this item's, locked.
-    pub(crate) fn set_pending(&self, place: &mut Place) -> Result<u64, Queued> {
-        // Relaxed: the lock orders all writers that change a bit.
+    /// The pool that runs the item now. A guess, unless S2 finds the same.
+    pub(crate) fn runner(&self) -> Option<u32> {
+        // Relaxed: as said.
         let seen = self.state.load(Ordering::Relaxed);
-        if seen & BLOCKED != 0 {
-            return Err(Queued::Disabled);
-        }
-        // Relaxed: C2 is a section of the same lock. As an RMW it passes on what S1 released.
-        if self.state.fetch_or(PENDING, Ordering::Relaxed) & PENDING != 0 {
-            return Err(Queued::AlreadyPending);
-        }
-        place.instances += 1;
-        Ok(place.instances)
+        (seen & RUNNING != 0).then(|| pool_of(seen))
     }
 
-    /// S3: records where the item has gone, in the same lock section as S2 or as its removal from
-    /// where it was. What is given back is dropped outside the lock.
-    #[must_use]
-    pub(crate) fn set_spot(&self, place: &mut Place, instance: u64, spot: Spot) -> Option<Spot> {
-        let old = place.pending.replace(Pending { instance, spot });
-        old.map(|pending| pending.spot)
+    /// S2: sets PENDING for an item on its way to that pool, or to wait for its time, unless
+    /// queueing is refused or the item runs in another pool.
+    pub(crate) fn set_pending(&self, pool: Option<u32>) -> Result<Set, Unset> {
+        // Relaxed, all: the entry goes from lock to lock; RMWs pass on what S1 and C4 released.
+        let mut seen = self.state.load(Ordering::Relaxed);
+        loop {
+            if seen & BLOCKED != 0 {
+                return Err(Unset::Answer(Queued::Disabled));
+            }
+            if seen & PENDING != 0 {
+                if self.is_pending_for_sure() {
+                    return Err(Unset::Answer(Queued::AlreadyPending));
+                }
+                seen = self.state.load(Ordering::Relaxed);
+                continue;
+            }
+            let may_be_running = seen & RUNNING != 0;
+            if may_be_running && pool.is_some_and(|pool| pool != pool_of(seen)) {
+                return Err(Unset::RunsElsewhere);
+            }
+            let next = (seen | PENDING).wrapping_add(INSTANCE_ONE);
+            let set =
+                self.state
+                    .compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed);
+            match set {
+                Ok(_) => {
+                    return Ok(Set {
+                        instance: instance_of(next),
+                        may_be_running,
+                    });
+                }
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Before S2: the item will go through this queue. Of two queues at the same time one is
+    /// forgotten; then a cancelled entry stays where it is until a worker comes to it.
+    pub(crate) fn settle_in(&self, queue: usize, home: impl FnOnce() -> Arc<Home>) {
+        // Relaxed: a hint, see `gate`.
+        if self.home.load(Ordering::Relaxed) != queue {
+            let old = self.place.lock().settle_in(self, queue, home());
+            drop(old);
+        }
+    }
+
+    /// S3: PENDING has been set, the entry is about to go through that gate.
+    pub(crate) fn set_gate(&self, gate: usize) {
+        // Relaxed: a hint. Gates are counted by CPUs.
+        self.gate.store(gate as u32, Ordering::Relaxed);
+    }
+
+    /// The gate's lock is held.
+    pub(crate) fn set_ticket(&self, ticket: Option<u64>) {
+        // Relaxed: a hint.
+        self.ticket
+            .store(ticket.unwrap_or(NO_TICKET), Ordering::Relaxed);
+    }
+
+    /// See [`set_ticket`](Item::set_ticket).
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        let ticket = self.ticket.load(Ordering::Relaxed);
+        (ticket != NO_TICKET).then_some(ticket)
+    }
+
+    /// S3: the item, pending as this instance, waits for its time.
+    pub(crate) fn set_armed(
+        &self,
+        place: &mut Place,
+        instance: Instance,
+        armed: timekeeper::Armed,
+    ) -> Option<timekeeper::Armed> {
+        place
+            .armed
+            .replace((armed, instance))
+            .map(|(armed, _)| armed)
     }
 
     /// Whether queueing is forbidden now. `place` is this item's, locked.
     pub(crate) fn is_blocked(&self, _place: &Place) -> bool {
-        // Relaxed: the lock orders all writers that change a bit.
+        // Relaxed: these bits change under the lock.
         self.state.load(Ordering::Relaxed) & BLOCKED != 0
     }
 
     /// Whether it is pending, and whether it runs.
     pub(crate) fn activity(&self) -> (bool, bool) {
-        let place = self.place.lock();
-        (place.pending.is_some(), place.running.is_some())
+        // Ordering: Acquire, pairs with C4.
+        let seen = self.state.load(Ordering::Acquire);
+        (seen & PENDING != 0, seen & RUNNING != 0)
+    }
+
+    /// The instance that is pending, if one is.
+    fn pending(&self) -> Option<Instance> {
+        // Relaxed: a guess; the entry is known by it or is not found.
+        let seen = self.state.load(Ordering::Relaxed);
+        (seen & PENDING != 0).then(|| instance_of(seen))
+    }
+
+    /// The queue and the gate where an entry of the item is, if it is in any.
+    fn at(&self, place: &Place) -> Option<(Arc<Home>, usize)> {
+        // Relaxed: a hint.
+        let gate = self.gate.load(Ordering::Relaxed) as usize;
+        place.home.clone().map(|home| (home, gate))
     }
 
     /// M2: takes a pending item from where it is, without its ceasing to be pending; it goes on as
     /// a new instance. `None` if it is not pending.
-    pub(crate) fn uproot(self: &Arc<Self>, place: &mut Place) -> Option<Uprooted> {
-        let Pending { instance, spot } = place.pending.take()?;
-        let taken = spot.withdraw(self.key(), instance);
-        place.instances += 1;
-        Some(Uprooted {
-            instance: place.instances,
-            taken,
-            spot,
-        })
+    pub(crate) fn uproot(&self, place: &mut Place) -> Option<Uprooted> {
+        loop {
+            let instance = self.pending()?;
+            let at = self.at(place);
+            let old = PENDING | u64::from(instance) << INSTANCE_SHIFT;
+            let new = |seen: u64| seen.wrapping_add(INSTANCE_ONE);
+            if self.change_pending(old, new).is_none() {
+                continue;
+            }
+            let taken = self.take(place, at, instance);
+            return Some(Uprooted {
+                instance: instance.wrapping_add(1),
+                taken,
+            });
+        }
+    }
+
+    /// Changes the word of an item that is pending as this instance; `None` if it is not. Returns
+    /// what it was.
+    fn change_pending(&self, pending: u64, new: impl Fn(u64) -> u64) -> Option<u64> {
+        let same = |seen: u64| (seen ^ pending) & (PENDING | !(INSTANCE_ONE - 1)) == 0;
+        // Relaxed: who takes an instance back hands nothing over and gets nothing.
+        let mut seen = self.state.load(Ordering::Relaxed);
+        while same(seen) {
+            let change = self.state.compare_exchange_weak(
+                seen,
+                new(seen),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match change {
+                Ok(_) => return Some(seen),
+                Err(other) => seen = other,
+            }
+        }
+        None
+    }
+
+    /// Removes what has just ceased to be pending as this instance.
+    fn take(&self, place: &mut Place, at: Option<(Arc<Home>, usize)>, instance: Instance) -> Taken {
+        if let Some(armed) = place.disarmed() {
+            return Taken::disarm(armed);
+        }
+        let ticket = || self.ticket();
+        let taken = at.and_then(|(home, gate)| home.withdraw(gate, self.key(), instance, ticket));
+        taken.map_or(Taken::InHand, Taken::Queued)
     }
 
     /// M4: an uprooted item finds no new place.
     pub(crate) fn abandon(&self, _place: &mut Place) {
-        self.clear_pending();
+        // Relaxed: as in `change_pending`.
+        self.state.fetch_and(!PENDING, Ordering::Relaxed);
     }
 
     /// Whoever waits for it looks again.
     pub(crate) fn tell(&self) {
-        self.ended.notify_all();
+        // Relaxed: those who wait look at the word, and the event orders this with them.
+        if self.state.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0 {
+            self.ended.notify_all();
+        }
     }
 
     /// T5: an instance that waited for its time will not run. `false` if it does not wait.
-    pub(crate) fn give_up(self: &Arc<Self>, instance: u64) -> bool {
+    pub(crate) fn give_up(&self, instance: Instance) -> bool {
         let place = self.place.lock();
         place.is_armed(instance) && self.withdraw(place)
     }
 
-    /// C1-C3: the worker that holds the entry takes the run. `false` if it was cancelled.
-    pub(crate) fn claim(&self, instance: u64) -> bool {
-        let mut place = self.place.lock();
-        let taken = place.pending.take_if(|p| p.instance == instance);
-        let Some(Pending { spot, .. }) = taken else {
-            return false;
-        };
-        let Spot::Queued(spot) = spot else {
-            unreachable!("an instance that a worker has in hand waits for no time");
-        };
-        self.clear_pending();
-        let (queue, pool) = spot.into_parts();
-        place.running = Some(Running { instance, pool });
-        drop(place);
-        // The queue outlives this: the worker's entry holds another handle.
-        drop(queue);
+    /// C1-C3: the worker of that pool that holds the entry takes the run. `false` if it was
+    /// cancelled.
+    pub(crate) fn claim(&self, instance: Instance, pool: u32) -> bool {
+        // Relaxed: the RMW decides.
+        let mut seen = self.state.load(Ordering::Relaxed);
+        loop {
+            if seen & PENDING == 0 || instance_of(seen) != instance {
+                return false;
+            }
+            debug_assert_eq!(seen & RUNNING, 0, "its pool lets it run once at a time");
+            let next = seen & !(PENDING | POOL_MASK) | RUNNING | u64::from(pool) << POOL_SHIFT;
+            // Ordering: C2, Acquire RMW, pairs with the RMW of a failing `refuses` (S1): either
+            // that came first and what it published is seen by the run, or it finds PENDING clear.
+            // And with C4 of the run before.
+            let claim =
+                self.state
+                    .compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed);
+            match claim {
+                Ok(_) => break,
+                Err(other) => seen = other,
+            }
+        }
+        // Relaxed: whoever reads an older one waits for this run too.
+        self.running.store(instance, Ordering::Relaxed);
         true
-    }
-
-    fn clear_pending(&self) {
-        // Ordering: C2, Acquire RMW, pairs with the RMW of a failing `refuses` (S1): either that
-        // came first and what it published is seen by the run, or it finds PENDING clear.
-        self.state.fetch_and(!PENDING, Ordering::Acquire);
     }
 
     /// See [`Run::function`].
@@ -354,31 +513,45 @@ impl Item<dyn Run> {
 
     /// C4: the run has ended.
     pub(crate) fn finish(&self) {
-        let running = self.place.lock().running.take();
-        drop(running);
-        self.ended.notify_all();
+        // Ordering: Release RMW, pairs with the next claim (C2) and with those who wait (`holds`).
+        let old = self
+            .state
+            .fetch_and(!(RUNNING | AWAITED), Ordering::Release);
+        if old & AWAITED != 0 {
+            self.ended.notify_all();
+        }
     }
 
-    /// Takes a pending instance back.
-    fn withdraw(self: &Arc<Self>, mut place: MutexGuard<'_, Place>) -> bool {
-        let Some(pending) = place.pending.take() else {
-            return false;
+    /// X2: takes a pending instance back.
+    fn withdraw(&self, mut place: MutexGuard<'_, Place>) -> bool {
+        let (taken, old) = loop {
+            let Some(instance) = self.pending() else {
+                return false;
+            };
+            let at = self.at(&place);
+            let pending = PENDING | u64::from(instance) << INSTANCE_SHIFT;
+            if let Some(old) = self.change_pending(pending, |seen| seen & !(PENDING | AWAITED)) {
+                break (self.take(&mut place, at, instance), old);
+            }
         };
-        self.clear_pending();
-        let taken = pending.spot.withdraw(self.key(), pending.instance);
         drop(place);
         // Outside the lock: dropping a queue or a function runs foreign code.
         taken.settle();
-        drop(pending);
-        self.ended.notify_all();
+        if old & AWAITED != 0 {
+            self.ended.notify_all();
+        }
         true
     }
 
-    pub(crate) fn cancel(self: &Arc<Self>) -> bool {
+    pub(crate) fn cancel(&self) -> bool {
+        // Relaxed: nobody has queued it, or is doing so only now.
+        if self.pending().is_none() {
+            return false;
+        }
         self.withdraw(self.place.lock())
     }
 
-    pub(crate) fn refuse_own(self: &Arc<Self>) -> Result<(), WouldDeadlock> {
+    pub(crate) fn refuse_own(&self) -> Result<(), WouldDeadlock> {
         if worker::runs_work(self.key()) {
             return Err(WouldDeadlock);
         }
@@ -386,42 +559,72 @@ impl Item<dyn Run> {
     }
 
     /// Whether a wait for the item would be a wait for the caller's own return.
-    pub(crate) fn waits_for_caller(self: &Arc<Self>) -> bool {
-        worker::runs_work(self.key()) || (worker::runs_any() && self.place().is_behind_caller())
+    pub(crate) fn waits_for_caller(&self) -> bool {
+        worker::runs_work(self.key()) || (worker::runs_any() && self.is_behind_caller())
     }
 
-    /// Waits until nothing of what had been queued up to `instance` is left.
-    fn wait_ended(&self, instance: u64) {
-        self.ended.wait_while(|| self.place.lock().holds(instance));
+    /// Whether the pending instance can begin only when the caller, an item, has returned.
+    fn is_behind_caller(&self) -> bool {
+        let Some(instance) = self.pending() else {
+            return false;
+        };
+        let at = {
+            let place = self.place.lock();
+            if place.armed.is_some() {
+                return false;
+            }
+            self.at(&place)
+        };
+        let ticket = || self.ticket();
+        at.is_some_and(|(home, gate)| home.is_behind_caller(gate, self.key(), instance, ticket))
     }
 
-    pub(crate) fn cancel_sync(self: &Arc<Self>) -> Result<bool, WouldDeadlock> {
+    /// Whether an instance up to `last` has not ended.
+    fn holds(&self, last: Instance) -> bool {
+        let holds = |seen: u64| {
+            let pending = seen & PENDING != 0 && is_up_to(instance_of(seen), last);
+            // Relaxed: an older one than that which runs makes the caller wait for it too.
+            let running = || is_up_to(self.running.load(Ordering::Relaxed), last);
+            pending || (seen & RUNNING != 0 && running())
+        };
+        // Ordering: Acquire, twice, pairs with C4.
+        holds(self.state.load(Ordering::Acquire))
+            && holds(self.state.fetch_or(AWAITED, Ordering::Acquire))
+    }
+
+    /// Waits until nothing of what had been queued up to `last` is left.
+    fn wait_ended(&self, last: Instance) {
+        self.ended.wait_while(|| self.holds(last));
+    }
+
+    pub(crate) fn cancel_sync(&self) -> Result<bool, WouldDeadlock> {
         self.refuse_own()?;
-        let place = self.place.lock();
-        // X1. Relaxed: read under the lock, where it decides; S1 needs only a guess.
-        self.state.fetch_add(CANCEL_ONE, Ordering::Relaxed);
-        let last = place.instances;
+        let mut place = self.place.lock();
+        place.cancels += 1;
+        // X1. Relaxed: one word decides between this and S2.
+        let last = instance_of(self.state.fetch_or(CANCELLING, Ordering::Relaxed));
         let was_pending = self.withdraw(place);
         self.wait_ended(last);
-        let _place = self.place.lock();
-        // X4. Relaxed: as above.
-        self.state.fetch_sub(CANCEL_ONE, Ordering::Relaxed);
+        let mut place = self.place.lock();
+        place.cancels -= 1;
+        if place.cancels == 0 {
+            // X4. Relaxed: as above.
+            self.state.fetch_and(!CANCELLING, Ordering::Relaxed);
+        }
         Ok(was_pending)
     }
 
     /// Returns whether it was pending, and the last instance there has been.
-    pub(crate) fn disable(self: &Arc<Self>) -> Result<(bool, u64), DisableError> {
-        let place = self.place.lock();
-        // Relaxed: under the lock, as all changes of the depth.
-        if self.state.load(Ordering::Relaxed) & DEPTH_MASK == DEPTH_MASK {
-            return Err(DisableError::DepthOverflow);
-        }
-        self.state.fetch_add(DEPTH_ONE, Ordering::Relaxed);
-        let last = place.instances;
+    pub(crate) fn disable(&self) -> Result<(bool, Instance), DisableError> {
+        let mut place = self.place.lock();
+        let deeper = place.depth.checked_add(1);
+        place.depth = deeper.ok_or(DisableError::DepthOverflow)?;
+        // X1. Relaxed: one word decides between this and S2.
+        let last = instance_of(self.state.fetch_or(DISABLED, Ordering::Relaxed));
         Ok((self.withdraw(place), last))
     }
 
-    pub(crate) fn disable_sync(self: &Arc<Self>) -> Result<bool, DisableError> {
+    pub(crate) fn disable_sync(&self) -> Result<bool, DisableError> {
         self.refuse_own()?;
         let (was_pending, last) = self.disable()?;
         self.wait_ended(last);
@@ -429,43 +632,40 @@ impl Item<dyn Run> {
     }
 
     pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
-        let _place = self.place.lock();
-        // Relaxed: under the lock, as all changes of the depth.
-        if self.state.load(Ordering::Relaxed) & DEPTH_MASK == 0 {
-            return Err(NotDisabled);
+        let mut place = self.place.lock();
+        place.depth = place.depth.checked_sub(1).ok_or(NotDisabled)?;
+        if place.depth == 0 {
+            // Relaxed: under the lock, as all changes of the depth.
+            self.state.fetch_and(!DISABLED, Ordering::Relaxed);
         }
-        let before = self.state.fetch_sub(DEPTH_ONE, Ordering::Relaxed);
-        Ok(before & DEPTH_MASK == DEPTH_ONE)
+        Ok(place.depth == 0)
     }
 
-    pub(crate) fn flush(self: &Arc<Self>) -> Result<bool, WouldDeadlock> {
+    pub(crate) fn flush(&self) -> Result<bool, WouldDeadlock> {
         self.refuse_own()?;
-        let last = {
-            let place = self.place.lock();
-            if !place.holds(place.instances) {
-                return Ok(false);
-            }
-            if place.is_behind_caller() {
-                return Err(WouldDeadlock);
-            }
-            place.instances
-        };
-        self.wait_ended(last);
+        // Ordering: Acquire, pairs with C4: what has ended is seen.
+        let seen = self.state.load(Ordering::Acquire);
+        if seen & (PENDING | RUNNING) == 0 {
+            return Ok(false);
+        }
+        if worker::runs_any() && self.is_behind_caller() {
+            return Err(WouldDeadlock);
+        }
+        self.wait_ended(instance_of(seen));
         Ok(true)
     }
 }
 
-impl fmt::Debug for Item<dyn Run> {
+impl<R: Run + ?Sized> fmt::Debug for Item<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pending, running) = self.activity();
         let place = self.place.lock();
-        // Relaxed: read under the lock.
-        let state = self.state.load(Ordering::Relaxed);
         f.debug_struct("Item")
             .field("name", &self.name)
-            .field("pending", &place.pending.is_some())
-            .field("waits_for_time", &place.armed().is_some())
-            .field("running", &place.running.is_some())
-            .field("disabled", &((state & DEPTH_MASK) / DEPTH_ONE))
+            .field("pending", &pending)
+            .field("waits_for_time", &place.armed.is_some())
+            .field("running", &running)
+            .field("disabled", &place.depth)
             .finish_non_exhaustive()
     }
 }

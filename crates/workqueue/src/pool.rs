@@ -3,21 +3,24 @@
 use crate::attrs::{Cpus, Place};
 use crate::door::Shared;
 use crate::flush::Colour;
-use crate::item::WorkRef;
+use crate::item::{Instance, POOL_KEYS, WorkRef};
 use crate::learned::Learned;
 use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::{Meter, Metering};
+use crate::rescuer::Rescuer;
 use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
 use crate::threads::{Threads, nice};
 use crate::timekeeper::{Alarm, Timekeeper};
 use crate::trace::Tracer;
 use crate::watchdog::Watchdog;
 use crate::worker::{self, Seen};
+#[cfg(not(any(loom, shuttle)))]
+use inflight_sync::atomic::AtomicU32;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, Mutex, Parker, Unparker};
+use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker};
 use inflight_topology::{PinGuard, Topology};
 use std::fmt;
 use std::io;
@@ -51,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) pool: Option<Arc<Pool>>,
     /// Which gate of the queue it passes.
     pub(crate) gate: usize,
-    pub(crate) instance: u64,
+    pub(crate) instance: Instance,
     pub(crate) colour: Colour,
     /// The item was being run by this pool when it was queued.
     pub(crate) may_be_running: bool,
@@ -109,13 +112,24 @@ enum Bring {
 }
 
 impl Deed {
+    pub(crate) fn is_none(&self) -> bool {
+        !self.brings() && self.watch.is_none()
+    }
+
     /// Whether a worker is brought.
     pub(crate) fn brings(&self) -> bool {
         !matches!(self.worker, Bring::None)
     }
 
     /// Does it. No lock of gates, pools or items may be held.
+    #[inline]
     pub(crate) fn perform(self) {
+        if !self.is_none() {
+            self.perform_now();
+        }
+    }
+
+    fn perform_now(self) {
         // A worker that waits with this library's means looks at its pool before it sleeps again.
         self.attempt().unwrap_or_else(|blocked| wake_all(&blocked));
     }
@@ -135,6 +149,45 @@ impl Deed {
             pool.begin_watch();
         }
         brought
+    }
+}
+
+/// A name for the next pool. Of pools that exist at the same time two have the same one only if
+/// millions of others have been made in between.
+#[cfg(not(any(loom, shuttle)))]
+fn key(_number: usize) -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: a number, nothing is handed over.
+    LAST.fetch_add(1, Ordering::Relaxed) % POOL_KEYS
+}
+
+/// In a model there is no state outside the model, and one system.
+#[cfg(any(loom, shuttle))]
+fn key(number: usize) -> u32 {
+    u32::try_from(number).expect("few pools") % POOL_KEYS
+}
+
+/// What is left to do after several events, mostly nothing.
+#[must_use = "a worker is waiting to be brought"]
+#[derive(Default)]
+pub(crate) struct Deeds {
+    first: Deed,
+    rest: Vec<Deed>,
+}
+
+impl Deeds {
+    pub(crate) fn push(&mut self, deed: Deed) {
+        if self.first.is_none() {
+            self.first = deed;
+        } else if !deed.is_none() {
+            self.rest.push(deed);
+        }
+    }
+
+    /// Does them. No lock of gates, pools or items may be held.
+    pub(crate) fn perform(self) {
+        self.first.perform();
+        self.rest.into_iter().for_each(Deed::perform);
     }
 }
 
@@ -162,6 +215,8 @@ const COOLDOWN: Duration = Duration::from_secs(1);
 const PATIENCE: u64 = 20_000;
 
 pub(crate) struct Pool {
+    /// Names the pool among all that exist, as long as there are not too many.
+    key: u32,
     place: Place,
     /// Names it in dumps, and the threads of an unbound pool.
     id: usize,
@@ -175,6 +230,8 @@ pub(crate) struct Pool {
 
 struct Inner {
     core: Core<Entry>,
+    /// Whose mailboxes are to be emptied: queues and gates.
+    mail: Vec<(Arc<Shared>, usize)>,
     /// By worker.
     unparkers: Vec<Unparker>,
     /// Numbers of the workers' threads, by worker.
@@ -228,7 +285,9 @@ impl Pool {
         rescued: bool,
     ) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
+            key: key(id),
             state: Mutex::new(Inner {
+                mail: Vec::new(),
                 core: Core::new(place.target()),
                 unparkers: Vec::new(),
                 threads: Vec::new(),
@@ -325,6 +384,7 @@ impl Pool {
     /// R1: the timekeeper looks whether the pool still is in distress. If so it calls the rescuers
     /// and, from time to time, asks for a thread again.
     pub(crate) fn distress(self: &Arc<Self>) {
+        self.fetch_mail();
         let now = self.env.clock.now();
         let mut inner = self.state.lock();
         if !inner.core.is_in_distress() {
@@ -416,14 +476,65 @@ impl Pool {
         self.id
     }
 
+    /// Names the pool in the words of items.
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
     pub(crate) fn push(self: &Arc<Self>, entry: Entry) -> Deed {
         let rescuer = entry.queue.rescuer().cloned();
         let deed = self.patient_event(|core| ((), core.push(entry))).1;
-        // A pool that has called already calls for each newcomer at once.
+        self.call_for_newcomers(rescuer.as_ref());
+        deed
+    }
+
+    /// Entries of one queue, made while the pool is locked.
+    pub(crate) fn push_all(
+        self: &Arc<Self>,
+        queue: &Shared,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Deed {
+        let deed = self.patient_event(|core| ((), core.push_all(entries))).1;
+        self.call_for_newcomers(queue.rescuer());
+        deed
+    }
+
+    /// A pool that has called already calls for each newcomer at once.
+    fn call_for_newcomers(self: &Arc<Self>, rescuer: Option<&Arc<Rescuer>>) {
         if let Some(rescuer) = rescuer.filter(|_| self.has_called()) {
             rescuer.call(self);
         }
+    }
+
+    /// V1: a mailbox with letters for this pool is to be emptied.
+    pub(crate) fn ring(self: &Arc<Self>, queue: &Arc<Shared>, gate: usize) -> Deed {
+        let deed = {
+            let mut inner = self.state.lock();
+            if inner.core.is_stopped() {
+                return Deed::default(); // It has been emptied: nothing is queued.
+            }
+            let same = |(q, g): &(Arc<Shared>, usize)| *g == gate && Arc::ptr_eq(q, queue);
+            if !inner.mail.iter().any(same) {
+                inner.mail.push((queue.clone(), gate));
+            }
+            self.patient(inner, |core| ((), core.mail_came())).1
+        };
+        self.call_for_newcomers(queue.rescuer());
         deed
+    }
+
+    /// V2: empties the mailboxes that have been rung for, if any. `false` if there was none.
+    pub(crate) fn fetch_mail(self: &Arc<Self>) -> bool {
+        let mail = self.take_mail(&mut self.state.lock());
+        for (queue, gate) in &mail {
+            queue.fetch(*gate);
+        }
+        !mail.is_empty()
+    }
+
+    fn take_mail(&self, inner: &mut Inner) -> Vec<(Arc<Shared>, usize)> {
+        inner.core.mail_fetched();
+        std::mem::take(&mut inner.mail)
     }
 
     fn has_called(&self) -> bool {
@@ -434,7 +545,7 @@ impl Pool {
     }
 
     /// Takes back an entry that no worker has taken.
-    pub(crate) fn remove(&self, key: usize, instance: u64) -> Option<Entry> {
+    pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
         let mut inner = self.state.lock();
         inner
             .core
@@ -463,6 +574,7 @@ impl Pool {
         me: usize,
         mine: impl Fn(&Shared) -> bool,
     ) -> Option<Entry> {
+        self.fetch_mail();
         let rescue = |core: &mut Core<Entry>| core.rescue(me, |entry| mine(&entry.queue));
         let (entry, deed) = self.event(|core| (rescue(core), Action::None));
         deed.perform();
@@ -488,18 +600,35 @@ impl Pool {
 
     /// `took` is what the item before took, in ns.
     pub(crate) fn next(self: &Arc<Self>, me: usize, took: Option<u64>) -> (Next<Entry>, Deed) {
-        self.patient_event(|core| {
-            if let Some(took) = took {
-                core.took(took);
+        let (mut took, mut room) = (took, Vec::new());
+        loop {
+            let mut inner = self.state.lock();
+            if inner.mail.capacity() == 0 {
+                std::mem::swap(&mut inner.mail, &mut room);
             }
-            let (next, action) = core.next(me);
-            if !matches!(next, Next::Sleep) || self.env.idle_timeout == Duration::MAX {
-                return (next, action);
+            if let Some(took) = took.take() {
+                inner.core.took(took);
             }
-            let told = core.went_idle(me, self.env.clock.now());
-            // Nobody is woken for work when a worker parks.
-            (next, told.filter(|w| *w != me).map_or(action, Action::Wake))
-        })
+            let (next, mut action) = inner.core.next(me);
+            match next {
+                Next::Fetch => {
+                    let mut mail = std::mem::take(&mut inner.mail);
+                    drop(inner);
+                    for (queue, gate) in mail.drain(..) {
+                        queue.fetch(gate);
+                    }
+                    room = mail;
+                    continue;
+                }
+                Next::Sleep if self.env.idle_timeout != Duration::MAX => {
+                    let told = inner.core.went_idle(me, self.env.clock.now());
+                    // Nobody is woken for work when a worker parks.
+                    action = told.filter(|w| *w != me).map_or(action, Action::Wake);
+                }
+                _ => {}
+            }
+            return self.patient(inner, |_| (next, action));
+        }
     }
 
     pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
@@ -533,7 +662,12 @@ impl Pool {
         let woken = {
             let mut inner = self.state.lock();
             let woken = inner.core.stop();
-            inner.unparkers(woken)
+            // Their queues hold the system, and so this pool.
+            let mail = std::mem::take(&mut inner.mail);
+            let woken = inner.unparkers(woken);
+            drop(inner);
+            drop(mail);
+            woken
         };
         wake_all(&woken);
     }
@@ -544,7 +678,14 @@ impl Pool {
         self: &Arc<Self>,
         f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
     ) -> (R, Deed) {
-        let mut inner = self.state.lock();
+        self.patient(self.state.lock(), f)
+    }
+
+    fn patient<R>(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
+    ) -> (R, Deed) {
         let (result, mut action) = f(&mut inner.core);
         if self.is_asked_in_vain(&mut inner, action) {
             action = Action::None;

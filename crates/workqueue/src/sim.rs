@@ -115,6 +115,7 @@ impl Pool {
 fn item(next: Next<Unique>) -> Option<usize> {
     match next {
         Next::Run(item) => Some(item.0),
-        Next::Sleep | Next::Exit => None,
+        // A simulation has no mailboxes.
+        Next::Fetch | Next::Sleep | Next::Exit => None,
     }
 }

@@ -5,8 +5,9 @@ use crate::builder::{SystemBuilder, WorkqueueDraft};
 use crate::door;
 use crate::dump::Dump;
 use crate::error::BuildError;
+use crate::item::Instance;
 use crate::panics::dispose;
-use crate::pool::{Env, Pool};
+use crate::pool::{Entry, Env, Pool};
 #[cfg(loom)]
 use crate::sampler::Finding;
 use crate::timekeeper::Alarm;
@@ -90,6 +91,18 @@ impl Shared {
 
     pub(crate) fn env(&self) -> &Arc<Env> {
         &self.env
+    }
+
+    /// The pool of that name, if it is one of this system's.
+    pub(crate) fn find_pool(&self, key: u32) -> Option<Arc<Pool>> {
+        let pools = self.pools.lock();
+        pools.iter().find(|pool| pool.key() == key).cloned()
+    }
+
+    /// Takes an entry out of whichever pool it is in.
+    pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
+        let pools = self.pools.lock();
+        pools.iter().find_map(|pool| pool.remove(key, instance))
     }
 
     /// The pool that serves a place, made if there is none.

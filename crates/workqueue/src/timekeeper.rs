@@ -5,7 +5,7 @@
 
 use crate::door::Shared;
 use crate::error::QueueError;
-use crate::item::WorkRef;
+use crate::item::{Instance, WorkRef};
 use crate::panics::contained;
 use crate::pool::{Env, Pool};
 use crate::system;
@@ -48,7 +48,7 @@ pub(crate) struct Delayed {
     pub(crate) work: WorkRef,
     pub(crate) queue: Arc<Shared>,
     pub(crate) cpu: usize,
-    pub(crate) instance: u64,
+    pub(crate) instance: Instance,
 }
 
 impl fmt::Debug for Delayed {

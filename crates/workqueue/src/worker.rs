@@ -11,6 +11,7 @@ use crate::threads::End;
 use crate::trace::{self, TraceStep};
 use inflight_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use inflight_sync::observer::{self, BlockObserver};
+use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Parker};
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
@@ -230,9 +231,7 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     pool.meter();
-    let now = || pool.is_timed().then(|| pool.env().clock.now());
-    // When the last item ended, as long as the worker has not slept since.
-    let mut since = now();
+    let mut stopwatch = Stopwatch::new(pool);
     let mut took = None;
     let end = loop {
         let (next, deed) = pool.next(context.me, took.take());
@@ -240,12 +239,10 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
         match next {
             Next::Run(entry) => {
                 execute(&context, entry);
-                let ended = now();
-                let spent = ended.zip(since).map(|(end, start)| end - start);
-                took = spent.map(|spent| u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX));
-                since = ended;
+                took = stopwatch.lap(pool);
             }
-            Next::Sleep if sleep(pool, context.me, &parker) => since = now(),
+            Next::Fetch => unreachable!("the pool has fetched it"),
+            Next::Sleep if sleep(pool, context.me, &parker) => stopwatch = Stopwatch::new(pool),
             Next::Sleep => break End::Early,
             Next::Exit => break End::WithSystem,
         }
@@ -254,6 +251,49 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     CURRENT.with(|c| c.replace(None));
     leave_system();
     end
+}
+
+/// How long items take, where that matters. Small ones are timed together: to look at the clock
+/// takes as long as one of them.
+struct Stopwatch {
+    since: Option<Instant>,
+    /// Items since then.
+    items: u32,
+    /// So many at a time.
+    together: u32,
+}
+
+impl Stopwatch {
+    /// Items that take less, in ns, are timed together.
+    const SMALL: u64 = 1_000;
+    const TOGETHER: u32 = 16;
+
+    fn new(pool: &Pool) -> Self {
+        Self {
+            since: pool.is_timed().then(|| pool.env().clock.now()),
+            items: 0,
+            together: 1,
+        }
+    }
+
+    /// An item has ended. What one took, in ns, if it is time to say so.
+    fn lap(&mut self, pool: &Pool) -> Option<u64> {
+        let since = self.since?;
+        self.items += 1;
+        if self.items < self.together {
+            return None;
+        }
+        let now = pool.env().clock.now();
+        let spent = u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX);
+        let took = spent / u64::from(self.items);
+        let small = took < Self::SMALL;
+        *self = Self {
+            since: Some(now),
+            items: 0,
+            together: if small { Self::TOGETHER } else { 1 },
+        };
+        Some(took)
+    }
 }
 
 /// An idle worker sleeps until there is work. `false` if it is to leave instead.
@@ -321,7 +361,7 @@ fn execute(context: &Context, entry: Entry) {
     let traced = trace::is_on(context.pool.env());
     let tell = |step| trace::tell(context.pool.env(), queue.name(), work.name(), step);
     let mut ended = Ended::Cancelled;
-    if work.claim(instance) {
+    if work.claim(instance, context.pool.key()) {
         queue.started(gate);
         if traced {
             tell(TraceStep::Started);
@@ -366,6 +406,15 @@ pub(crate) fn runs_work(key: usize) -> bool {
 /// Whether the calling thread runs an item of this queue.
 pub(crate) fn runs_item_of(queue: usize) -> bool {
     runs(|r| r.queue == queue)
+}
+
+/// Whether the calling thread is a worker and runs an item that came through this gate.
+pub(crate) fn is_at(queue: usize, gate: usize) -> bool {
+    let at = |c: &RefCell<Option<Rc<Context>>>| {
+        let item = c.borrow().as_ref().and_then(|c| c.item.get());
+        item.is_some_and(|item| item.queue == queue && item.gate == gate)
+    };
+    CURRENT.try_with(at).unwrap_or(false)
 }
 
 /// Whether the calling thread runs an item.

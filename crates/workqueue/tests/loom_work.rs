@@ -5,6 +5,8 @@
 //! | claim without asking whether it is pending (C1) | `i9_…` (both), `i10_…` |
 //! | cancel leaves PENDING set (X2) | `i9_queue_against_cancel` |
 //! | a cancelled inactive item gives a slot back (X2) | `i9_promotion_against_cancel` |
+//! | C4 tells nobody who has asked by AWAITED, or AWAITED is not set (X3) | `flush_of_a_work_against_its_end`, `i10_…` |
+//! | a slot is given back to the queue that the way back leads to (X2) | `i9_cancel_against_two_queues` |
 //! | S1: Relaxed, or a load | `i26_pending_run_sees_the_event` |
 //! | C2: Relaxed, or after the run | `i26_pending_run_sees_the_event` |
 //! | `cancel_sync` does not forbid queueing (X1) | `i10_cancel_sync_against_requeue` |
@@ -47,6 +49,35 @@ fn i9_queue_against_cancel() {
         drop(sys);
         assert_eq!(runs.get(), 1);
         assert_eq!(wq.stats().cancelled, u64::from(cancelled));
+    });
+}
+
+/// I.9 over two queues with one pool, which take the work at the same time: the way back may lead
+/// to the one that has not got it. Its slot is given back where it was taken, once.
+#[test]
+fn i9_cancel_against_two_queues() {
+    check("i9_cancel_against_two_queues", TWO, || {
+        let (sys, first) = system(1, 8);
+        let second = sys.workqueue("second").bound().build().unwrap();
+        let runs = Count::new();
+        let work = Work::new({
+            let runs = runs.clone();
+            move || {
+                runs.add();
+            }
+        });
+        let other = thread::spawn({
+            let (second, work) = (second.clone(), work.clone());
+            move || second.queue(&work).unwrap().is_queued()
+        });
+        let queued = first.queue(&work).unwrap().is_queued();
+        let cancelled = work.cancel();
+        let accepted = usize::from(queued) + usize::from(other.join().unwrap());
+        drop(sys);
+        assert_eq!(runs.get() + usize::from(cancelled), accepted);
+        for wq in [first, second] {
+            assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
+        }
     });
 }
 
@@ -187,7 +218,7 @@ fn i24_never_twice_at_once() {
     });
 }
 
-/// C4 against a flusher's look: it is woken, and only after the run.
+/// C4 against a flusher's look (X3): it is woken, and only after the run.
 #[test]
 fn flush_of_a_work_against_its_end() {
     check("flush_of_a_work_against_its_end", FOUR, || {
@@ -200,6 +231,13 @@ fn flush_of_a_work_against_its_end() {
             }
         });
         assert!(wq.queue(&work).unwrap().is_queued());
+        if !work.is_pending() && !work.is_running() {
+            assert_eq!(
+                ended.get(),
+                1,
+                "who sees that it has ended sees what it did"
+            );
+        }
         let _ = work.flush().unwrap();
         assert_eq!(ended.get(), 1);
         drop(sys);

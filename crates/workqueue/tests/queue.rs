@@ -366,6 +366,36 @@ fn own_nice() -> Option<(String, i32)> {
     ))
 }
 
+/// While the workers of one group of CPUs are busy, an item that is queued to another group behind
+/// one of theirs is run by the workers of that group.
+#[test]
+fn a_group_of_cpus_does_not_wait_for_another() {
+    let topo = Topology::synthetic("cache:2 core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    let sys = builder.sampling(false).build().unwrap();
+    let wq = sys
+        .workqueue("groups")
+        .unbound(Attrs::new())
+        .build()
+        .unwrap();
+    // Both groups have a worker.
+    (0..2).for_each(|cpu| wq.spawn_on(cpu, || ()).wait().unwrap());
+    let (begun, let_go) = (Level::new(), Level::new());
+    let busy = wq.spawn_on(0, {
+        let (begun, let_go) = (begun.clone(), let_go.clone());
+        move || {
+            begun.raise();
+            let_go.wait_silently(1);
+        }
+    });
+    begun.wait(1);
+    let behind = wq.spawn_on(0, || ());
+    let other = wq.spawn_on(1, move || let_go.raise());
+    other.wait().unwrap();
+    busy.wait().unwrap();
+    behind.wait().unwrap();
+}
+
 /// Items from all CPUs, one after the other, in the order of their queueing, and no way to change
 /// that.
 #[test]

@@ -56,9 +56,13 @@ impl Shared {
     /// H1, H2: a slot, unless a worker will come to an item queued now without being woken for it.
     fn slot_for_caller(self: &Arc<Self>) -> Result<Option<Colour>, QueueError> {
         let (_, place) = self.route(cpu::current(), None);
-        let mut door = self.gates[GATE].state.lock();
+        let gate = &self.gates[GATE];
+        let mut door = gate.state.lock();
         if let Some(refusal) = door.refusal(self.key()) {
             return Err(refusal);
+        }
+        if gate.letters() > 0 {
+            return Ok(None);
         }
         let busy = |pool: &Arc<crate::pool::Pool>| !pool.would_wake();
         if door.pools[place].as_ref().is_some_and(busy) {

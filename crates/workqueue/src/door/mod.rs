@@ -4,18 +4,18 @@ use crate::attrs::{Kind, Layout};
 use crate::error::QueueError;
 use crate::flush::Colour;
 use crate::gate::Gate;
-use crate::item::{Ended, WorkRef};
-use crate::pool::{Deed, Entry, Env, Pool};
+use crate::item::{Ended, Instance, Set, WorkRef};
+use crate::pool::{Deed, Deeds, Entry, Env, Pool};
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
 use crate::system;
 use crate::trace::{self, TraceStep};
 use crate::watchdog::Waiting;
 use crate::worker;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard};
+use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Weak};
 use inflight_topology::Topology;
 use std::fmt;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     counts: [AtomicU64; Count::KINDS],
     /// The name of the last item that has panicked, and what it said.
     last_panic: Mutex<Option<(String, Option<String>)>>,
+    /// By CPU: what items take along to find the queue. Each has its own count of handles.
+    homes: Box<[Arc<Home>]>,
     /// Runs the items when no worker can be had.
     rescuer: Option<Arc<Rescuer>>,
     system: Arc<system::Shared>,
@@ -65,20 +67,59 @@ pub(crate) enum Count {
     Touched,
 }
 
+/// More of them than this share a count of handles.
+const HOMES: usize = 16;
+
 impl Count {
     const KINDS: usize = 5;
 }
 
 struct Door {
+    /// What has been queued and not been looked at yet.
+    mail: CachePadded<Mailbox>,
     state: Mutex<DoorState>,
     /// Runs that have begun. Relaxed: a statistic.
     started: AtomicU64,
+}
+
+/// A gate's mailbox. Its lock comes after the gate's and before the pools'.
+struct Mailbox {
+    inside: Mutex<Mail>,
+    /// How many letters there are. Written under the lock, and read where it is enough to know of
+    /// those that came before, by whatever told the reader of them.
+    letters: AtomicUsize,
+}
+
+struct Mail {
+    /// Oldest first.
+    letters: Vec<Letter>,
+    /// Nothing is put in: who queues asks the gate.
+    closed: bool,
+    /// By the places of the gate's pools.
+    bells: Vec<Option<Bell>>,
+}
+
+/// How a pool learns of its letters.
+struct Bell {
+    pool: Arc<Pool>,
+    /// Somebody has rung, or is about to, since the mailbox was emptied.
+    rung: bool,
+}
+
+/// An item with PENDING set, on its way to the gate.
+struct Letter {
+    work: WorkRef,
+    set: Set,
+    /// Which of the gate's pools it is to go to.
+    pool: usize,
 }
 
 pub(crate) struct DoorState {
     gate: Gate<Entry>,
     /// Pools by place, or the only one. Filled as they are needed.
     pools: Vec<Option<Arc<Pool>>>,
+    /// Room for the letters of the next visit.
+    room: Vec<Letter>,
     draining: usize,
     destroyed: bool,
     shut: bool,
@@ -87,25 +128,20 @@ pub(crate) struct DoorState {
     cancelled: u64,
 }
 
-/// Where a pending item is.
+/// An item's way back to the queue through which it has gone.
 #[derive(Debug)]
-pub(crate) struct Spot {
-    queue: Arc<Shared>,
-    gate: usize,
-    /// Its ticket if it was inactive at first.
-    ticket: Option<u64>,
-    pool: Arc<Pool>,
-}
+pub(crate) struct Home(CachePadded<Weak<Shared>>);
 
 /// What is left to do after an item was taken back, outside all locks.
 #[must_use]
 pub(crate) struct Withdrawn {
-    queue: Arc<Shared>,
     entry: Option<Entry>,
+    deeds: Deeds,
     left: Left,
 }
 
 /// What is left to do after an item has ended, outside all locks.
+#[derive(Default)]
 #[must_use]
 struct Left {
     deed: Deed,
@@ -134,55 +170,122 @@ impl Left {
 
 impl Withdrawn {
     pub(crate) fn settle(self) {
-        self.left.settle(&self.queue);
+        self.deeds.perform();
         if let Some(entry) = &self.entry {
-            self.queue.trace(&entry.work, TraceStep::Cancelled);
+            self.left.settle(&entry.queue);
+            entry.queue.trace(&entry.work, TraceStep::Cancelled);
         }
-        drop(self.entry);
     }
 }
 
-impl Spot {
-    /// The queue it came through, and the pool it is in.
-    pub(crate) fn into_parts(self) -> (Arc<Shared>, Arc<Pool>) {
-        (self.queue, self.pool)
+impl Home {
+    /// The queue, if it is still there, and if it has that gate: the number may be another queue's.
+    fn queue_with(&self, gate: usize) -> Option<Arc<Shared>> {
+        self.0.upgrade().filter(|queue| gate < queue.gates.len())
     }
 
-    /// Whether the caller is the item whose slot this one waits for. The item's lock is held.
-    pub(crate) fn is_behind_caller(&self) -> bool {
-        let Some(ticket) = self.ticket else {
+    /// Whether the caller is the item whose slot this one waits for. No lock is held.
+    pub(crate) fn is_behind_caller(
+        &self,
+        gate: usize,
+        key: usize,
+        instance: Instance,
+        ticket: impl Fn() -> Option<u64>,
+    ) -> bool {
+        let Some(queue) = self.queue_with(gate) else {
             return false;
         };
-        worker::runs_through(self.queue.key(), self.gate)
-            && self.queue.gates[self.gate]
-                .state
-                .lock()
-                .gate
-                .is_behind_the_only_one(ticket)
+        if !worker::runs_through(queue.key(), gate) {
+            return false;
+        }
+        queue.visit(gate, |state, _| {
+            let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
+            ticket().is_some_and(|ticket| state.gate.is_behind_the_only_one(ticket, is_this))
+        })
     }
 
-    /// Takes the entry back, wherever it is. The item's lock is held.
-    pub(crate) fn withdraw(&self, key: usize, instance: u64) -> Withdrawn {
-        let mut state = self.queue.gates[self.gate].state.lock();
-        let inactive = self.ticket.and_then(|ticket| state.gate.remove(ticket));
-        let was_active = inactive.is_none();
-        // Not found at all: a worker has it in hand and will find that it cannot claim it.
-        let entry = inactive.or_else(|| self.pool.remove(key, instance));
-        let left = match &entry {
-            Some(entry) => state.leave(entry.colour, Ended::Cancelled, was_active),
-            None => Left {
-                deed: Deed::default(),
-                promoted: None,
-                news: false,
-                shut: false,
-            },
-        };
+    /// Takes the entry back, wherever it is in that queue. The item's lock is held.
+    pub(crate) fn withdraw(
+        &self,
+        gate: usize,
+        key: usize,
+        instance: Instance,
+        ticket: impl Fn() -> Option<u64>,
+    ) -> Option<Withdrawn> {
+        let queue = self.queue_with(gate)?;
+        let (mut state, deeds) = queue.open(gate);
+        let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
+        let inactive = ticket().and_then(|ticket| state.gate.remove(ticket, is_this));
+        let left = inactive
+            .as_ref()
+            .map(|entry| state.leave(entry.colour, Ended::Cancelled, false));
         drop(state);
-        Withdrawn {
-            queue: self.queue.clone(),
+        // Not found at all: a worker has it in hand and will find that it cannot claim it.
+        let entry = inactive.or_else(|| queue.system.remove(key, instance));
+        let left = left.or_else(|| {
+            // Pools are shared: it may have come through another queue.
+            let entry = entry.as_ref()?;
+            let door = &entry.queue.gates[entry.gate];
+            let mut state = door.state.lock();
+            Some(state.leave(entry.colour, Ended::Cancelled, true))
+        });
+        Some(Withdrawn {
             entry,
-            left,
+            deeds,
+            left: left.unwrap_or_default(),
+        })
+    }
+}
+
+impl Door {
+    /// Items that have been queued here.
+    fn queued(&self) -> u64 {
+        let state = self.state.lock();
+        state.gate.queued() + self.letters() as u64
+    }
+
+    fn letters(&self) -> usize {
+        // Relaxed: as said where it is.
+        self.mail.letters.load(Ordering::Relaxed)
+    }
+
+    /// The letters become items that have been queued. The gate is locked.
+    fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
+        let mut letters = {
+            if self.letters() == 0 {
+                return Deeds::default();
+            }
+            let mut mail = self.mail.inside.lock();
+            // Relaxed: as said where it is.
+            self.mail.letters.store(0, Ordering::Relaxed);
+            for bell in mail.bells.iter_mut().flatten() {
+                bell.rung = false;
+            }
+            std::mem::replace(&mut mail.letters, std::mem::take(&mut state.room))
+        };
+        let mut deeds = Deeds::default();
+        {
+            let DoorState {
+                gate: limit, pools, ..
+            } = state;
+            let mut rest = letters.drain(..).peekable();
+            while let Some(first) = rest.peek() {
+                let place = first.pool;
+                let pool = pools[place].as_ref().expect("its letter was accepted");
+                let mut active = || {
+                    while let Some(letter) = rest.next_if(|letter| letter.pool == place) {
+                        let entry = queue.admit(limit, letter.work, letter.set, gate, pool);
+                        if entry.is_some() {
+                            return entry;
+                        }
+                    }
+                    None
+                };
+                deeds.push(pool.push_all(queue, std::iter::from_fn(&mut active)));
+            }
         }
+        state.room = letters;
+        deeds
     }
 }
 
@@ -197,7 +300,7 @@ impl DoorState {
         let news = self.gate.leave(colour, was_active);
         let (deed, promoted) = self.promote();
         Left {
-            deed,
+            deed: deed.unwrap_or_default(),
             promoted,
             news,
             shut: self.shut,
@@ -205,13 +308,18 @@ impl DoorState {
     }
 
     /// Lets one inactive item through, if there is room.
-    fn promote(&mut self) -> (Deed, Option<WorkRef>) {
+    fn promote(&mut self) -> (Option<Deed>, Option<WorkRef>) {
         let Some(entry) = self.gate.promote() else {
-            return (Deed::default(), None);
+            return (None, None);
         };
         let (pool, entry) = entry.into_active();
         let promoted = trace::is_on(pool.env()).then(|| entry.work.clone());
-        (pool.push(entry), promoted)
+        (Some(pool.push(entry)), promoted)
+    }
+
+    /// Whether who queues has to ask.
+    fn is_closed(&self) -> bool {
+        self.shut || self.destroyed || self.draining > 0
     }
 
     fn refusal(&self, queue: usize) -> Option<QueueError> {
@@ -246,9 +354,18 @@ impl Shared {
         };
         let door = || {
             CachePadded::new(Door {
+                mail: CachePadded::new(Mailbox {
+                    inside: Mutex::new(Mail {
+                        letters: Vec::new(),
+                        closed: false,
+                        bells: (0..pools).map(|_| None).collect(),
+                    }),
+                    letters: AtomicUsize::new(0),
+                }),
                 state: Mutex::new(DoorState {
                     gate: Gate::new(max_active),
                     pools: vec![None; pools],
+                    room: Vec::new(),
                     draining: 0,
                     destroyed: false,
                     shut: false,
@@ -259,7 +376,10 @@ impl Shared {
                 started: AtomicU64::new(0),
             })
         };
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            homes: (0..system.env().topology.cpus().len().clamp(1, HOMES))
+                .map(|_| Arc::new(Home(CachePadded::new(me.clone()))))
+                .collect(),
             name,
             number: system.env().metering.number(),
             kind,
@@ -277,8 +397,8 @@ impl Shared {
     }
 
     /// Names the queue among all that exist.
-    pub(crate) fn key(self: &Arc<Self>) -> usize {
-        Arc::as_ptr(self).addr()
+    pub(crate) fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -299,9 +419,12 @@ impl Shared {
 
     /// How many items are active, over all CPUs, and how many may be, on each CPU of a bound queue.
     pub(crate) fn level(&self) -> (usize, usize) {
-        let active = self.doors().map(|door| door.gate.active()).sum();
-        let max_active = self.doors().next().map_or(0, |door| door.gate.max_active());
-        (active, max_active)
+        let levels = self.gates.iter().map(|door| {
+            let state = door.state.lock();
+            let (active, _) = state.gate.room_for(door.letters());
+            (state.gate.active() + active, state.gate.max_active())
+        });
+        levels.fold((0, 0), |(sum, _), (active, max)| (sum + active, max))
     }
 
     pub(crate) fn is_highpri(&self) -> bool {
@@ -357,14 +480,14 @@ impl Shared {
 
     /// What waits here because `max_active` others are active, if anything does.
     pub(crate) fn starved(&self) -> Option<Waiting> {
-        let mut doors = self.doors();
-        doors.find_map(|door| {
-            let (ticket, first) = door.gate.first_inactive()?;
+        self.gates.iter().find_map(|door| {
+            let state = door.state.lock();
+            let (ticket, first) = state.gate.first_inactive()?;
             Some(Waiting {
                 place: format!("queue {}", self.name),
                 progress: ticket + self.count(Count::Touched),
                 item: format!("{}: {}", self.name, first.work.name()),
-                waiting: door.gate.inactive(),
+                waiting: state.gate.inactive(),
                 running: Vec::new(),
             })
         })
@@ -390,8 +513,51 @@ impl Shared {
         }
     }
 
-    fn doors(&self) -> impl Iterator<Item = MutexGuard<'_, DoorState>> {
-        self.gates.iter().map(|door| door.state.lock())
+    /// What an item queued from that CPU takes along.
+    fn home(&self, cpu: usize) -> Arc<Home> {
+        self.homes[cpu % self.homes.len()].clone()
+    }
+
+    /// Locks a gate. What was in its mailbox has come; the deeds are for when no lock is held.
+    fn open(self: &Arc<Self>, gate: usize) -> (MutexGuard<'_, DoorState>, Deeds) {
+        let door = &self.gates[gate];
+        let mut state = door.state.lock();
+        let deeds = door.deliver(self, gate, &mut state);
+        (state, deeds)
+    }
+
+    /// A section of a gate, with an empty mailbox. No lock is held.
+    fn visit<R>(
+        self: &Arc<Self>,
+        gate: usize,
+        f: impl FnOnce(&mut DoorState, &mut Mail) -> R,
+    ) -> R {
+        let (mut state, deeds) = self.open(gate);
+        let result = f(&mut state, &mut self.gates[gate].mail.inside.lock());
+        drop(state);
+        deeds.perform();
+        result
+    }
+
+    fn visit_all(self: &Arc<Self>, mut f: impl FnMut(usize, &mut DoorState, &mut Mail)) {
+        for gate in 0..self.gates.len() {
+            self.visit(gate, |state, mail| f(gate, state, mail));
+        }
+    }
+
+    /// V2: the mailbox of that gate has been rung for.
+    pub(crate) fn fetch(self: &Arc<Self>, gate: usize) {
+        let (state, deeds) = self.open(gate);
+        drop(state);
+        deeds.perform();
+    }
+
+    /// A change of who may queue: from now on the mailbox is open or closed accordingly.
+    fn change(self: &Arc<Self>, f: impl Fn(&mut DoorState)) {
+        self.visit_all(|_, state, mail| {
+            f(state);
+            mail.closed = state.is_closed();
+        });
     }
 
     pub(crate) fn started(&self, gate: usize) {
@@ -405,11 +571,12 @@ impl Shared {
     }
 
     /// F1: closes the current colour of every gate. Returns what a flush waits for.
-    fn close_colours(&self) -> Vec<(usize, Colour)> {
-        let doors = self.doors().enumerate();
-        doors
-            .filter_map(|(gate, mut door)| Some((gate, door.gate.ledger.close()?)))
-            .collect()
+    fn close_colours(self: &Arc<Self>) -> Vec<(usize, Colour)> {
+        let mut closed = Vec::new();
+        self.visit_all(|gate, state, _| {
+            closed.extend(state.gate.ledger.close().map(|colour| (gate, colour)));
+        });
+        closed
     }
 
     /// F2: whether something that the flush waits for is left.
@@ -425,56 +592,60 @@ impl Shared {
     /// if the sums are equal, nothing was left at the moment between. Looking at one gate after the
     /// other would miss an item that moves to a gate already seen.
     pub(crate) fn is_idle(&self) -> bool {
-        let ended: u64 = self.doors().map(|door| door.gate.ended()).sum();
-        let queued: u64 = self.doors().map(|door| door.gate.queued()).sum();
+        let ends = self.gates.iter().map(|d| d.state.lock().gate.ended());
+        let ended: u64 = ends.sum();
+        let queued: u64 = self.gates.iter().map(|d| d.queued()).sum();
         ended == queued
     }
 
-    pub(crate) fn shut(&self) {
-        self.doors().for_each(|mut door| door.shut = true);
+    pub(crate) fn shut(self: &Arc<Self>) {
+        self.change(|state| state.shut = true);
     }
 
-    pub(crate) fn flush(&self) {
+    pub(crate) fn flush(self: &Arc<Self>) {
         let mut colours = self.close_colours();
         self.event.wait_while(|| self.holds(&mut colours));
     }
 
     /// D1-D3: only the queue's own items may queue until it is empty.
-    pub(crate) fn drain(&self) {
-        self.doors().for_each(|mut door| door.draining += 1);
+    pub(crate) fn drain(self: &Arc<Self>) {
+        self.change(|state| state.draining += 1);
         self.event.wait_while(|| !self.is_idle());
-        self.doors().for_each(|mut door| door.draining -= 1);
+        self.change(|state| state.draining -= 1);
     }
 
-    pub(crate) fn destroy(&self) {
-        self.doors().for_each(|mut door| door.destroyed = true);
+    pub(crate) fn destroy(self: &Arc<Self>) {
+        self.change(|state| state.destroyed = true);
         self.drain();
         self.dismiss_rescuer();
     }
 
-    pub(crate) fn set_max_active(&self, max_active: usize) {
-        for door in &self.gates {
-            let mut deeds = Vec::new();
-            let mut state = door.state.lock();
+    pub(crate) fn set_max_active(self: &Arc<Self>, max_active: usize) {
+        for gate in 0..self.gates.len() {
+            let (mut state, mut deeds) = self.open(gate);
+            let mut promoted = Vec::new();
             state.gate.set_max_active(max_active);
-            while let Some(entry) = state.gate.promote() {
-                let (pool, entry) = entry.into_active();
-                let work = trace::is_on(self.env()).then(|| entry.work.clone());
-                deeds.push((pool.push(entry), work));
+            loop {
+                let (deed, work) = state.promote();
+                match deed {
+                    Some(deed) => deeds.push(deed),
+                    None => break,
+                }
+                promoted.extend(work);
             }
             drop(state);
-            for (deed, work) in deeds {
-                deed.perform();
-                if let Some(work) = work {
-                    self.trace(&work, TraceStep::Activated);
-                }
+            deeds.perform();
+            for work in promoted {
+                self.trace(&work, TraceStep::Activated);
             }
         }
     }
 
     pub(crate) fn is_congested(&self, cpu: usize) -> bool {
         let (gate, _) = self.route(cpu, None);
-        self.gates[gate].state.lock().gate.is_full()
+        let door = &self.gates[gate];
+        let state = door.state.lock();
+        state.gate.room_for(door.letters() + 1).1 > 0
     }
 
     pub(crate) fn stats(&self) -> WorkqueueStats {
@@ -491,13 +662,15 @@ impl Shared {
         };
         for door in &self.gates {
             let state = door.state.lock();
-            stats.queued += state.gate.queued();
+            let letters = door.letters();
+            let (active, inactive) = state.gate.room_for(letters);
+            stats.queued += state.gate.queued() + letters as u64;
             stats.started += door.started.load(Ordering::Relaxed);
             stats.completed += state.completed + state.panicked;
             stats.panicked += state.panicked;
             stats.cancelled += state.cancelled;
-            stats.active += state.gate.active();
-            stats.inactive += state.gate.inactive();
+            stats.active += state.gate.active() + active;
+            stats.inactive += state.gate.inactive() + inactive;
         }
         stats
     }

@@ -1,14 +1,16 @@
 //! The way of an item into a queue: at once, at its time, or from one time to another.
 
-use super::{Door, DoorState, Shared, Spot};
+use super::{Bell, Door, DoorState, Letter, Shared};
 use crate::attrs::{Cpus, Kind};
 use crate::error::QueueError;
-use crate::gate::Admitted;
-use crate::item::{self, Uprooted, WorkRef};
-use crate::pool::{Deed, Entry, Pool};
+use crate::gate::{Admitted, Gate};
+use crate::item::{self, Instance, Item, Name, Run, Set, Unset, Uprooted, WorkRef};
+use crate::pool::{Deeds, Entry, Pool};
 use crate::timekeeper::{Delayed, Poke};
-use crate::trace::TraceStep;
+use crate::trace::{self, TraceStep};
 use crate::work::{Modified, Queued};
+use crate::worker;
+use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -20,22 +22,20 @@ struct Admission<'a> {
     door: MutexGuard<'a, DoorState>,
     gate: usize,
     pool: Arc<Pool>,
-    may_be_running: bool,
+    /// What was in the mailbox has come.
+    deeds: Deeds,
 }
 
 /// What is left to do for an item that has entered, outside all locks.
 #[must_use]
 struct Entered {
-    deed: Deed,
+    deeds: Deeds,
     active: bool,
-    /// Where it was before.
-    old: Option<item::Spot>,
 }
 
 impl Entered {
     fn settle(self, queue: &Arc<Shared>, work: &WorkRef) {
-        self.deed.perform();
-        drop(self.old);
+        self.deeds.perform();
         queue.trace(work, TraceStep::Queued);
         if self.active {
             queue.trace(work, TraceStep::Activated);
@@ -58,73 +58,116 @@ impl Shared {
         }
     }
 
-    /// Q1-Q3: finds the way of an item, which is locked, as if it were queued from `cpu`.
-    fn admission(
-        self: &Arc<Self>,
-        item: &item::Place,
-        cpu: usize,
-    ) -> Result<Admission<'_>, QueueError> {
-        let runner = item.runner().cloned();
-        let (gate, place) = self.route(cpu, runner.as_ref());
-        let mut door = self.gates[gate].state.lock();
-        if let Some(refusal) = door.refusal(self.key()) {
-            return Err(refusal);
+    /// Which of its gate's pools serves a place.
+    fn pool_at(&self, place: usize) -> usize {
+        match self.kind {
+            Kind::Bound => 0,
+            Kind::Unbound(_) | Kind::Ordered(_) => place,
         }
-        let may_be_running = runner.is_some();
-        let pool = match runner {
-            Some(pool) if !Arc::ptr_eq(pool.env(), self.env()) => {
-                return Err(QueueError::OtherSystem);
-            }
-            Some(pool) => {
-                self.check_manned(&door, &pool)?;
-                pool
-            }
-            None => self.pool(&mut door, place)?,
-        };
-        Ok(Admission {
-            door,
-            gate,
-            pool,
-            may_be_running,
-        })
     }
 
-    /// Q4, S3: an item with PENDING set enters. It is locked; the gate is let go.
-    fn enter(
+    /// Q1-Q3: finds the way of an item, which that pool runs now, if any, as if it were queued from
+    /// `cpu`.
+    fn admission(
         self: &Arc<Self>,
-        work: &WorkRef,
-        item: &mut item::Place,
-        admission: Admission<'_>,
-        instance: u64,
-    ) -> Entered {
+        runner: Option<u32>,
+        cpu: usize,
+    ) -> Result<Admission<'_>, QueueError> {
+        let (gate, place) = self.route(cpu, None);
+        let (mut door, deeds) = self.open(gate);
+        let here = door.pools[self.pool_at(place)].as_ref().map(|p| p.key());
+        if runner.is_some() && runner != here {
+            drop(door);
+            deeds.perform();
+            return self.admission_where_it_runs(runner, cpu);
+        }
+        let pool = match door.refusal(self.key()) {
+            Some(refusal) => Err(refusal),
+            None => self.pool(gate, &mut door, place),
+        };
+        Self::admitted(door, gate, pool, deeds)
+    }
+
+    /// As [`admission`](Shared::admission), to another pool than that of `cpu`.
+    fn admission_where_it_runs(
+        self: &Arc<Self>,
+        runner: Option<u32>,
+        cpu: usize,
+    ) -> Result<Admission<'_>, QueueError> {
+        let pool = runner.and_then(|key| self.system.find_pool(key));
+        let pool = pool.ok_or(QueueError::OtherSystem)?;
+        let (gate, _) = self.route(cpu, Some(&pool));
+        let (door, deeds) = self.open(gate);
+        let pool = match door.refusal(self.key()) {
+            Some(refusal) => Err(refusal),
+            None => self.check_manned(&door, &pool).map(|()| pool),
+        };
+        Self::admitted(door, gate, pool, deeds)
+    }
+
+    fn admitted(
+        door: MutexGuard<'_, DoorState>,
+        gate: usize,
+        pool: Result<Arc<Pool>, QueueError>,
+        deeds: Deeds,
+    ) -> Result<Admission<'_>, QueueError> {
+        match pool {
+            Ok(pool) => Ok(Admission {
+                door,
+                gate,
+                pool,
+                deeds,
+            }),
+            Err(refusal) => {
+                drop(door);
+                deeds.perform();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The gate counts an item. The entry, if it is active: it is to go to its pool.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        limit: &mut Gate<Entry>,
+        work: WorkRef,
+        set: Set,
+        gate: usize,
+        pool: &Arc<Pool>,
+    ) -> Option<Entry> {
+        let admitted = limit.admit(|ticket, colour| {
+            work.set_ticket(ticket);
+            Entry {
+                work,
+                queue: self.clone(),
+                pool: ticket.is_some().then(|| pool.clone()),
+                gate,
+                instance: set.instance,
+                colour,
+                may_be_running: set.may_be_running,
+            }
+        });
+        match admitted {
+            Admitted::Active(entry) => Some(entry),
+            Admitted::Inactive(_) => None,
+        }
+    }
+
+    /// Q4, S3: an item with PENDING set enters; the gate is let go.
+    fn enter(self: &Arc<Self>, work: &WorkRef, admission: Admission<'_>, set: Set) -> Entered {
         let Admission {
             mut door,
             gate,
             pool,
-            may_be_running,
+            mut deeds,
         } = admission;
-        let admitted = door.gate.admit(|colour, active| Entry {
-            work: work.clone(),
-            queue: self.clone(),
-            pool: (!active).then(|| pool.clone()),
-            gate,
-            instance,
-            colour,
-            may_be_running,
-        });
-        let (ticket, deed) = match admitted {
-            Admitted::Active(entry) => (None, pool.push(entry)),
-            Admitted::Inactive(ticket) => (Some(ticket), Deed::default()),
-        };
-        let active = ticket.is_none();
-        let spot = item::Spot::Queued(Spot {
-            queue: self.clone(),
-            gate,
-            ticket,
-            pool,
-        });
-        let old = work.set_spot(item, instance, spot);
-        Entered { deed, active, old }
+        work.set_gate(gate);
+        let entry = self.admit(&mut door.gate, work.clone(), set, gate, &pool);
+        let active = entry.is_some();
+        if let Some(entry) = entry {
+            deeds.push(pool.push(entry));
+        }
+        Entered { deeds, active }
     }
 
     /// Queues the item as if from `cpu`.
@@ -136,17 +179,100 @@ impl Shared {
         if let Some(refused) = work.refuses() {
             return Ok(refused);
         }
-        let mut item = work.place();
-        let admission = self.admission(&item, cpu)?;
-        // From here on nothing fails: PENDING is never seen set for an item that is not queued.
-        let instance = match work.set_pending(&mut item) {
-            Ok(instance) => instance,
-            Err(refused) => return Ok(refused),
+        work.settle_in(self.key(), || self.home(cpu));
+        // Traces are told in the order of the steps.
+        if !trace::is_on(self.env()) {
+            if let Some(queued) = self.post(&**work, cpu, || work.clone()) {
+                return Ok(queued);
+            }
+        }
+        self.submit_to_gate(work, cpu)
+    }
+
+    /// An item that only the caller knows, made to go through this queue.
+    pub(crate) fn item<R: Run>(&self, cpu: usize, name: Name, run: R) -> Arc<Item<R>> {
+        Item::at_home(name, run, self.key(), Some(self.home(cpu)))
+    }
+
+    /// Queues such an item.
+    pub(crate) fn submit_new<R: Run + 'static>(
+        self: &Arc<Self>,
+        work: &Arc<Item<R>>,
+        cpu: usize,
+    ) -> Result<Queued, QueueError> {
+        if !trace::is_on(self.env()) {
+            if let Some(queued) = self.post(&**work, cpu, || work.clone()) {
+                return Ok(queued);
+            }
+        }
+        let work: WorkRef = work.clone();
+        self.submit_to_gate(&work, cpu)
+    }
+
+    /// S1 to S3, by way of the gate.
+    fn submit_to_gate(self: &Arc<Self>, work: &WorkRef, cpu: usize) -> Result<Queued, QueueError> {
+        loop {
+            let admission = self.admission(work.runner(), cpu)?;
+            // From here on nothing fails: PENDING is never seen set for an item that is not queued.
+            match work.set_pending(Some(admission.pool.key())) {
+                Ok(set) => {
+                    let entered = self.enter(work, admission, set);
+                    entered.settle(self, work);
+                    return Ok(Queued::Queued);
+                }
+                Err(unset) => {
+                    let Admission { door, deeds, .. } = admission;
+                    drop(door);
+                    deeds.perform();
+                    if let Unset::Answer(answer) = unset {
+                        return Ok(answer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// V1: puts the item into the mailbox, which somebody empties soon. `None` if it has to ask the
+    /// gate.
+    fn post<R: Run + ?Sized>(
+        self: &Arc<Self>,
+        work: &Item<R>,
+        cpu: usize,
+        handle: impl FnOnce() -> WorkRef,
+    ) -> Option<Queued> {
+        let (gate, place) = self.route(cpu, None);
+        let place = self.pool_at(place);
+        let door = &self.gates[gate];
+        // A worker would ring for itself, only to fetch the letter before anything else.
+        if door.letters() == 0 && worker::is_at(self.key(), gate) {
+            return None;
+        }
+        let mailbox = &door.mail;
+        let mut guard = mailbox.inside.lock();
+        let mail = &mut *guard;
+        let bell = mail.bells[place].as_mut().filter(|_| !mail.closed)?;
+        let set = match work.set_pending(Some(bell.pool.key())) {
+            Ok(set) => set,
+            Err(Unset::Answer(answer)) => return Some(answer),
+            Err(Unset::RunsElsewhere) => return None,
         };
-        let entered = self.enter(work, &mut item, admission, instance);
-        drop(item);
-        entered.settle(self, work);
-        Ok(Queued::Queued)
+        work.set_gate(gate);
+        // Who puts in the first letter for a pool rings there.
+        let first = !std::mem::replace(&mut bell.rung, true);
+        let ring = first.then(|| bell.pool.clone());
+        mail.letters.push(Letter {
+            work: handle(),
+            set,
+            pool: place,
+        });
+        // Relaxed: as said where it is.
+        mailbox.letters.store(mail.letters.len(), Ordering::Relaxed);
+        drop(guard);
+        if let Some(pool) = ring {
+            pool.ring(self, gate).perform();
+        }
+        self.system.watch();
+        Some(Queued::Queued)
     }
 
     /// Queues the item after `delay`, as if from `cpu`.
@@ -162,19 +288,21 @@ impl Shared {
         if let Some(refused) = work.refuses() {
             return Ok(refused);
         }
+        work.settle_in(self.key(), || self.home(cpu));
         let mut item = work.place();
-        self.refuse_at(&item, cpu)?;
+        self.refuse_at(work, cpu)?;
         let mut keeper = self.env().timekeeper.ready(self.env())?;
-        let instance = match work.set_pending(&mut item) {
-            Ok(instance) => instance,
-            Err(refused) => return Ok(refused),
+        let set = match work.set_pending(None) {
+            Ok(set) => set,
+            Err(Unset::Answer(answer)) => return Ok(answer),
+            Err(Unset::RunsElsewhere) => unreachable!("it goes to no pool"),
         };
         let (armed, poke) = keeper.arm(
             self.clock().now() + delay,
-            self.delayed(work, cpu, instance),
+            self.delayed(work, cpu, set.instance),
         );
         drop(keeper);
-        let old = work.set_spot(&mut item, instance, item::Spot::Armed(armed));
+        let old = work.set_armed(&mut item, set.instance, armed);
         debug_assert!(old.is_none(), "it was not pending");
         drop(item);
         poke.perform();
@@ -207,7 +335,7 @@ impl Shared {
         cpu: usize,
         delay: Duration,
     ) -> Result<Modified, QueueError> {
-        self.refuse_at(&item, cpu)?;
+        self.refuse_at(work, cpu)?;
         drop(self.env().timekeeper.ready(self.env())?);
         let (uprooted, instance) = Self::uproot(work, &mut item);
         let armed = self.env().timekeeper.ready(self.env()).map(|mut keeper| {
@@ -215,14 +343,16 @@ impl Shared {
             keeper.arm(at, self.delayed(work, cpu, instance))
         });
         let result = armed.map(|(armed, poke)| {
-            let old = work.set_spot(&mut item, instance, item::Spot::Armed(armed));
+            let old = work.set_armed(&mut item, instance, armed);
             debug_assert!(old.is_none(), "it was uprooted");
             poke
         });
         if result.is_err() {
             work.abandon(&mut item);
         }
+        let old = item.settle_in(work, self.key(), self.home(cpu));
         drop(item);
+        drop(old);
         let result = result.map(Poke::perform);
         Self::modified(result, uprooted, work)
     }
@@ -235,28 +365,50 @@ impl Shared {
         cpu: usize,
     ) -> Result<Modified, QueueError> {
         // Gates are locked one at a time, so that of the old place cannot be let go later.
-        drop(self.admission(&item, cpu)?);
+        let Admission { door, deeds, .. } = self.admission(work.runner(), cpu)?;
+        drop(door);
         let (uprooted, instance) = Self::uproot(work, &mut item);
-        let admission = self.admission(&item, cpu);
-        let result = admission.map(|admission| self.enter(work, &mut item, admission, instance));
-        if result.is_err() {
+        let old = item.settle_in(work, self.key(), self.home(cpu));
+        let entered = self.enter_pending(work, cpu, instance);
+        if entered.is_err() {
             work.abandon(&mut item);
         }
         drop(item);
-        let result = result.map(|entered| entered.settle(self, work));
+        drop(old);
+        deeds.perform();
+        let result = entered.map(|entered| entered.settle(self, work));
         Self::modified(result, uprooted, work)
     }
 
-    /// M2: the item, pending or not, is pending nowhere.
-    fn uproot(work: &WorkRef, item: &mut item::Place) -> (Option<Uprooted>, u64) {
-        let uprooted = work.uproot(item);
-        let instance = match &uprooted {
-            Some(uprooted) => uprooted.instance,
-            None => work
-                .set_pending(item)
-                .expect("neither pending nor disabled, and locked"),
+    /// Q1-Q4 for an item that is pending already, and locked.
+    fn enter_pending(
+        self: &Arc<Self>,
+        work: &WorkRef,
+        cpu: usize,
+        instance: Instance,
+    ) -> Result<Entered, QueueError> {
+        // If it runs, that run may end meanwhile, but no other can begin.
+        let runner = work.runner();
+        let admission = self.admission(runner, cpu)?;
+        let set = Set {
+            instance,
+            may_be_running: runner.is_some(),
         };
-        (uprooted, instance)
+        Ok(self.enter(work, admission, set))
+    }
+
+    /// M2: the item, pending or not, is pending nowhere.
+    fn uproot(work: &WorkRef, item: &mut item::Place) -> (Option<Uprooted>, Instance) {
+        loop {
+            if let Some(uprooted) = work.uproot(item) {
+                let instance = uprooted.instance;
+                return (Some(uprooted), instance);
+            }
+            // Another call may queue it in between: then it is taken from there.
+            if let Ok(set) = work.set_pending(None) {
+                return (None, set.instance);
+            }
+        }
     }
 
     fn modified(
@@ -265,6 +417,10 @@ impl Shared {
         work: &WorkRef,
     ) -> Result<Modified, QueueError> {
         let moved = uprooted.map(|uprooted| uprooted.settle(work)).is_some();
+        if result.is_err() {
+            // M4: whoever found it pending meanwhile waits for nothing.
+            work.tell();
+        }
         result?;
         Ok(if moved {
             Modified::Moved
@@ -285,11 +441,12 @@ impl Shared {
         if !item.is_armed(instance) {
             return; // Cancelled, or moved to another time.
         }
-        match self.admission(&item, cpu) {
-            Ok(admission) => {
-                let entered = self.enter(&work, &mut item, admission, instance);
+        match self.enter_pending(&work, cpu, instance) {
+            Ok(entered) => {
+                let armed = item.disarmed();
                 drop(item);
                 entered.settle(self, &work);
+                drop(armed);
             }
             // Accepted items are not lost because threads are scarce.
             Err(QueueError::NoWorker(_) | QueueError::OtherSystem) => {
@@ -300,7 +457,7 @@ impl Shared {
                 let at = self.clock().now() + TRY_AGAIN;
                 let (armed, poke) = keeper.arm(at, self.delayed(&work, cpu, instance));
                 drop(keeper);
-                let old = work.set_spot(&mut item, instance, item::Spot::Armed(armed));
+                let old = work.set_armed(&mut item, instance, armed);
                 drop(item);
                 poke.perform();
                 drop(old);
@@ -313,7 +470,7 @@ impl Shared {
     }
 
     /// T5: an item whose time has come is not queued.
-    pub(crate) fn refuse_later(&self, work: &WorkRef, instance: u64) {
+    pub(crate) fn refuse_later(&self, work: &WorkRef, instance: Instance) {
         if work.give_up(instance) {
             self.refused_later();
         }
@@ -328,17 +485,17 @@ impl Shared {
         let Some((armed, instance)) = item.armed() else {
             return Ok(());
         };
-        let cpu = armed.cpu();
-        let admission = self.admission(&item, cpu)?;
+        let entered = self.enter_pending(work, armed.cpu(), instance)?;
         let alarm = armed.disarm();
-        let entered = self.enter(work, &mut item, admission, instance);
+        let armed = item.disarmed();
         drop(item);
         entered.settle(self, work);
         drop(alarm);
+        drop(armed);
         Ok(())
     }
 
-    fn delayed(self: &Arc<Self>, work: &WorkRef, cpu: usize, instance: u64) -> Delayed {
+    fn delayed(self: &Arc<Self>, work: &WorkRef, cpu: usize, instance: Instance) -> Delayed {
         Delayed {
             work: work.clone(),
             queue: self.clone(),
@@ -348,8 +505,9 @@ impl Shared {
     }
 
     /// Says no now rather than when the time has come.
-    fn refuse_at(self: &Arc<Self>, item: &item::Place, cpu: usize) -> Result<(), QueueError> {
-        let (gate, _) = self.route(cpu, item.runner());
+    fn refuse_at(self: &Arc<Self>, work: &WorkRef, cpu: usize) -> Result<(), QueueError> {
+        let runner = work.runner().and_then(|key| self.system.find_pool(key));
+        let (gate, _) = self.route(cpu, runner.as_ref());
         let door: &Door = &self.gates[gate];
         let refusal = door.state.lock().refusal(self.key());
         refusal.map_or(Ok(()), Err)
@@ -357,8 +515,13 @@ impl Shared {
 
     /// The pool of a place. It has, or is about to have, at least one worker, or the queue has a
     /// rescuer.
-    fn pool(&self, door: &mut DoorState, place: usize) -> Result<Arc<Pool>, QueueError> {
-        let slot = if self.kind == Kind::Bound { 0 } else { place };
+    fn pool(
+        &self,
+        gate: usize,
+        door: &mut DoorState,
+        place: usize,
+    ) -> Result<Arc<Pool>, QueueError> {
+        let slot = self.pool_at(place);
         if let Some(pool) = &door.pools[slot] {
             return Ok(pool.clone());
         }
@@ -367,6 +530,10 @@ impl Shared {
         let pool = pool.map_err(|e| QueueError::NoWorker(e.kind()))?;
         self.check_manned(door, &pool)?;
         door.pools[slot] = Some(pool.clone());
+        self.gates[gate].mail.inside.lock().bells[slot] = Some(Bell {
+            pool: pool.clone(),
+            rung: false,
+        });
         Ok(pool)
     }
 

@@ -14,6 +14,8 @@
 //! * Where somebody looks at the pool from time to time, the second and further workers of a pool
 //!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
 //!   item; or at the next look.
+//! * There may be mail: items on their way that nobody has looked at. A worker fetches it before it
+//!   rests, and from time to time.
 //! * Workers that nobody needs leave, those that have been idle longest first, once they have been
 //!   idle for long; two stay, and more beside many busy ones. The worker that has been idle longest
 //!   keeps the time for all, and only while there are too many.
@@ -74,6 +76,9 @@ pub(crate) enum Rest {
 /// So many idle workers a pool keeps at least.
 const KEPT: usize = if cfg!(loom) { 1 } else { 2 };
 
+/// So many items that are ready are taken before mail is fetched.
+const MAIL_AFTER: u64 = 32;
+
 /// One idle worker more may stay for so many busy ones.
 const BUSY_FOR_ONE_IDLE: usize = 4;
 
@@ -82,6 +87,8 @@ const BUSY_FOR_ONE_IDLE: usize = 4;
 pub(crate) enum Next<T> {
     /// Run this, then ask again.
     Run(T),
+    /// V2: the mail is this worker's to fetch. It pushes what it finds, then asks again.
+    Fetch,
     /// It is on the idle list. It tells when ([`went_idle`](Core::went_idle)) and asks how to
     /// [`rest`](Core::rest) until an [`Action::Wake`] has named it.
     Sleep,
@@ -123,6 +130,10 @@ struct Worker<T: Item> {
 pub(crate) struct Core<T: Item> {
     target: usize,
     ready: VecDeque<T>,
+    /// There is mail: perhaps more that is ready, for whoever fetches it.
+    mail: bool,
+    /// How many items had been taken when mail was fetched last.
+    fetched: u64,
     workers: Vec<Worker<T>>,
     /// A stack: the worker that went idle last is woken first, its caches are warm.
     idle: Vec<usize>,
@@ -158,6 +169,8 @@ impl<T: Item> Core<T> {
         Self {
             target,
             ready: VecDeque::new(),
+            mail: false,
+            fetched: 0,
             workers: Vec::new(),
             idle: Vec::new(),
             running: 0,
@@ -195,12 +208,17 @@ impl<T: Item> Core<T> {
     /// Whether a worker would have to be woken, or made, for one item more: nothing waits, and a
     /// CPU is free.
     pub(crate) fn would_wake(&self) -> bool {
-        self.ready.is_empty() && self.running < self.target
+        !self.has_work() && self.running < self.target
+    }
+
+    /// Something is ready, or may be when the mail has been fetched.
+    fn has_work(&self) -> bool {
+        self.mail || !self.ready.is_empty()
     }
 
     /// Items have waited long enough for those that run.
     pub(crate) fn hasten(&mut self) -> Action {
-        if self.ready.is_empty() || self.running >= self.target {
+        if !self.has_work() || self.running >= self.target {
             return Action::None;
         }
         self.bring()
@@ -208,7 +226,32 @@ impl<T: Item> Core<T> {
 
     /// Whether what is ready is too little to wake somebody for, beside those that run.
     fn is_patient(&self) -> bool {
-        self.running > 0 && (self.ready.len() as u64).saturating_mul(self.estimate) < self.patience
+        let ready = self.ready.len() as u64 + u64::from(self.mail);
+        self.running > 0 && ready.saturating_mul(self.estimate) < self.patience
+    }
+
+    /// V1: there is mail for the pool.
+    pub(crate) fn mail_came(&mut self) -> Action {
+        self.mail = true;
+        self.kick()
+    }
+
+    /// Whether mail is to be fetched: when nothing else is ready, and from time to time, because
+    /// what is ready may never end.
+    fn wants_mail(&self) -> bool {
+        self.mail && (self.ready.is_empty() || self.taken - self.fetched >= MAIL_AFTER)
+    }
+
+    /// V2: the mail is in the caller's hands, who pushes what it finds.
+    pub(crate) fn mail_fetched(&mut self) {
+        self.mail = false;
+        self.fetched = self.taken;
+    }
+
+    /// Several items have come that may run now.
+    pub(crate) fn push_all(&mut self, items: impl Iterator<Item = T>) -> Action {
+        self.ready.extend(items);
+        self.kick()
     }
 
     /// An item that may run now has come.
@@ -300,7 +343,7 @@ impl<T: Item> Core<T> {
 
     /// Whether items wait because the pool can get no worker for them.
     pub(crate) fn is_in_distress(&self) -> bool {
-        let wanted = !self.ready.is_empty() && self.running < self.target;
+        let wanted = self.has_work() && self.running < self.target;
         self.refused && wanted && self.idle.is_empty()
     }
 
@@ -356,7 +399,7 @@ impl<T: Item> Core<T> {
         // A chain: who takes an item brings the next worker.
         let action = match &next {
             Next::Run(_) => self.kick(),
-            Next::Sleep | Next::Exit => Action::None,
+            Next::Fetch | Next::Sleep | Next::Exit => Action::None,
         };
         (next, action)
     }
@@ -385,7 +428,10 @@ impl<T: Item> Core<T> {
         if here > self.target && !self.stopped {
             return self.park(me);
         }
-        while let Some(item) = self.ready.pop_front() {
+        while !self.wants_mail() {
+            let Some(item) = self.ready.pop_front() else {
+                break;
+            };
             match self.runner_of(&item) {
                 Some(other) => self.workers[other].scheduled.push_back(item),
                 None => {
@@ -400,6 +446,10 @@ impl<T: Item> Core<T> {
                     return Next::Run(item);
                 }
             }
+        }
+        if self.mail {
+            self.mail_fetched();
+            return Next::Fetch;
         }
         if self.stopped {
             self.running -= 1;
@@ -437,7 +487,7 @@ impl<T: Item> Core<T> {
     pub(crate) fn waits(&self) -> bool {
         let here = self.running - self.arriving;
         let held = here >= self.target || (here > 0 && self.patience > 0);
-        !self.ready.is_empty() && held && !self.stopped
+        self.has_work() && held && !self.stopped
     }
 
     /// The workers that hold back what waits, each with the turn in which it does.
@@ -468,10 +518,15 @@ impl<T: Item> Core<T> {
         Some(self.kick())
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// Nothing more will be pushed. Workers leave when nothing is ready; the idle ones are to be
     /// woken.
     pub(crate) fn stop(&mut self) -> Vec<usize> {
         self.stopped = true;
+        self.mail = false;
         let woken = std::mem::take(&mut self.idle);
         self.culler = None;
         for &worker in &woken {
@@ -572,7 +627,7 @@ impl<T: Item> Core<T> {
 
     /// Whether a worker is missing and none is on its way.
     fn is_short(&self) -> bool {
-        let wanted = !self.ready.is_empty() && self.running < self.target;
+        let wanted = self.has_work() && self.running < self.target;
         wanted && self.idle.is_empty() && !self.creating
     }
 

@@ -36,6 +36,8 @@ enum Event {
     /// An item has taken so long; a look finds that something has waited long enough.
     Took(u64),
     Hasten,
+    /// A letter is put into a mailbox of the pool.
+    Post(usize),
     /// Nothing has waited for long: the pool is looked at no more.
     EndWatch,
     /// An idle worker looks; so many seconds have passed.
@@ -58,6 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (any::<usize>(), any::<bool>()).prop_map(|(n, asleep)| Event::Found(n, asleep)),
         2 => (0..2_000u64).prop_map(Event::Took),
         2 => Just(Event::Hasten),
+        4 => (0..6usize).prop_map(Event::Post),
         2 => Just(Event::EndWatch),
         3 => (any::<usize>(), 0..200u64).prop_map(|(n, secs)| Event::Rest(n, secs)),
         1 => Just(Event::Attach),
@@ -81,6 +84,8 @@ struct Driver {
     /// The last one failed.
     refused: bool,
     pushed: usize,
+    /// What is in the mailbox.
+    letters: Vec<Job>,
     now: Instant,
     /// What has been seen and is not known yet.
     seen: Vec<(usize, u64)>,
@@ -100,6 +105,7 @@ impl Driver {
             asked: true,
             refused: false,
             pushed: 0,
+            letters: Vec::new(),
             now: Instant::default(),
             seen: Vec::new(),
             watched: false,
@@ -127,7 +133,17 @@ impl Driver {
         self.perform(action);
         match next {
             Next::Run(job) => self.begin(worker, job),
-            Next::Sleep => drop(self.core.went_idle(worker, self.now)),
+            Next::Fetch => {
+                let letters = std::mem::take(&mut self.letters);
+                let action = self.core.push_all(letters.into_iter());
+                self.perform(action);
+                self.next(worker);
+            }
+            Next::Sleep => {
+                let over = self.core.running >= self.core.target;
+                assert!(self.letters.is_empty() || over, "unfetched");
+                let _ = self.core.went_idle(worker, self.now);
+            }
             Next::Exit => unreachable!("it has not been stopped"),
         }
     }
@@ -229,8 +245,20 @@ impl Driver {
                 let action = self.core.hasten();
                 self.perform(action);
             }
+            Event::Post(key) => {
+                self.pushed += 1;
+                self.letters.push(Job(key));
+                let action = self.core.mail_came();
+                self.perform(action);
+            }
             Event::EndWatch => self.watched = self.core.waits(),
             Event::Rest(n, secs) => self.rest(n, secs),
+            Event::Attach | Event::Rescue(_) | Event::Detach(_) => self.rescue(event),
+        }
+    }
+
+    fn rescue(&mut self, event: Event) {
+        match event {
             Event::Attach => {
                 let worker = self.core.attach();
                 self.seat(worker);
@@ -238,6 +266,10 @@ impl Driver {
             Event::Rescue(n) => {
                 if let Some(worker) = self.pick(n, &[State::Rescuing]) {
                     self.runs[worker] = None;
+                    let letters = std::mem::take(&mut self.letters);
+                    self.core.mail_fetched();
+                    let action = self.core.push_all(letters.into_iter());
+                    self.perform(action);
                     let job = self.core.rescue(worker, |job| job.0 % 2 == 0);
                     match job {
                         Some(job) => self.begin(worker, job),
@@ -256,6 +288,7 @@ impl Driver {
                     self.perform(action);
                 }
             }
+            _ => unreachable!("no rescuer's event"),
         }
     }
 
@@ -278,10 +311,7 @@ impl Driver {
         let on_its_way = core.creating || core.arriving > 0;
         assert!(!core.waits() || on_its_way || self.watched, "unseen");
         let seen = core.waits();
-        assert!(
-            core.ready.is_empty() || served || in_want || seen,
-            "stranded"
-        );
+        assert!(!core.has_work() || served || in_want || seen, "stranded");
     }
 
     /// Everything goes on to its end.

@@ -30,7 +30,8 @@ impl Pool {
     }
 
     /// What waits here for a worker, if anything does.
-    pub(crate) fn waiting(&self) -> Option<Waiting> {
+    pub(crate) fn waiting(self: &Arc<Self>) -> Option<Waiting> {
+        self.fetch_mail();
         let inner = self.state.lock();
         let first = inner.core.waiting().next()?;
         Some(Waiting {
