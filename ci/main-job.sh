@@ -33,10 +33,10 @@ shared() {
         grep -Eq '"read_iops": *[0-9.]*[1-9]' "$figures"
 }
 
-# corrupted: one flipped byte between a write run and a read run ends in status 1 and names the offset.
+# corrupted ENGINE: one flipped byte between a write run and a read run ends in status 1 and names the offset.
 corrupted() {
     local file="$scratch/data" status=0 old
-    local options=(--filename "$file" --size 4M --bs 4k --verify sha256 --number_ios 1024 --engine psync)
+    local options=(--filename "$file" --size 4M --bs 4k --verify sha256 --number_ios 1024 --engine "$1")
     engine "${options[@]}" --rw write --json >"$scratch/written" || return
     # File offset 70000 lies in the data of the block at 69632.
     old="$(od -An -tu1 -j 70000 -N 1 "$file" | tr -d ' ')" || return
@@ -50,11 +50,12 @@ corrupted() {
 step build cargo build --release --quiet -p io-engine
 step psync job psync
 step shared-psync shared psync
+step corrupted-psync corrupted psync
 if engine --engine io_uring --size 1M --number_ios 1 --json >/dev/null 2>"$scratch/why"; then
     step io_uring job io_uring
     step shared-io_uring shared io_uring
+    step corrupted-io_uring corrupted io_uring
 else
     skip io_uring "$(head -n 1 "$scratch/why")"
 fi
-step corrupted corrupted
 step default engine --runtime 2
