@@ -141,7 +141,7 @@ impl<T> Fronts<T> {
     }
 
     /// The front ends in the group's line, first served first.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn line(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
         self.lines[group].iter().copied()
     }

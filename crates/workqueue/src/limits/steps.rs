@@ -69,7 +69,7 @@ impl<T> Op<T> {
     }
 
     /// Tokens this thread has in hand.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn in_hand(&self) -> usize {
         match self {
             Self::Keep { tokens, .. }
