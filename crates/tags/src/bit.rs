@@ -262,7 +262,9 @@ impl Bitmaps {
     /// A new tenant. Until there is a second one nobody counts anything, so the first is marked by
     /// what it has in use then.
     pub(crate) fn open_account(&self) -> Opened {
-        let opened = self.accounts().open(self.gate());
+        let hw_queues = 0..self.geometry().hw_queues;
+        let has_tags = |class| hw_queues.clone().any(|n| self.ledger(n).active(class) > 0);
+        let opened = self.accounts().open(self.gate(), has_tags);
         let Opened {
             class,
             second,

@@ -298,6 +298,35 @@ fn a_weight_leaves_with_its_tenant() {
 /// A request of more pieces than its tenant's share goes on as they complete, and others are served
 /// meanwhile.
 #[test]
+fn tags_of_a_tenant_that_left_are_on_nobodys_account() {
+    let fair = SharePolicy::Fair { min: 4 };
+    let set = TagSet::builder().hw_queues(2).depth(8).share(fair);
+    let set = set.clock(Clock::manual()); // nobody turns idle
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let last = PLAIN.hw_queue(1);
+    let stays = set.add_queue("stays");
+    let take = |dev: &Queue<()>, n| dev.try_alloc_batch_with(last, n).unwrap();
+    for round in 0..3 {
+        let leaves = set.add_queue("leaves");
+        let of_stays = take(&stays, 2);
+        let in_flight: Vec<u64> = take(&leaves, 4).into_iter().map(Tag::into_token).collect();
+        assert_eq!(leaves.try_alloc(last).unwrap_err(), AllocError::Exhausted);
+        drop(leaves);
+
+        let comes = set.add_queue("comes");
+        assert_eq!(comes.counted(1), 0, "round {round}");
+        let two = take(&comes, 2);
+        assert_eq!((two.len(), comes.counted(1)), (2, 2));
+        for token in in_flight {
+            drop(set.redeem(token).unwrap());
+        }
+        assert_eq!(comes.counted(1), 2);
+        assert_eq!(take(&comes, 8).len(), 2, "up to its share");
+        drop((of_stays, two));
+    }
+}
+
+#[test]
 fn a_split_above_its_tenants_share_goes_on() {
     for engine in ENGINES {
         let set = set_on(engine, 8, SharePolicy::Fair { min: 1 });

@@ -5,6 +5,7 @@ mod ledger;
 pub(crate) use ledger::{Ledger, Shares};
 
 use crate::freeze::Gate;
+use inflight_sbitmap::above::Class;
 use inflight_sync::Mutex;
 
 /// How the tenants of a set share its tags, per hardware queue.
@@ -12,7 +13,8 @@ use inflight_sync::Mutex;
 /// Shares count only while two or more tenants are active at the hardware queue: a lone one has the
 /// whole depth. A tenant is active from its first allocation on, until it has used none and waited
 /// for none for some time (at most 3 s, found out when another one is at its limit) or its last
-/// handle is dropped. An active tenant may have a tag while it has fewer than its share.
+/// handle is dropped. An active tenant may have a tag while it has fewer than its share. The tags
+/// of one that was dropped are on nobody's account.
 ///
 /// No timer finds idle tenants out: it takes somebody who allocates, comes to wait or gives a tag
 /// back. While nobody does, those who wait at their limit sleep on beside an idle tenant's tags.
@@ -65,7 +67,7 @@ pub(crate) const CLASSES: usize = if cfg!(loom) { 3 } else { 256 };
 /// An account for a new tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
-    pub(crate) class: u32,
+    pub(crate) class: Class,
     /// It is the first ever.
     pub(crate) first: bool,
     /// It is the second that is there at once, for the first time, and nobody has counted yet.
@@ -88,26 +90,32 @@ impl Accounts {
         }
     }
 
-    /// The account with the fewest tenants. From the second tenant on the gate says that there are
-    /// many, before that tenant can do anything.
-    pub(crate) fn open(&self, gate: &Gate) -> Opened {
+    /// An account without tenants and tags, or else a new one, or else the one with the fewest
+    /// tenants. From the second tenant on the gate says that there are many, before that tenant can
+    /// do anything.
+    pub(crate) fn open(&self, gate: &Gate, has_tags: impl Fn(Class) -> bool) -> Opened {
         let mut users = self.users.lock();
-        let first = users.is_empty();
-        let least = users.iter().copied().enumerate().min_by_key(|&(_, n)| n);
-        let (class, left) = match least {
-            Some((class, n)) if n == 0 || users.len() == CLASSES => (class, n == 0),
-            _ => {
+        let known = users.len();
+        // Who has left counts no more tags, and what its handles did comes before. That a tag is
+        // off the account is seen by a Relaxed load: one that is late is a newcomer's.
+        let clear = (0..users.len()).find(|&class| users[class] == 0 && !has_tags(class as Class));
+        let class = clear.unwrap_or_else(|| {
+            if users.len() < CLASSES {
                 users.push(0);
-                (users.len() - 1, false)
+                return users.len() - 1;
             }
-        };
+            let all = users.iter().enumerate();
+            all.min_by_key(|&(_, n)| n).map_or(0, |(class, _)| class)
+        });
+        let left = class < known && users[class] == 0;
         users[class] += 1;
+        let first = known == 0;
         let second = users.len() > 1 && !gate.is_many();
         if !first {
             gate.set_many();
         }
         Opened {
-            class: class as u32,
+            class: class as Class,
             first,
             second,
             left,
@@ -115,9 +123,37 @@ impl Accounts {
     }
 
     /// Returns whether nobody uses the account any more.
-    pub(crate) fn close(&self, class: u32) -> bool {
+    pub(crate) fn close(&self, class: Class) -> bool {
         let mut users = self.users.lock();
         users[class as usize] -= 1;
         users[class as usize] == 0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_comes_back_when_neither_handle_nor_tag_is_left() {
+        let (accounts, gate) = (Accounts::new(), Gate::new());
+        let open = |busy: &[Class]| {
+            let opened = accounts.open(&gate, |class| busy.contains(&class));
+            (opened.class, opened.left)
+        };
+        assert_eq!(
+            (open(&[]), open(&[]), open(&[])),
+            ((0, false), (1, false), (2, false))
+        );
+        assert!(accounts.close(1) && accounts.close(2));
+        assert_eq!(open(&[0, 1]), (2, true), "1 has tags");
+        assert_eq!(open(&[0, 1, 2]), (3, false), "still");
+        assert_eq!(open(&[0]), (1, true));
+        for class in 4..CLASSES as Class {
+            assert_eq!(open(&[]), (class, false));
+        }
+        assert_eq!(open(&[]), (0, false), "shared, for there are no more");
+        assert!(accounts.close(5));
+        assert_eq!(open(&[5]), (5, true), "rather than with another tenant");
     }
 }
