@@ -6,7 +6,7 @@
 #[path = "common/tasks.rs"]
 mod tasks;
 
-use inflight_sbitmap::{Fairness, Get, PutError, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, Get, PutError, SbitmapQueue};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu};
 use proptest::collection::vec;
@@ -45,6 +45,27 @@ fn assert_nobody_waits(queue: &SbitmapQueue) {
 
 fn woken(tasks: &[Task<'_>]) -> usize {
     tasks.iter().filter(|task| task.is_woken()).count()
+}
+
+#[test]
+fn a_future_polled_again_after_it_was_ready_waits_for_another_bit() {
+    for mode in [Fairness::Batched, Fairness::Fair, Fairness::Fifo] {
+        for engine in [Engine::Shared, Engine::Auto] {
+            let builder = SbitmapQueue::builder(1).fairness(mode).engine(engine);
+            let queue = builder.build().unwrap();
+            take_all(&queue);
+            let mut task = Task::new(&queue);
+            for _ in 0..3 {
+                assert_eq!(task.poll(), None);
+                queue.put(0).unwrap();
+                assert!(task.is_woken());
+                assert_eq!(task.poll(), Some(0));
+            }
+            queue.put(0).unwrap();
+            assert_eq!(task.poll(), Some(0));
+            assert_nobody_waits(&queue);
+        }
+    }
 }
 
 #[test]

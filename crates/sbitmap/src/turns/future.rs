@@ -21,6 +21,8 @@ impl<'a, S: Store> WaitOne<'a, S> {
             if let Some(id) = self.0.store().try_get() {
                 return Poll::Ready(id);
             }
+            // Also one that was ready before waits for one.
+            self.0.stay.request.want = 1;
         }
         self.0.poll(cx).map(|outcome| {
             let ids = outcome.expect("a wait for one id is not refused");
