@@ -68,12 +68,13 @@ pub enum Fairness {
     ///
     /// Tasks are woken for one bit at a time, all of them at once as long as bits last, and take
     /// no turns. So among threads and tasks in one queue the threads get up to 13 bits for each
-    /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). A bit
-    /// that is put on a CPU goes to a task that came to wait on that CPU, if there is one; fewer
-    /// than 128 tasks that came after another are served before it for that, which the bound above
-    /// covers. Over a
+    /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). Over a
     /// window of many turns identical threads get equal shares; within one turn one thread has 13
     /// bits and its neighbour none.
+    ///
+    /// A bit that is put on a CPU goes to a task that came to wait on that CPU, if there is one.
+    /// For that fewer than 128 tasks that came after another are served before it; these come to
+    /// the bound above.
     #[default]
     Fair,
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.
