@@ -183,12 +183,12 @@ impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exhausted => {
-                "no tag for this tenant now: all of this hardware queue are in use, its share is \
-                 used up, or others wait"
+                "no tag for this tenant now: all tags of this hardware queue are in use, its \
+                 share is used up, or others wait"
             }
             Self::Frozen => "the tag set is frozen",
             Self::Quiesced => "the tag set is quiesced",
-            Self::TimedOut => "no tag became free in time",
+            Self::TimedOut => "no tag could be had before the time was up",
             Self::NoReserved => "the tag set has no reserved tags",
             Self::NoSuchHwQueue => "the tag set has no such hardware queue",
             Self::Unmapped => "the hardware queue serves no CPU",
@@ -252,7 +252,8 @@ pub enum RedeemError {
     NotInFlight,
     /// The set has no slot of that number: the token is damaged.
     OutOfRange,
-    /// Another set made the token.
+    /// Another set made the token. Numbers that never were tokens, 0 and `u64::MAX` among them,
+    /// mostly look like that too.
     Foreign,
     /// The tag was marked as timed out; it belongs to whoever handles the timeout.
     TimedOut,
@@ -264,11 +265,17 @@ pub enum RedeemError {
 impl fmt::Display for RedeemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Stale => "the tag of this token has been freed since",
-            Self::NotInFlight => "the tag of this token is not in flight",
-            Self::OutOfRange => "the tag set has no slot of this token's number",
-            Self::Foreign => "another tag set made this token",
-            Self::TimedOut => "the tag of this token has timed out: redeem_timed_out has it",
+            Self::Stale => {
+                "the tag of this token has been freed or submitted again since, or the token is \
+                 damaged"
+            }
+            Self::NotInFlight => "the tag of this token is not in flight: somebody has redeemed it",
+            Self::OutOfRange => "the tag set has no slot of this token's number: it is damaged",
+            Self::Foreign => "another tag set made this token, or it is damaged",
+            Self::TimedOut => {
+                "the request of this token has timed out: its tag is for who handles that, by \
+                 redeem_timed_out"
+            }
             Self::NotTimedOut => "the tag of this token is in flight and has not timed out",
         })
     }

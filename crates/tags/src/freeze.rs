@@ -36,7 +36,7 @@ const CLOSED: u64 = INACTIVE - 1;
 const MANY: u64 = 1 << 63;
 
 /// What the gate's word says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct State(u64);
 
 impl State {
@@ -87,6 +87,17 @@ impl State {
     #[inline]
     pub(crate) const fn is_short(self) -> bool {
         self.0 & INACTIVE != 0
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("freezes", &(self.0 & (QUIESCE - 1)))
+            .field("quiesces", &((self.0 & CLOSED) / QUIESCE))
+            .field("some_inactive", &self.is_short())
+            .field("many_tenants", &self.is_many())
+            .finish()
     }
 }
 

@@ -157,9 +157,11 @@ impl<T: Send + 'static> TagSet<T> {
     /// [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
     ///
     /// [Freezes](TagSet::freeze_blocking) the set for the change: waits until no tag is held or in
-    /// flight, so a caller that holds one waits for itself, and requests that never complete need
-    /// [`expire`](TagSet::expire). CPUs are spread over the new number as
-    /// by the builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
+    /// flight, so a caller that holds one waits for itself, for ever, and requests that never
+    /// complete need [`expire`](TagSet::expire);
+    /// [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout) gives up. If there are `n` already
+    /// it waits for nobody, and changes nothing. CPUs are spread over the new number as by the
+    /// builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
     /// if they are too few, one default one comes first, then those for polling, then those for
     /// reads. Submitters that wait go to the hardware queue that serves them then; those that named
     /// one that is gone get [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of hardware

@@ -35,7 +35,7 @@ const TENANT: [Counter<QueueStats>; 5] = [
     ),
     (
         "inflight_tags_tenant_exhausted_total",
-        "tries refused because all tags were in use",
+        "tries refused: all tags were in use, the share was used up, or others waited",
         |s| s.exhausted,
     ),
     (
@@ -50,7 +50,7 @@ const TENANT: [Counter<QueueStats>; 5] = [
     ),
     (
         "inflight_tags_tenant_timeouts_total",
-        "waits that ended with their time",
+        "waits that were given up because the time was up",
         |s| s.timeouts,
     ),
 ];

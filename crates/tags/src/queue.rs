@@ -31,13 +31,19 @@ use std::time::Duration;
 ///
 /// # Waiting
 ///
-/// Each form exists three times: `try_alloc` never waits, `alloc` is a future, `alloc_blocking`
-/// and `alloc_timeout` put the thread to sleep. Threads and tasks wait in the same order.
-/// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits
+/// There are four ways to ask: `try_alloc` never waits, `alloc` is a future, `alloc_blocking` and
+/// `alloc_timeout` put the thread to sleep. A thread or task that holds the last tag itself and
+/// waits for another waits for ever; a `_timeout` form gives up. Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits
 /// on, for the end of that first. Who waits at a hardware queue that turns
 /// [inactive](TagSet::cpu_offline) goes to the one that stands in for it, or, having named it, gets
 /// [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when the
 /// queue is drained.
+///
+/// # Fairness
+///
+/// Threads and tasks wait in the same lines. Who is next is the set's
+/// [`Admission`](crate::Admission); among tenants that wait it goes round, by their
+/// [shares](crate::SharePolicy).
 ///
 /// # Panics
 ///
@@ -154,9 +160,9 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) and
     /// [`Quiesced`](AllocError::Quiesced) while somebody freezes or quiesces the set,
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
-    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
-    /// not have, or not now.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
+    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
+    /// the options ask for what the set does not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -267,7 +273,9 @@ impl<T: Send + 'static> Queue<T> {
 
     /// Takes a normal tag, waiting as a task until one is free.
     ///
-    /// A dropped future loses neither a tag nor a wakeup.
+    /// # Cancel safety
+    ///
+    /// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
     ///
     /// # Errors
     ///
@@ -290,13 +298,15 @@ impl<T: Send + 'static> Queue<T> {
 
     /// Takes a tag of the kind asked for, waiting as a task until one is free.
     ///
-    /// A dropped future loses neither a tag nor a wakeup.
+    /// # Cancel safety
+    ///
+    /// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
-    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
-    /// not have, or not now.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
+    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
+    /// the options ask for what the set does not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -362,9 +372,9 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
-    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
-    /// not have, or not now.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
+    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
+    /// the options ask for what the set does not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -403,9 +413,9 @@ impl<T: Send + 'static> Queue<T> {
     /// # Errors
     ///
     /// [`TimedOut`](AllocError::TimedOut) if the time was up first;
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue) and
-    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
-    /// not have, or not now.
+    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
+    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
+    /// the options ask for what the set does not have, or not now.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -590,7 +600,7 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
-    /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
+    /// queues; 1 until this is called. The other policies do not look at it. With a weight of 0 the share is the least one, and at least
     /// one tag.
     ///
     /// ```

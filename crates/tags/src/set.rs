@@ -418,7 +418,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
     ///
     /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
-    /// ever.
+    /// ever: it looks like a slow device. Who is not sure takes
+    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -435,7 +436,11 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// [`freeze_blocking`](TagSet::freeze_blocking) as a future. The freeze begins at the first
-    /// poll; dropping the future ends it.
+    /// poll.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the freeze: the set is as it was.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

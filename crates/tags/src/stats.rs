@@ -57,13 +57,13 @@ pub struct SetStats {
 pub struct QueueStats {
     /// Tags this tenant got.
     pub allocs: u64,
-    /// Tries refused because all tags were in use.
+    /// Tries refused because all tags were in use, the share was used up, or others waited.
     pub exhausted: u64,
     /// Tries refused because the set was frozen or quiesced.
     pub frozen: u64,
     /// Allocations that had to wait for a tag or for the thaw.
     pub waits: u64,
-    /// Waits that ended with their time.
+    /// Waits that were given up because the time was up.
     pub timeouts: u64,
     /// The longest wait for a tag or for the thaw that has ended.
     pub longest_wait: Duration,

@@ -32,6 +32,8 @@ fn while_frozen_nothing_is_given_out() {
     let dev = set.add_queue("q");
     let frozen = set.freeze_blocking();
     assert!(set.is_frozen());
+    let shown = format!("{set:?}");
+    assert!(shown.contains("freezes: 1, quiesces: 0"), "{shown}");
     assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Frozen);
     let refused = dev.try_alloc(PLAIN.reserved()).unwrap_err();
     assert_eq!(refused, AllocError::Frozen);
