@@ -375,12 +375,18 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Builds the set. `payload` makes the data of each slot, given its hardware queue and tag
-    /// number, once and now.
+    /// Builds the set. `payload`, the build closure, makes the data of each slot, given its
+    /// hardware queue and tag number, once: now, or when the set [grows](TagSet::resize) or
+    /// [gets](TagSet::set_hw_queues) hardware queues, on the thread that calls these. It may use
+    /// the set, but not change its size or its CPUs.
     ///
     /// # Errors
     ///
     /// A [`BuildError`] that says which number is outside its range.
+    ///
+    /// # Panics
+    ///
+    /// With the build closure; what it had made is leaked.
     ///
     /// ```
     /// # use inflight_tags::{BuildError, TagSet};

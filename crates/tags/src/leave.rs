@@ -117,7 +117,7 @@ impl<T> Shared<T> {
 
     /// A CPU goes or comes. Which hardware queues have turned.
     fn set_online(&self, cpu: usize, online: bool) -> Vec<usize> {
-        let _change = self.bitmaps.size().change.lock();
+        let _change = self.bitmaps.size().change();
         {
             let cpus = self.map.cpus();
             let mut gone = self.bitmaps.service().gone.lock();
@@ -203,6 +203,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// or that the set does not know. Without a topology the CPUs are those that the machine may
     /// have. Waits for nobody, but for the build closure of a change of size that is making slots.
     ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
+    ///
     /// Completions are told by [`Completions::close_cpu`](crate::Completions::close_cpu).
     ///
     /// The idea is the CPU hotplug of blk-mq.
@@ -232,6 +236,10 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// A CPU is back. Returns the hardware queues that serve again with it. What was done before
     /// the call is visible to those who get their tags.
+    ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

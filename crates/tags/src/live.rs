@@ -10,8 +10,10 @@ use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::ResizeError;
 use crate::freeze::FrozenGuard;
 use crate::set::{Shared, TagSet};
-use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Mutex, MutexGuard};
+use std::cell::Cell;
+use std::ptr;
 use std::time::Duration;
 
 /// The present size; the limits are in the geometry.
@@ -20,8 +22,38 @@ pub(crate) struct Size {
     /// Tags per hardware queue, reserved ones included.
     depth: AtomicUsize,
     hw_queues: AtomicUsize,
-    /// One change at a time.
-    pub(crate) change: Mutex<()>,
+    /// Of what is here, and of who serves: one change at a time.
+    change: Mutex<()>,
+}
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    /// The set whose build closure runs on this thread, by its size.
+    static MAKING: Cell<*const Size> = Cell::new(ptr::null());
+}
+
+/// A build closure runs until this is dropped.
+struct Making {
+    /// Around this one, of another set.
+    outer: *const Size,
+}
+
+impl Making {
+    fn begin(size: &Size) -> Self {
+        // Why a default: a thread on its way out is not found out, and waits for itself.
+        let outer = MAKING.try_with(|making| making.replace(size));
+        Self {
+            outer: outer.unwrap_or(ptr::null()),
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // Why ignored: as in `begin`.
+        let _ = MAKING.try_with(|making| making.set(self.outer));
+    }
 }
 
 impl Size {
@@ -31,6 +63,25 @@ impl Size {
             hw_queues: AtomicUsize::new(hw_queues),
             change: Mutex::new(()),
         }
+    }
+
+    /// # Panics
+    /// In the build closure of this set: its caller is at a change, and would be waited for.
+    fn not_while_making(&self) {
+        let making = MAKING.try_with(Cell::get).unwrap_or(ptr::null());
+        assert!(
+            !ptr::eq(making, self),
+            "a build closure must not change its own set"
+        );
+    }
+
+    /// The lock for all changes.
+    ///
+    /// # Panics
+    /// As `not_while_making`.
+    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
+        self.not_while_making();
+        self.change.lock()
     }
 
     #[inline]
@@ -55,7 +106,10 @@ impl<T> Shared<T> {
             for tag in (0..depth).chain(geometry.depth..geometry.stride()) {
                 let slot = self.slot(table, tag);
                 if slot.record.is_absent() {
-                    slot.make((self.payload)(table, tag));
+                    let making = Making::begin(self.bitmaps.size());
+                    let payload = (self.payload)(table, tag);
+                    drop(making);
+                    slot.make(payload);
                 }
             }
         }
@@ -68,7 +122,7 @@ impl<T> Shared<T> {
         if !(least..=most).contains(&depth) {
             return Err(ResizeError::Depth { depth, least, most });
         }
-        let _change = size.change.lock();
+        let _change = size.change();
         // R1.
         self.make_slots(0..geometry.tables_of(size.hw_queues()), depth);
         // R2.
@@ -104,9 +158,10 @@ impl<T> Shared<T> {
         if n == size.hw_queues() {
             return Ok(());
         }
+        size.not_while_making();
         // Before the lock, so that nobody who changes something else waits for requests.
         let _frozen = drain(FrozenGuard::raise(bitmaps)).ok_or(ResizeError::TimedOut)?;
-        let _change = size.change.lock();
+        let _change = size.change();
         // First what can panic: the set is then as it was.
         self.make_slots(0..geometry.tables_of(n), size.depth());
         self.map.set_hw_queues(n);
@@ -131,7 +186,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Panics
     ///
-    /// With the build closure, which must not change the set itself; the depth is then unchanged.
+    /// With the build closure, and in it, for it must not change its own set; the depth is then
+    /// unchanged.
     ///
     /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
     ///
@@ -173,7 +229,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Panics
     ///
-    /// With the build closure, which must not change the set itself; the set is then as it was.
+    /// With the build closure, and in it, for it must not change its own set; the set is then as it
+    /// was.
     ///
     /// The idea is blk-mq's update of the number of hardware queues.
     ///

@@ -30,7 +30,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Panics
     ///
     /// With the first panic of a callback that ran here, after all of them have been called, and
-    /// everything has changed.
+    /// everything has changed; in the build closure of this set.
     ///
     /// The idea is blk-mq's, which maps its queues anew when CPUs come; Linux does so under a
     /// freeze.
@@ -57,7 +57,7 @@ impl<T: Send + 'static> TagSet<T> {
         // Held past the lock: dropping one may run callbacks.
         let followers = shared.followers();
         let (turned, left) = {
-            let _change = size.change.lock();
+            let _change = size.change();
             let change = || shared.map.set_machine(machine, size.hw_queues());
             let turned = shared.turned_by(change);
             let follow = followers.iter().map(|follower| follower.refresh(topology));

@@ -10,6 +10,7 @@ use inflight_tags::{
 use inflight_topology::Topology;
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -172,6 +173,50 @@ fn a_failed_growth_changes_nothing() {
 }
 
 /// The tags beyond the depth of a hardware queue that comes later have data too.
+/// Without the check these calls wait for their own caller.
+#[test]
+fn a_build_closure_that_changes_its_own_set_panics_and_one_that_changes_another_does_not() {
+    type Change = fn(&TagSet<()>) -> bool;
+    let changes: [Change; 4] = [
+        |set| set.resize(2).is_ok(),
+        |set| set.set_hw_queues(2).is_ok(),
+        |set| set.cpu_offline(0).is_empty(),
+        |set| {
+            set.refresh(&Topology::synthetic("core:2").unwrap())
+                .is_empty()
+        },
+    ];
+    for change in changes {
+        let own = Arc::new(Mutex::new(None::<TagSet<()>>));
+        let other = TagSet::builder().depth(1).max_depth(2).max_hw_queues(2);
+        let other = other.build(|_, _| ()).unwrap();
+        let set = TagSet::builder().depth(1).max_depth(3).max_hw_queues(2);
+        let set = set.build({
+            let own = own.clone();
+            move |_, tag| {
+                change(&other);
+                let own = own.lock().clone();
+                if let (1, Some(own)) = (tag, own) {
+                    change(&own);
+                }
+            }
+        });
+        let set = set.unwrap();
+        let held = set.add_queue("q").try_alloc(on(0)).unwrap();
+        *own.lock() = Some(set.clone());
+        let grown = catch_unwind(AssertUnwindSafe(|| set.resize(3)));
+        let message = grown.unwrap_err();
+        let message = message.downcast_ref::<&str>().unwrap();
+        assert!(message.contains("its own set"), "{message}");
+        assert_eq!((set.depth(), set.hw_queues()), (1, 1), "as it was");
+        assert!(!set.is_frozen());
+        *own.lock() = None;
+        set.resize(3).unwrap();
+        drop(held);
+        set.set_hw_queues(2).unwrap();
+    }
+}
+
 #[test]
 fn d9_a_new_hardware_queue_has_its_extra_tags() {
     for shared in [false, true] {
