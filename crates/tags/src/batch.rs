@@ -1,6 +1,6 @@
 //! Tags that are freed together.
 
-use crate::slot::{MANY, Slot};
+use crate::slot::{PUT_AT_ONCE, Slot};
 use crate::tag::Tag;
 use std::ptr::NonNull;
 
@@ -31,15 +31,15 @@ impl<T> Tag<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn free_batch(tags: impl IntoIterator<Item = Self>) {
-        let mut tags = Group::new(tags.into_iter().collect());
+        let mut tags = ToFree::new(tags.into_iter().collect());
         while tags.free_next() {}
     }
 }
 
 /// Tags to be freed, those of a bitmap side by side.
-struct Group<T>(Vec<Tag<T>>);
+struct ToFree<T>(Vec<Tag<T>>);
 
-impl<T> Group<T> {
+impl<T> ToFree<T> {
     fn new(mut tags: Vec<Tag<T>>) -> Self {
         tags.sort_unstable_by_key(|tag| tag.bitmap().addr());
         Self(tags)
@@ -50,9 +50,9 @@ impl<T> Group<T> {
         let Some(bitmap) = self.0.last().map(Tag::bitmap) else {
             return false;
         };
-        let mut slots = [NonNull::<Slot<T>>::dangling(); MANY];
+        let mut slots = [NonNull::<Slot<T>>::dangling(); PUT_AT_ONCE];
         let mut len = 0;
-        while len < MANY && self.0.last().is_some_and(|tag| tag.bitmap() == bitmap) {
+        while len < PUT_AT_ONCE && self.0.last().is_some_and(|tag| tag.bitmap() == bitmap) {
             if let Some(tag) = self.0.pop() {
                 slots[len] = tag.into_raw();
                 len += 1;
@@ -64,7 +64,7 @@ impl<T> Group<T> {
     }
 }
 
-impl<T> Drop for Group<T> {
+impl<T> Drop for ToFree<T> {
     /// What is left when a waker panics.
     fn drop(&mut self) {
         while self.free_next() {}

@@ -390,7 +390,7 @@ impl Bitmaps {
         let _freezers = self.gate().tell_at_end();
         let many = self.gate().is_many();
         if many {
-            // C25: first the count, then the bit, then the wake.
+            // Why first: who is woken by the bit finds the share as it is without it.
             self.uncount(place);
         }
         let put = bitmap.put(bit);
@@ -429,7 +429,7 @@ impl Bitmaps {
 mod tests {
     use super::*;
     use crate::admission::Admission;
-    use crate::bitmaps::{Geometry, Lines};
+    use crate::bitmaps::{Geometry, Setup};
     use crate::freeze::FrozenGuard;
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -470,9 +470,9 @@ mod tests {
             shared: false,
             extra: 0,
         };
-        let preempt = Lines {
+        let preempt = Setup {
             admission: Admission::Preempt, // a bit that is put is free, whoever waits
-            ..Lines::default()
+            ..Setup::default()
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false, preempt));
         let batch = bitmaps.try_get_batch(PLACE, 9, 0);

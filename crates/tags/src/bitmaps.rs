@@ -115,9 +115,9 @@ pub(crate) struct Bitmaps {
     accounts: Accounts,
 }
 
-/// How the bitmaps wait.
+/// What the builder says of the bitmaps, beside their geometry.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct Setup {
     pub(crate) admission: Admission,
     pub(crate) engine: Engine,
     pub(crate) share: SharePolicy,
@@ -129,13 +129,13 @@ pub(crate) struct Lines {
 
 impl Bitmaps {
     /// `geometry` has been checked.
-    pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, lines: Lines) -> Self {
-        let (fairness, engine) = match lines.admission {
-            Admission::WholeIo => (Fairness::Fair, lines.engine),
+    pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
+        let (fairness, engine) = match setup.admission {
+            Admission::WholeIo => (Fairness::Fair, setup.engine),
             _ => (Fairness::Batched, Engine::Shared),
         };
-        let depth = lines.depth.unwrap_or(geometry.depth);
-        let hw_queues = lines.hw_queues.unwrap_or(geometry.hw_queues);
+        let depth = setup.depth.unwrap_or(geometry.depth);
+        let hw_queues = setup.hw_queues.unwrap_or(geometry.hw_queues);
         let bitmap = |depth, max_depth, shares| {
             SbitmapQueue::builder(depth)
                 .max_depth(max_depth)
@@ -145,7 +145,7 @@ impl Bitmaps {
                 .clock(clock.clone())
                 .build_above(Above {
                     shares,
-                    door: lines.admission.door(),
+                    door: setup.admission.door(),
                 })
                 .expect("a depth of at most 10,240 is legal")
         };
@@ -155,7 +155,7 @@ impl Bitmaps {
                 geometry.depth - geometry.reserved,
             );
             let (reserved, extra) = (geometry.reserved, geometry.extra);
-            let ledger = Arc::new(Ledger::new(lines.share, normal, most));
+            let ledger = Arc::new(Ledger::new(setup.share, normal, most));
             HwQueue {
                 normal: bitmap(normal, most, Some(Box::new(Shares(ledger.clone())))),
                 reserved: (reserved > 0).then(|| bitmap(reserved, reserved, None)),
@@ -174,8 +174,8 @@ impl Bitmaps {
             set_id: SetId::new(),
             stamps: keep_ages.then(|| clock.ticks()),
             clock: clock.clone(),
-            admission: lines.admission,
-            kinds: lines.kinds,
+            admission: setup.admission,
+            kinds: setup.kinds,
             policies: Policies::new(),
             seats: Seats::new(),
             accounts: Accounts::new(),

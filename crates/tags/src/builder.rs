@@ -1,7 +1,7 @@
 //! How a set is made.
 
 use crate::admission::Admission;
-use crate::bitmaps::{Bitmaps, Geometry, Lines};
+use crate::bitmaps::{Bitmaps, Geometry, Setup};
 use crate::error::BuildError;
 use crate::expire::DEFAULT_TIMEOUT;
 use crate::group::Machine;
@@ -55,7 +55,7 @@ pub struct TagSetBuilder<T> {
     max_hw_queues: Option<usize>,
     timeout: Duration,
     before_wait: Option<BeforeWait>,
-    lines: Lines,
+    setup: Setup,
     steering: Option<SteeringPolicy>,
     payload: PhantomData<fn() -> T>,
 }
@@ -77,7 +77,7 @@ impl<T> TagSetBuilder<T> {
             max_hw_queues: None,
             timeout: DEFAULT_TIMEOUT,
             before_wait: None,
-            lines: Lines::default(),
+            setup: Setup::default(),
             steering: None,
             payload: PhantomData,
         }
@@ -256,7 +256,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn read_queues(mut self, n: usize) -> Self {
-        self.lines.kinds.read = n;
+        self.setup.kinds.read = n;
         self
     }
 
@@ -274,7 +274,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_queues(mut self, n: usize) -> Self {
-        self.lines.kinds.poll = n;
+        self.setup.kinds.poll = n;
         self
     }
 
@@ -343,7 +343,7 @@ impl<T> TagSetBuilder<T> {
             Admission::ElasticOvercommit { max_extra } => max_extra,
             _ => 0,
         };
-        self.lines.admission = policy;
+        self.setup.admission = policy;
         self
     }
 
@@ -358,7 +358,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn engine(mut self, engine: Engine) -> Self {
-        self.lines.engine = engine;
+        self.setup.engine = engine;
         self
     }
 
@@ -371,7 +371,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn share(mut self, policy: SharePolicy) -> Self {
-        self.lines.share = policy;
+        self.setup.share = policy;
         self
     }
 
@@ -406,7 +406,7 @@ impl<T> TagSetBuilder<T> {
         let mut geometry = self.geometry;
         let (hw_queues, depth) = (geometry.hw_queues, geometry.depth);
         check(geometry)?;
-        let kinds = self.lines.kinds;
+        let kinds = self.setup.kinds;
         if kinds.read.saturating_add(kinds.poll) >= hw_queues {
             return Err(BuildError::Kinds {
                 read: kinds.read,
@@ -421,12 +421,12 @@ impl<T> TagSetBuilder<T> {
         };
         check(geometry)?;
         let tables = geometry.tables_of(hw_queues);
-        let lines = Lines {
+        let setup = Setup {
             depth: Some(depth),
             hw_queues: Some(hw_queues),
-            ..self.lines
+            ..self.setup
         };
-        let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, lines));
+        let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, setup));
         if let Some(policy) = self.steering {
             bitmaps.policies().set(policy);
         }

@@ -159,7 +159,7 @@ impl InFlight<'_> {
 }
 
 impl<T> Shared<T> {
-    /// Stops at the first.
+    /// Whether some request is in flight, overdue ones included. Stops at the first.
     pub(crate) fn any_in_flight(&self) -> bool {
         self.slots().any(|slot| {
             let phase = slot.record.observe().phase;

@@ -61,6 +61,7 @@ impl KindMap {
     /// Forgets all CPUs.
     fn clear(&self) {
         for entry in self.table.iter().chain(self.beyond.iter()) {
+            // Relaxed: as in `lay_out`.
             entry.store(UNMAPPED, Ordering::Relaxed);
         }
     }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
     use inflight_topology::Topology;
 
-    const ALL: Kinds = Kinds { read: 0, poll: 0 };
+    const DEFAULT_ONLY: Kinds = Kinds { read: 0, poll: 0 };
 
     fn map(machine: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
         let topology = Topology::synthetic(machine).unwrap();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn c51_groups_are_hardware_queues() {
-        let queues = |machine, n| queues(&map(machine, ALL, n), QueueKind::Default, 8);
+        let queues = |machine, n| queues(&map(machine, DEFAULT_ONLY, n), QueueKind::Default, 8);
         assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
         assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
     }
@@ -193,13 +194,13 @@ mod tests {
         assert_eq!(map.hw_queue_of(QueueKind::Default, 4), 0);
         assert_eq!(map.hw_queue_of(QueueKind::Default, usize::MAX), 0);
         assert_eq!(map.hw_queue_of(QueueKind::Poll, usize::MAX), 4);
-        let modulo = CpuMap::new(None, ALL, 3, 3);
+        let modulo = CpuMap::new(None, DEFAULT_ONLY, 3, 3);
         assert_eq!(modulo.hw_queue_of(QueueKind::Default, 7), 1);
     }
 
     #[test]
     fn c54_queues_beyond_the_cpus_serve_none_but_the_first_always_does() {
-        let map = map("core:2", ALL, 5);
+        let map = map("core:2", DEFAULT_ONLY, 5);
         assert_eq!(queues(&map, QueueKind::Default, 2), [0, 1]);
         let serving: Vec<usize> = (0..5).filter(|&n| map.serves_any(n)).collect();
         assert_eq!(serving, [0, 1]);

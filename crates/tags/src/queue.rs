@@ -33,8 +33,9 @@ use std::time::Duration;
 ///
 /// There are four ways to ask: `try_alloc` never waits, `alloc` is a future, `alloc_blocking` and
 /// `alloc_timeout` put the thread to sleep. A thread or task that holds the last tag itself and
-/// waits for another waits for ever; a `_timeout` form gives up. Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits
-/// on, for the end of that first. Who waits at a hardware queue that turns
+/// waits for another waits for ever; a `_timeout` form gives up. Reserved tags have waiters of
+/// their own. Who waits while the set is frozen or quiesced waits on, for the end of that first.
+/// Who waits at a hardware queue that turns
 /// [inactive](TagSet::cpu_offline) goes to the one that stands in for it, or, having named it, gets
 /// [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when the
 /// queue is drained.
@@ -188,8 +189,8 @@ impl<T: Send + 'static> Queue<T> {
     fn try_alloc_slow(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         match self.step(options, false) {
             Step::Done(result) => result,
-            Step::WaitForThaw(why) => Err(self.closed(why)),
-            Step::WaitForBit(_) => Err(self.exhausted()),
+            Step::WaitForThaw(why) => Err(self.refuse(why)),
+            Step::WaitForBit(_) => Err(self.refuse(AllocError::Exhausted)),
         }
     }
 
@@ -254,12 +255,12 @@ impl<T: Send + 'static> Queue<T> {
             self.check(options)?;
             // A look beforehand, as in `step`.
             if let Some(why) = bitmaps.gate().state().closed() {
-                return Err(self.closed(why));
+                return Err(self.refuse(why));
             }
             let target = self.target(options);
             let batch = bitmaps.try_get_batch(target, n, self.class());
             if n > 0 && batch.len() == 0 {
-                return Err(self.exhausted());
+                return Err(self.refuse(AllocError::Exhausted));
             }
             batch.bits().for_each(|bit| self.note_hw_queue(target, bit));
             if !bitmaps.admits(target.hw_queue) {
@@ -511,7 +512,7 @@ impl<T: Send + 'static> Queue<T> {
                 }
             };
             if !in_time {
-                return Err(self.timed_out());
+                return Err(self.refuse(AllocError::TimedOut));
             }
         }
     }
@@ -600,8 +601,8 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
-    /// queues; 1 until this is called. The other policies do not look at it. With a weight of 0 the share is the least one, and at least
-    /// one tag.
+    /// queues; 1 until this is called. The other policies do not look at it. With a weight of 0 the
+    /// share is the least one, and at least one tag.
     ///
     /// ```
     /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
@@ -657,20 +658,17 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
-    /// Refused because the set is frozen or quiesced.
-    pub(crate) fn closed(&self, why: AllocError) -> AllocError {
-        self.tenant.counters.add(|c| &c.frozen, 1);
+    /// Counts a refusal by its reason: none free, not in time, or frozen and quiesced.
+    pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
+        self.tenant.counters.add(
+            |stripe| match why {
+                AllocError::Exhausted => &stripe.exhausted,
+                AllocError::TimedOut => &stripe.timeouts,
+                _ => &stripe.frozen,
+            },
+            1,
+        );
         why
-    }
-
-    pub(crate) fn timed_out(&self) -> AllocError {
-        self.tenant.counters.add(|c| &c.timeouts, 1);
-        AllocError::TimedOut
-    }
-
-    pub(crate) fn exhausted(&self) -> AllocError {
-        self.tenant.counters.add(|c| &c.exhausted, 1);
-        AllocError::Exhausted
     }
 
     pub(crate) fn check(&self, options: AllocOptions) -> Result<(), AllocError> {

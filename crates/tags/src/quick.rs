@@ -7,7 +7,7 @@ use crate::bitmaps::{Kind, Target};
 use crate::kind::QueueKind;
 use crate::options::AllocOptions;
 use crate::queue::Queue;
-use crate::slot::MANY;
+use crate::slot::PUT_AT_ONCE;
 use crate::tag::Tag;
 use inflight_sync::cpu;
 use std::ptr::NonNull;
@@ -42,7 +42,7 @@ impl<T: Send + 'static> Queue<T> {
         let mut tags = Vec::new();
         let one = self.bitmaps().geometry().hw_queues == 1;
         if one && !options.reserved && options.named().is_none() {
-            tags.reserve(n.min(MANY));
+            tags.reserve(n.min(PUT_AT_ONCE));
             while tags.len() < n {
                 let Some(tag) = self.quick(options.kind) else {
                     break;

@@ -340,7 +340,7 @@ impl Record {
 }
 
 /// How many tags are freed by one put, at most.
-pub(crate) const MANY: usize = 32;
+pub(crate) const PUT_AT_ONCE: usize = 32;
 
 /// A slot: its place, its record and its payload.
 ///
@@ -532,14 +532,15 @@ impl<T> Slot<T> {
         unsafe { out.slot.as_ref() }.bitmaps().gate().tell();
     }
 
-    /// [`free`](Self::free) for up to [`MANY`] tags whose bits are in one bitmap, with one put.
+    /// [`free`](Self::free) for up to [`PUT_AT_ONCE`] tags whose bits are in one bitmap, with one
+    /// put.
     ///
     /// # Safety
     ///
     /// As for `free`, of each. They are different slots with the same bitmap.
     pub(crate) unsafe fn free_all(slots: &[NonNull<Self>]) {
         let Some(&first) = slots.first() else { return };
-        let mut bits = [0; MANY];
+        let mut bits = [0; PUT_AT_ONCE];
         // SAFETY: the tags are not counted out yet, so their set lives.
         let first = unsafe { first.as_ref() };
         let _out = CountOutAll {

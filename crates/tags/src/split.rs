@@ -241,13 +241,13 @@ impl<T: Send + 'static> Split<T> {
         loop {
             match self.step(false) {
                 Step::Done(done) => return done,
-                Step::WaitForThaw(why) => return Err(self.queue.closed(why)),
+                Step::WaitForThaw(why) => return Err(self.queue.refuse(why)),
                 Step::WaitForBits(target, request) => {
                     // Only a part that is there already can be had.
                     let is_in_line = self.place.is_some();
                     let now = Instant::from_nanos(0);
                     if !is_in_line || !self.sleep(target, request, Some(now)) {
-                        return Err(self.queue.exhausted());
+                        return Err(self.queue.refuse(AllocError::Exhausted));
                     }
                 }
             }
@@ -298,7 +298,7 @@ impl<T: Send + 'static> Split<T> {
                 }
             };
             if !in_time {
-                return Err(self.queue.timed_out());
+                return Err(self.queue.refuse(AllocError::TimedOut));
             }
         }
     }
@@ -360,7 +360,7 @@ impl<T: Send + 'static> Split<T> {
         match bitmaps.admission() {
             Admission::WholeIo => Request {
                 want: self.remaining,
-                // D26: so that a wait for one part does not keep all tags idle.
+                // Why in parts: a wait for one does not keep all tags idle.
                 part: depth.div_ceil(PARTS).max(1).min(self.remaining),
                 large: true,
                 ..one

@@ -84,7 +84,7 @@ pub(crate) struct Stripe {
 #[derive(Debug)]
 pub(crate) struct Striped {
     allocs: Tally,
-    rest: Box<[CachePadded<Stripe>]>,
+    stripes: Box<[CachePadded<Stripe>]>,
 }
 
 /// More than this many CPUs share stripes: 32 KiB per tenant are enough.
@@ -95,7 +95,7 @@ impl Striped {
         let stripes = cpus.next_power_of_two().min(MAX_STRIPES);
         Self {
             allocs: Tally::new(Backend::best(), cpus),
-            rest: (0..stripes).map(|_| CachePadded::default()).collect(),
+            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
         }
     }
 
@@ -111,13 +111,13 @@ impl Striped {
     #[inline]
     pub(crate) fn add(&self, counter: impl FnOnce(&Stripe) -> &AtomicU64, n: u64) {
         // A power of two, so that the mask is a remainder.
-        let stripe = &self.rest[cpu::current() & (self.rest.len() - 1)];
+        let stripe = &self.stripes[cpu::current() & (self.stripes.len() - 1)];
         counter(stripe).fetch_add(n, Ordering::Relaxed);
     }
 
     pub(crate) fn sum(&self) -> QueueStats {
         let sum = |counter: fn(&Stripe) -> &AtomicU64| {
-            self.rest
+            self.stripes
                 .iter()
                 .map(|stripe| counter(stripe).load(Ordering::Relaxed))
                 .sum::<u64>()

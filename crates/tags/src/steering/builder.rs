@@ -47,12 +47,33 @@ impl<T: Send + 'static> CompletionsBuilder<T> {
 
 impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// Which CPUs share a mailbox, and its worker; by default each has its own.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// use inflight_topology::{Scope, Topology};
+    /// let topo = Topology::synthetic("numa:2 cache:2 core:4")?;
+    /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// let by_node = set.completions(&topo).scope(Scope::Numa).build(drop::<Tag<i32>>);
+    /// assert_eq!(by_node.shard_stats().len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
     /// Who empties the mailboxes; by default nobody, and every completion runs where it is seen.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// use inflight_tags::steering::InlineSink; // or `inflight::WorkqueueSink`, or your own
+    /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// let topo = Topology::synthetic("core:2")?;
+    /// let completions = set.completions(&topo).sink(InlineSink).build(drop::<Tag<i32>>);
+    /// # let _ = completions;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sink<N: CompletionSink>(self, sink: N) -> CompletionsBuilder<T, N> {
         CompletionsBuilder {
             set: self.set,
@@ -64,7 +85,29 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
 
     /// Builds them. `callback` gets the tag of each request that is through, with what was filled
     /// in; the request is free when it drops the tag. It runs on whatever thread sees a completion
-    /// or empties a mailbox, outside all locks; it may submit, and complete others.
+    /// or empties a mailbox, outside all locks; it may submit, and complete others. It should not
+    /// wait for a tag, while it holds one and others stand behind it in the mailbox.
+    ///
+    /// # Panics
+    ///
+    /// With [`CompletionSink::runner`], which is asked here for each mailbox.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::sync::Arc;
+    /// let set = TagSet::builder().depth(8).build(|_, _| 0usize)?;
+    /// let dev = set.add_queue("nvme0n1");
+    /// let bytes = Arc::new(AtomicUsize::new(0));
+    /// let sum = bytes.clone();
+    /// let completions = set.completions(&Topology::discover()?).build(move |req: Tag<usize>| {
+    ///     sum.fetch_add(*req, Ordering::Relaxed);
+    /// });
+    /// completions.complete(dev.alloc_blocking()?.into_token(), |req| *req = 4096)?;
+    /// assert_eq!(bytes.load(Ordering::Relaxed), 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
         let core = Arc::new(Core::new(Box::new(callback)));
         let views = Views::new(core, self.topology, self.scope, Box::new(self.sink));

@@ -49,6 +49,16 @@ struct Inner<T: Send + 'static> {
 }
 
 /// A completion that was steered but not run. See [`Completions::steer`].
+///
+/// ```
+/// use inflight_tags::steering::Steered;
+/// fn run<T>(steered: Steered<T>, finish: impl FnOnce(&T)) {
+///     match steered {
+///         Steered::Here(req, _) => finish(&req), // and free
+///         Steered::Sent { .. } => {} // its mailbox's worker calls the callback
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a tag that is dropped is freed"]
 pub enum Steered<T> {
@@ -212,6 +222,20 @@ impl<T: Send + 'static> Completions<T> {
     /// CPU it was submitted on, the submitter has moved, which
     /// [`submitter_moved`](SteeringStats::submitter_moved) counts. Many such mean that steering by
     /// the submitter's CPU misses.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::{Topology, set_current_cpu_for_thread};
+    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// # let dev = set.add_queue("nvme0n1");
+    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
+    /// set_current_cpu_for_thread(Some(0)); // as if this ran there
+    /// let token = dev.alloc_blocking()?.into_token();
+    /// set_current_cpu_for_thread(Some(1));
+    /// completions.resumed(&set.redeem(token)?);
+    /// assert_eq!(completions.stats().submitter_moved, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resumed(&self, tag: &Tag<T>) {
         let here = cpu::current();
         if tag.submitted_on().is_some_and(|cpu| cpu != here) {
@@ -220,6 +244,17 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// What was counted, over all shards and queues.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// # let dev = set.add_queue("nvme0n1");
+    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
+    /// completions.complete(dev.alloc_blocking()?.into_token(), |_| ())?;
+    /// assert_eq!(completions.stats().completed(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
         self.inner.views.stats(None)
@@ -318,7 +353,7 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
-    /// shard, or if the sink has no worker for it.
+    /// shard, or if the sink has no worker for it. [`close_cpu`](Self::close_cpu) has an example.
     pub fn open_cpu(&self, cpu: usize) {
         let post = self.inner.views.current().post(cpu);
         if let Some(post) = post.filter(|post| post.runner.is_some()) {
@@ -327,6 +362,15 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// The set whose requests it completes.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet};
+    /// # use inflight_topology::Topology;
+    /// let set = TagSet::builder().depth(7).build(|_, _| 0)?;
+    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
+    /// assert_eq!(completions.set().depth(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn set(&self) -> &TagSet<T> {
         &self.inner.set

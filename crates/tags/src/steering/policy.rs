@@ -43,8 +43,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Where completions of requests submitted now would run, unless their queue has its own
-    /// policy.
-    /// See [`set_steering`](Self::set_steering).
+    /// policy. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         self.shared.bitmaps.policies().get()
@@ -86,8 +85,8 @@ impl<T: Send + 'static> Queue<T> {
         self.bitmaps().policies().set_own(self.seat, None);
     }
 
-    /// Where completions of requests that it submitted now would run. See
-    /// [`set_steering`](Self::set_steering).
+    /// Where completions of requests that it submitted now would run: by its own policy, or by the
+    /// set's. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         let policies = self.bitmaps().policies();

@@ -4,7 +4,7 @@ use super::depth::{self, Later, dispose};
 use super::mailbox::{Batch, Mailbox, Pushed};
 use super::seats::Seat;
 use super::sink::{MailboxHandle, RunMailbox, Runner};
-use super::stats::{Batches, Counters, SteeringStats, Tally};
+use super::stats::{Batches, BySeat, Counters, SteeringStats};
 use crate::grown::Grown;
 use crate::tag::Tag;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -158,9 +158,9 @@ impl<T: Send> Shard<T> {
 
     fn took(&self, batch: &Batch<T>) {
         self.batches.took(batch.len());
-        let mut tally = Tally::new(|seat, n| self.counters(seat).took(n));
-        batch.seats().for_each(|seat| tally.add(seat));
-        tally.end();
+        let mut by_seat = BySeat::new(|seat, n| self.counters(seat).took(n));
+        batch.seats().for_each(|seat| by_seat.add(seat));
+        by_seat.end();
     }
 
     /// What was counted, for all queues.

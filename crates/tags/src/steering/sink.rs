@@ -60,6 +60,30 @@ pub trait CompletionSink: Send + Sync + 'static {
 }
 
 /// Gets one mailbox emptied. Made by a [`CompletionSink`].
+///
+/// ```
+/// use inflight_tags::steering::{MailboxHandle, Runner};
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::sync::{Arc, mpsc};
+///
+/// /// The loop of one CPU: `while let Ok(mailbox) = inbox.recv() { mailbox.run() }`.
+/// struct Loop {
+///     mailbox: MailboxHandle,
+///     inbox: mpsc::Sender<MailboxHandle>,
+///     /// Set while the loop is not in `recv`.
+///     awake: Arc<AtomicBool>,
+/// }
+///
+/// impl Runner for Loop {
+///     fn wake(&self, _cpu: usize) -> bool {
+///         self.inbox.send(self.mailbox.clone()).is_ok() // else the loop has ended
+///     }
+///
+///     fn is_awake(&self) -> bool {
+///         self.awake.load(Ordering::Relaxed)
+///     }
+/// }
+/// ```
 pub trait Runner: Send + Sync {
     /// Has [`MailboxHandle::run`] called, on `cpu` or near it, at least once by a call that begins
     /// after this one did. A call that is under way already does not count: it may have looked.
@@ -81,7 +105,7 @@ pub trait Runner: Send + Sync {
 /// The mailbox of a shard, for the worker that empties it.
 ///
 /// It does not keep the mailbox open: that do the [`Completions`](super::Completions). See
-/// [`CompletionSink`] for its use.
+/// [`CompletionSink`] for its use: an example that runs.
 #[derive(Clone)]
 pub struct MailboxHandle(Arc<dyn RunMailbox>);
 

@@ -62,6 +62,11 @@ pub struct SteeringStats {
 
 impl SteeringStats {
     /// How many ran without going through a mailbox.
+    ///
+    /// ```
+    /// # use inflight_tags::steering::SteeringStats;
+    /// assert_eq!(SteeringStats::default().inlined(), 0);
+    /// ```
     #[must_use]
     pub const fn inlined(&self) -> u64 {
         self.inline_same_cpu
@@ -76,6 +81,12 @@ impl SteeringStats {
     }
 
     /// How many requests were completed: those that ran and those in a mailbox.
+    ///
+    /// ```
+    /// # use inflight_tags::steering::SteeringStats;
+    /// let stats = SteeringStats::default();
+    /// assert_eq!(stats.completed(), stats.inlined() + stats.redirected);
+    /// ```
     #[must_use]
     pub const fn completed(&self) -> u64 {
         self.inlined() + self.redirected
@@ -120,8 +131,8 @@ impl SteeringStats {
 }
 
 /// What was counted for one shard: completions that ran inline are counted where they were seen,
-/// the others where they were sent. See
-/// [`Completions::shard_stats`](super::Completions::shard_stats).
+/// the others where they were sent. [`Completions::shard_stats`](super::Completions::shard_stats)
+/// has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardStats {
@@ -188,13 +199,13 @@ impl Batches {
 /// How many of a batch are whose. Room for so many queues; with more a batch counts as several.
 const QUEUES: usize = 16;
 
-pub(super) struct Tally<F: Fn(Seat, u64)> {
+pub(super) struct BySeat<F: Fn(Seat, u64)> {
     of: [(Seat, u64); QUEUES],
     len: usize,
     tell: F,
 }
 
-impl<F: Fn(Seat, u64)> Tally<F> {
+impl<F: Fn(Seat, u64)> BySeat<F> {
     pub(super) fn new(tell: F) -> Self {
         Self {
             of: [(Seat(0), 0); QUEUES],
@@ -335,17 +346,17 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn a_tally_counts_each_of_a_batch_once() {
+    fn each_of_a_batch_is_counted_once_by_seat() {
         for queues in [1, 3, 16, 40] {
             let told = RefCell::new(vec![(0, 0); queues]);
-            let mut tally = Tally::new(|seat, n| {
+            let mut by_seat = BySeat::new(|seat, n| {
                 let (times, sum) = &mut told.borrow_mut()[seat.index()];
                 (*times, *sum) = (*times + 1, *sum + n);
             });
             for n in 0..4 * queues as u32 {
-                tally.add(Seat(n % queues as u32));
+                by_seat.add(Seat(n % queues as u32));
             }
-            tally.end();
+            by_seat.end();
             let once = queues <= QUEUES;
             let as_it_is = |&(times, sum): &(u32, u64)| sum == 4 && (times == 1 || !once);
             assert!(told.borrow().iter().all(as_it_is), "{told:?}");

@@ -22,15 +22,21 @@ struct Account {
     used: AtomicBool,
     /// How many of its requests wait.
     waits: AtomicU32,
+    /// Its part under `SharePolicy::Weighted`. Written under the lock.
     weight: AtomicU32,
 }
 
 /// What is changed with the lock only.
 #[derive(Debug)]
 struct Marks {
+    /// When idle tenants were looked for last.
     looked_at: Instant,
 }
 
+/// Who has how many of a hardware queue's normal tags, and how many each may have.
+///
+/// An access that says nothing else is Relaxed because what follows from it is ordered by the
+/// bitmap: by its fence between a change and the look for who waits (PROTOCOL.md, "Shares").
 #[derive(Debug)]
 pub(crate) struct Ledger {
     policy: SharePolicy,
@@ -194,7 +200,7 @@ impl Ledger {
         self.owners[bit].store(class + 1, Ordering::Relaxed);
     }
 
-    /// C3: before the bit is put. Its own count has left the account then (C25).
+    /// C3: before the bit is put, so that who is woken by it finds the account without it.
     pub(crate) fn gives(&self, bit: usize) {
         let Some(owner) = self.owners.get(bit) else {
             return; // there are no shares

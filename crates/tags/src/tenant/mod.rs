@@ -70,9 +70,9 @@ pub(crate) struct Opened {
     pub(crate) class: Class,
     /// It is the first ever.
     pub(crate) first: bool,
-    /// It is the second that is there at once, for the first time, and nobody has counted yet.
+    /// With it two tenants are there at once, for the first time: from now on tags are counted.
     pub(crate) second: bool,
-    /// Its tenants have left.
+    /// The account was another tenant's, who has left.
     pub(crate) left: bool,
 }
 
