@@ -60,6 +60,7 @@ mod expire;
 mod freeze;
 mod group;
 mod grown;
+mod handle;
 mod iter;
 mod kind;
 mod leave;

@@ -3,8 +3,9 @@
 use crate::bit::Bit;
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::AllocError;
+use crate::handle::Handle;
 use crate::options::AllocOptions;
-use crate::set::{Handle, TagSet};
+use crate::set::TagSet;
 use crate::split::Split;
 use crate::stats::{QueueStats, Striped};
 use crate::steering::Seat;

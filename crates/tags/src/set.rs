@@ -6,6 +6,7 @@ use crate::builder::TagSetBuilder;
 use crate::error::RedeemError;
 use crate::expire::DEFAULT_TIMEOUT;
 use crate::freeze::FrozenGuard;
+use crate::handle::Handle;
 use crate::iter::InFlight;
 use crate::kind::QueueKind;
 use crate::map::CpuMap;
@@ -20,8 +21,6 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Deref;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 /// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
@@ -68,7 +67,7 @@ pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
 pub(crate) struct Shared<T> {
     /// What the token of the first slot names.
     first_place: Place,
-    slots: Box<[CachePadded<Slot<T>>]>,
+    pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
     /// Makes payloads.
     pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
     /// Of requests that have none of their own.
@@ -85,105 +84,6 @@ pub(crate) struct Shared<T> {
     redeem_errors: CachePadded<AtomicU64>,
     /// Dropped last: the slots point to them.
     pub(crate) bitmaps: Arc<Bitmaps>,
-}
-
-/// A handle: keeps the set from being orphaned.
-pub(crate) struct Handle<T> {
-    /// Beside the count, not behind it: every operation goes through this pointer.
-    shared: NonNull<Shared<T>>,
-    alive: Arc<Alive<T>>,
-}
-
-/// What the handles count. Its drop orphans the set.
-struct Alive<T>(NonNull<Shared<T>>);
-
-// SAFETY: a handle gives shared references to what all threads may use (a `Slot` answers for its
-// payload), and the last one drops payloads, on whatever thread: hence T: Send.
-unsafe impl<T: Send> Send for Handle<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Handle<T> {}
-// SAFETY: as for `Handle`.
-unsafe impl<T: Send> Send for Alive<T> {}
-// SAFETY: as for `Handle`.
-unsafe impl<T: Send> Sync for Alive<T> {}
-
-impl<T> Handle<T> {
-    /// The first handle.
-    pub(crate) fn new(shared: Shared<T>) -> Self {
-        let shared = NonNull::from(Box::leak(Box::new(shared)));
-        // SAFETY: it was made just now.
-        unsafe { shared.as_ref() }.bitmaps.set_owner(shared.cast());
-        Self {
-            shared,
-            alive: Arc::new(Alive(shared)),
-        }
-    }
-}
-
-impl<T> Clone for Handle<T> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: self.shared,
-            alive: self.alive.clone(),
-        }
-    }
-}
-
-impl<T> Deref for Handle<T> {
-    type Target = Shared<T>;
-
-    #[inline]
-    fn deref(&self) -> &Shared<T> {
-        // SAFETY: it is freed only after all handles are gone (PROTOCOL.md, "Memory").
-        unsafe { self.shared.as_ref() }
-    }
-}
-
-impl<T> Drop for Alive<T> {
-    fn drop(&mut self) {
-        /// Does what is left to do also if a payload's drop panics.
-        struct Burial<T> {
-            shared: NonNull<Shared<T>>,
-            next: usize,
-            ended: u64,
-        }
-        impl<T> Burial<T> {
-            /// K4.
-            fn run(&mut self) {
-                // SAFETY: K5 is still to come.
-                let slots = &unsafe { self.shared.as_ref() }.slots;
-                while let Some(slot) = slots.get(self.next) {
-                    self.next += 1;
-                    slot.bury();
-                }
-            }
-
-            /// K5. Whether no tag is left.
-            fn settle(&self) -> bool {
-                // SAFETY: the bias is this one's until `settle` has taken it.
-                let shared = unsafe { self.shared.as_ref() };
-                let given_out = shared.slots.iter().map(|s| s.record.allocs_and_frees().0);
-                shared.bitmaps.settle(given_out.sum(), self.ended)
-            }
-        }
-        impl<T> Drop for Burial<T> {
-            fn drop(&mut self) {
-                self.run();
-                if self.settle() {
-                    // SAFETY: no handle and no tag is left, and nobody else was told so.
-                    drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
-                }
-            }
-        }
-        // SAFETY: K5 is still to come.
-        let ended = unsafe { self.0.as_ref() }.bitmaps.close();
-        let mut burial = Burial {
-            shared: self.0,
-            next: 0,
-            ended,
-        };
-        burial.run();
-    }
 }
 
 impl<T> Shared<T> {

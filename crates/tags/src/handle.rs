@@ -1,0 +1,107 @@
+//! What keeps a set: its handles, and what the last of them leaves to its tags.
+//!
+//! K3 to K5 of [`life`](crate::life). PROTOCOL.md, "Memory", has the proof.
+
+use crate::set::Shared;
+use inflight_sync::Arc;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// A handle: keeps the set from being orphaned.
+pub(crate) struct Handle<T> {
+    /// Beside the count, not behind it: every operation goes through this pointer.
+    shared: NonNull<Shared<T>>,
+    alive: Arc<Alive<T>>,
+}
+
+/// What the handles count. Its drop orphans the set.
+struct Alive<T>(NonNull<Shared<T>>);
+
+// SAFETY: a handle gives shared references to what all threads may use (a `Slot` answers for its
+// payload), and the last one drops payloads, on whatever thread: hence T: Send.
+unsafe impl<T: Send> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Handle<T> {}
+// SAFETY: as for `Handle`.
+unsafe impl<T: Send> Send for Alive<T> {}
+// SAFETY: as for `Handle`.
+unsafe impl<T: Send> Sync for Alive<T> {}
+
+impl<T> Handle<T> {
+    /// The first handle.
+    pub(crate) fn new(shared: Shared<T>) -> Self {
+        let shared = NonNull::from(Box::leak(Box::new(shared)));
+        // SAFETY: it was made just now.
+        unsafe { shared.as_ref() }.bitmaps.set_owner(shared.cast());
+        Self {
+            shared,
+            alive: Arc::new(Alive(shared)),
+        }
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared,
+            alive: self.alive.clone(),
+        }
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = Shared<T>;
+
+    #[inline]
+    fn deref(&self) -> &Shared<T> {
+        // SAFETY: it is freed only after all handles are gone (PROTOCOL.md, "Memory").
+        unsafe { self.shared.as_ref() }
+    }
+}
+
+impl<T> Drop for Alive<T> {
+    fn drop(&mut self) {
+        /// Does what is left to do also if a payload's drop panics.
+        struct Burial<T> {
+            shared: NonNull<Shared<T>>,
+            next: usize,
+            ended: u64,
+        }
+        impl<T> Burial<T> {
+            /// K4.
+            fn run(&mut self) {
+                // SAFETY: K5 is still to come.
+                let slots = &unsafe { self.shared.as_ref() }.slots;
+                while let Some(slot) = slots.get(self.next) {
+                    self.next += 1;
+                    slot.bury();
+                }
+            }
+
+            /// K5. Whether no tag is left.
+            fn settle(&self) -> bool {
+                // SAFETY: the bias is this one's until `settle` has taken it.
+                let shared = unsafe { self.shared.as_ref() };
+                let given_out = shared.slots.iter().map(|s| s.record.allocs_and_frees().0);
+                shared.bitmaps.settle(given_out.sum(), self.ended)
+            }
+        }
+        impl<T> Drop for Burial<T> {
+            fn drop(&mut self) {
+                self.run();
+                if self.settle() {
+                    // SAFETY: no handle and no tag is left, and nobody else was told so.
+                    drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+                }
+            }
+        }
+        // SAFETY: K5 is still to come.
+        let ended = unsafe { self.0.as_ref() }.bitmaps.close();
+        let mut burial = Burial {
+            shared: self.0,
+            next: 0,
+            ended,
+        };
+        burial.run();
+    }
+}
