@@ -7,7 +7,7 @@ use crate::handle::Handle;
 use crate::options::AllocOptions;
 use crate::set::TagSet;
 use crate::split::Split;
-use crate::stats::{QueueStats, Striped};
+use crate::stats::{QueueStats, Stripe, Striped};
 use crate::steering::Seat;
 use crate::tag::Tag;
 use crate::tenant::Opened;
@@ -243,25 +243,26 @@ impl<T: Send + 'static> Queue<T> {
         if left > 0 || n == 0 {
             match self.batch_beyond(options, left) {
                 Ok(more) => tags.extend(more),
-                Err(why) if tags.is_empty() => return Err(why),
-                Err(_) => {} // fewer than were asked for
+                Err(why) if tags.is_empty() => return Err(self.refuse(why)),
+                Err(_) => {} // fewer than were asked for: nothing is refused
             }
         }
         Ok(tags)
     }
 
+    /// The long way. A refusal is not counted yet: some tags may be there.
     fn batch_beyond(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
         let bitmaps = self.bitmaps();
         loop {
             self.check(options)?;
             // A look beforehand, as in `step`.
             if let Some(why) = bitmaps.gate().state().closed() {
-                return Err(self.refuse(why));
+                return Err(why);
             }
             let target = self.target(options);
             let batch = bitmaps.try_get_batch(target, n, self.class());
             if n > 0 && batch.len() == 0 {
-                return Err(self.refuse(AllocError::Exhausted));
+                return Err(AllocError::Exhausted);
             }
             batch.bits().for_each(|bit| self.note_hw_queue(target, bit));
             if !bitmaps.admits(target.hw_queue) {
@@ -659,16 +660,16 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
-    /// Counts a refusal by its reason: none free, not in time, or frozen and quiesced.
+    /// Counts a refusal by its reason, if that is one that passes.
     pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
-        self.tenant.counters.add(
-            |stripe| match why {
-                AllocError::Exhausted => &stripe.exhausted,
-                AllocError::TimedOut => &stripe.timeouts,
-                _ => &stripe.frozen,
-            },
-            1,
-        );
+        let counter: fn(&Stripe) -> &AtomicU64 = match why {
+            AllocError::Exhausted => |stripe| &stripe.exhausted,
+            AllocError::Frozen | AllocError::Quiesced => |stripe| &stripe.frozen,
+            AllocError::TimedOut => |stripe| &stripe.timeouts,
+            // A mistake of the caller.
+            _ => return why,
+        };
+        self.tenant.counters.add(counter, 1);
         why
     }
 

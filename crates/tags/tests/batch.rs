@@ -3,7 +3,7 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex};
-use inflight_tags::{Admission, AllocOptions, Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{Admission, AllocError, AllocOptions, Queue, RedeemError, Tag, TagSet};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -237,4 +237,30 @@ fn c24_the_first_who_is_woken_finds_all_of_them() {
     assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [8]);
     found.into_iter().for_each(Tag::free_batch);
     assert!(ready(&mut waiter).is_some());
+}
+
+#[test]
+fn a_batch_that_got_some_tags_is_not_counted_as_refused() {
+    for hw_queues in [1, 2] {
+        let set = TagSet::builder().hw_queues(hw_queues).depth(4).reserved(1);
+        let set = set.build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        let plain = AllocOptions::new();
+        for options in [plain, plain.reserved()] {
+            let options = options.hw_queue(0);
+            assert!(!dev.try_alloc_batch_with(options, 9).unwrap().is_empty());
+        }
+        // The short way, where there is one.
+        let tags = dev.try_alloc_batch(9);
+        assert_eq!((tags.len(), dev.stats().exhausted), (3, 0));
+        let refused = dev.try_alloc_batch_with(plain.hw_queue(tags[0].hw_queue()), 9);
+        assert_eq!(refused.unwrap_err(), AllocError::Exhausted);
+        assert_eq!(dev.stats().exhausted, 1);
+        drop(tags);
+        let _frozen = set.freeze_blocking();
+        assert!(dev.try_alloc_batch(9).is_empty());
+        assert!(dev.try_alloc_batch_with(plain.hw_queue(7), 9).is_err());
+        let stats = dev.stats();
+        assert_eq!((stats.exhausted, stats.frozen), (1, 1), "no mistakes");
+    }
 }
