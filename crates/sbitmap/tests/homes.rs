@@ -188,8 +188,8 @@ fn a_thread_stands_between_tasks_that_came_before_and_after_it() {
         put_on(0, &queue, 0);
         assert_eq!(look(&mut before), Poll::Ready(0));
         put_on(0, &queue, 0);
-        assert_eq!(thread.join().unwrap(), 0);
         assert!(look(&mut after).is_pending());
+        assert_eq!(thread.join().unwrap(), 0);
         put_on(0, &queue, 0);
         assert_eq!(look(&mut after), Poll::Ready(0));
         assert_eq!(queue.snapshot().ws_active, 0);
