@@ -430,6 +430,16 @@ pub fn dropped_at_home_against_hand_over(new: New) {
     assert_quiet(&queue, 0);
 }
 
+/// A task that has not looked for an id before opens a home, while one is put to an open stack.
+pub fn opening_against_put(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let id = ids[0];
+    let putter = spawn(&queue, move |q| q.put(id).unwrap());
+    assert_eq!(block_on(queue.get_many(1)).unwrap(), [id]);
+    putter.join().unwrap();
+    assert_quiet(&queue, 0);
+}
+
 /// A thread comes and closes the homes while a task comes to one; all three keep their ids.
 pub fn closing_against_newcomer(new: New) {
     let (queue, ids) = taken(new, 3);
