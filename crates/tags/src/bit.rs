@@ -293,13 +293,13 @@ impl Bitmaps {
 
     /// The tenant's last handle is gone.
     pub(crate) fn close_account(&self, class: Class) {
-        if self.accounts().close(class) {
-            for hw_queue in 0..self.geometry().hw_queues {
-                if self.ledger(hw_queue).mark(class, false) {
-                    self.fewer_users(hw_queue, 1);
-                }
-            }
-        }
+        let leave = || {
+            let hw_queues = 0..self.geometry().hw_queues;
+            let marked = hw_queues.filter(|&n| self.ledger(n).mark(class, false));
+            marked.collect::<Vec<_>>()
+        };
+        let left = self.accounts().close(class, leave).unwrap_or_default();
+        left.into_iter().for_each(|n| self.fewer_users(n, 1));
     }
 
     /// A1 for up to `n` bits, each a request of its own.

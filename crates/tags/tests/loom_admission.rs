@@ -10,6 +10,7 @@
 //! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
 //! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
 //! | M4, the fence of `serve` | `h9_a_share_that_grows` |
+//! | who leaves gives up its account before it is marked off | `h9_an_account_changes_hands` |
 //! | `may_take` not asked for the next, in turns | `h9_shares`, `h9_a_share_that_grows` |
 //! | `may_take` not asked for whom to wake, in batches | `h9_shares_in_batches` |
 //! | C1, a try does not look at its share | `h32_overshoot` |
@@ -110,6 +111,24 @@ fn h9_shares() {
 #[test]
 fn h9_shares_in_batches() {
     check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
+}
+
+/// A tenant leaves while another comes, which may get its account: the newcomer's share is kept.
+#[test]
+fn h9_an_account_changes_hands() {
+    check("h9_an_account_changes_hands", TWO, || {
+        let set = set(3, Admission::WholeIo);
+        let (stays, leaves) = (set.add_queue("stays"), set.add_queue("leaves"));
+        // From now on both are active.
+        let held = stays.try_alloc(PLAIN);
+        drop(leaves.try_alloc(PLAIN));
+        let leaver = thread::spawn(move || drop(leaves));
+        let comes = set.add_queue("comes");
+        let tag = comes.try_alloc(PLAIN);
+        leaver.join().unwrap();
+        assert_eq!((stays.share(0), comes.share(0)), (Some(2), Some(2)));
+        drop((held, tag));
+    });
 }
 
 /// A second tenant comes while the first one's waiter is served: whoever counts the tag, it is off

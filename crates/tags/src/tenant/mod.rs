@@ -122,11 +122,11 @@ impl Accounts {
         }
     }
 
-    /// Returns whether nobody uses the account any more.
-    pub(crate) fn close(&self, class: Class) -> bool {
+    /// Calls `leave` if nobody uses the account any more, and before anybody can again.
+    pub(crate) fn close<R>(&self, class: Class, leave: impl FnOnce() -> R) -> Option<R> {
         let mut users = self.users.lock();
         users[class as usize] -= 1;
-        users[class as usize] == 0
+        (users[class as usize] == 0).then(leave)
     }
 }
 
@@ -145,7 +145,8 @@ mod tests {
             (open(&[]), open(&[]), open(&[])),
             ((0, false), (1, false), (2, false))
         );
-        assert!(accounts.close(1) && accounts.close(2));
+        let close = |class| accounts.close(class, || ()).is_some();
+        assert!(close(1) && close(2));
         assert_eq!(open(&[0, 1]), (2, true), "1 has tags");
         assert_eq!(open(&[0, 1, 2]), (3, false), "still");
         assert_eq!(open(&[0]), (1, true));
@@ -153,7 +154,7 @@ mod tests {
             assert_eq!(open(&[]), (class, false));
         }
         assert_eq!(open(&[]), (0, false), "shared, for there are no more");
-        assert!(accounts.close(5));
+        assert!(close(5));
         assert_eq!(open(&[5]), (5, true), "rather than with another tenant");
     }
 }
