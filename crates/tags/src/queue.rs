@@ -749,9 +749,9 @@ impl<T: Send + 'static> Queue<T> {
 
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
-        // Relaxed: what the others did to the account they did under its lock, before their drop;
-        // so the last one's turn with the lock comes later.
-        if self.tenant.handles.fetch_sub(1, Ordering::Relaxed) == 1 {
+        // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
+        // for tags that are left, to give away the account or the seat, sees theirs.
+        if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.bitmaps.close_account(self.tenant.class);
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);

@@ -10,6 +10,7 @@
 //! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
 //! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
 //! | M4, the fence of `serve` | `h9_a_share_that_grows` |
+//! | the AcqRel of a handle's drop | `h9_handles_leave_a_tag` |
 //! | who leaves gives up its account before it is marked off | `h9_an_account_changes_hands` |
 //! | `may_take` not asked for the next, in turns | `h9_shares`, `h9_a_share_that_grows` |
 //! | `may_take` not asked for whom to wake, in batches | `h9_shares_in_batches` |
@@ -128,6 +129,29 @@ fn h9_an_account_changes_hands() {
         leaver.join().unwrap();
         assert_eq!((stays.share(0), comes.share(0)), (Some(2), Some(2)));
         drop((held, tag));
+    });
+}
+
+/// Two handles of a tenant are dropped, one of them with a tag in flight, and another tenant comes:
+/// the tag is on no account of the newcomer's.
+#[test]
+fn h9_handles_leave_a_tag() {
+    check("h9_handles_leave_a_tag", TWO, || {
+        let set = set(3, Admission::WholeIo);
+        let (stays, leaves) = (set.add_queue("stays"), set.add_queue("leaves"));
+        // From now on both are active.
+        let held = stays.try_alloc(PLAIN);
+        drop(leaves.try_alloc(PLAIN));
+        let submitter = thread::spawn({
+            let leaves = leaves.clone();
+            move || leaves.try_alloc(PLAIN).unwrap().into_token()
+        });
+        let leaver = thread::spawn(move || drop(leaves));
+        let comes = set.add_queue("comes");
+        let token = submitter.join().unwrap();
+        leaver.join().unwrap();
+        assert_eq!(comes.counted(0), 0);
+        drop((set.redeem(token), held));
     });
 }
 
