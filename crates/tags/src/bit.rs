@@ -4,12 +4,14 @@
 //! still has in hand must go back too, and the freezers must be told.
 
 use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::steering::first_of;
 use crate::tenant::{Ledger, Opened};
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::above::{Class, Request, Stay};
 use inflight_sync::time::Instant;
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Context, Poll};
 
 /// A bit that is no tag yet. Dropping it gives it back: P1 to P3.
@@ -253,10 +255,19 @@ impl Bitmaps {
         bitmap.serve();
     }
 
-    /// Shares may grow by it.
-    pub(crate) fn set_weight(&self, hw_queue: usize, class: Class, weight: u32) {
-        self.ledger(hw_queue).set_weight(class, weight);
-        self.fewer_users(hw_queue, 0);
+    /// Calls `f` for each hardware queue, also if a waker panics; the first panic comes out then.
+    pub(crate) fn each_of(&self, hw_queues: impl IntoIterator<Item = usize>, f: impl Fn(usize)) {
+        let call = |hw_queue| catch_unwind(AssertUnwindSafe(|| f(hw_queue)));
+        let called = first_of(hw_queues.into_iter().map(call));
+        called.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    /// In all hardware queues. Shares may grow by it.
+    pub(crate) fn set_weight(&self, class: Class, weight: u32) {
+        self.each_of(0..self.geometry().hw_queues, |hw_queue| {
+            self.ledger(hw_queue).set_weight(class, weight);
+            self.fewer_users(hw_queue, 0);
+        });
     }
 
     /// A new tenant. Until there is a second one nobody counts anything, so the first is marked by
@@ -299,7 +310,7 @@ impl Bitmaps {
             marked.collect::<Vec<_>>()
         };
         let left = self.accounts().close(class, leave).unwrap_or_default();
-        left.into_iter().for_each(|n| self.fewer_users(n, 1));
+        self.each_of(left, |hw_queue| self.fewer_users(hw_queue, 1));
     }
 
     /// A1 for up to `n` bits, each a request of its own.
@@ -435,7 +446,6 @@ mod tests {
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::time::Clock;
     use std::future::Future;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::pin::pin;
     use std::task::{Wake, Waker};
 

@@ -127,19 +127,17 @@ impl<T> Shared<T> {
         self.make_slots(0..geometry.tables_of(size.hw_queues()), depth);
         // R2.
         bitmaps.gate().publish();
-        // R3.
-        for hw_queue in 0..geometry.tables() {
-            bitmaps
-                .ledger(hw_queue)
-                .set_depth(depth - geometry.reserved);
-            let kind = Kind::Normal;
-            let resized = bitmaps
-                .bitmap(Target { hw_queue, kind })
-                .resize(depth - geometry.reserved);
-            debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
-        }
-        // Relaxed: a statistic.
+        // Relaxed: a statistic. Before R3, whose wakers may panic.
         size.depth.store(depth, Ordering::Relaxed);
+        // R3.
+        bitmaps.each_of(0..geometry.tables(), |hw_queue| {
+            let normal = depth - geometry.reserved;
+            bitmaps.ledger(hw_queue).set_depth(normal);
+            let kind = Kind::Normal;
+            let bitmap = bitmaps.bitmap(Target { hw_queue, kind });
+            let resized = bitmap.resize(normal);
+            debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
+        });
         Ok(())
     }
 
@@ -187,7 +185,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Panics
     ///
     /// With the build closure, and in it, for it must not change its own set; the depth is then
-    /// unchanged.
+    /// unchanged. With a waiter's waker, when all hardware queues have the new depth.
     ///
     /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
     ///

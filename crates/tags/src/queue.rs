@@ -606,6 +606,10 @@ impl<T: Send + 'static> Queue<T> {
     /// queues; 1 until this is called. The other policies do not look at it. With a weight of 0 the
     /// share is the least one, and at least one tag.
     ///
+    /// # Panics
+    ///
+    /// With a waiter's waker, when all hardware queues have the new weight.
+    ///
     /// ```
     /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
     /// let policy = SharePolicy::Weighted { min: 1 };
@@ -617,9 +621,7 @@ impl<T: Send + 'static> Queue<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_weight(&self, weight: u32) {
-        for hw_queue in 0..self.bitmaps().geometry().hw_queues {
-            self.bitmaps().set_weight(hw_queue, self.class(), weight);
-        }
+        self.bitmaps().set_weight(self.class(), weight);
     }
 
     /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
@@ -752,11 +754,12 @@ impl<T> Drop for Queue<T> {
         // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
         // for tags that are left, to give away the account or the seat, sees theirs.
         if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.bitmaps.close_account(self.tenant.class);
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);
             }
             self.shared.bitmaps.seats().leave(self.seat);
+            // Last, for wakers may panic.
+            self.shared.bitmaps.close_account(self.tenant.class);
         }
     }
 }

@@ -3,9 +3,12 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
-use inflight_tags::{Admission, AllocOptions, NoPreempt, Queue, Steering, Tag, TagSet};
+use inflight_tags::{
+    Admission, AllocOptions, NoPreempt, Queue, SharePolicy, Steering, Tag, TagSet,
+};
 use inflight_topology::{CpuSet, Topology};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,6 +122,36 @@ fn h24_a_freezing_thread_is_told() {
         });
         assert_whole(&dev, 1);
     });
+}
+
+/// A growth, a weight and a tenant that leaves reach all hardware queues.
+#[test]
+fn all_hardware_queues_change_although_a_waker_panics() {
+    let on = |n| PLAIN.hw_queue(n);
+    let set = TagSet::builder().hw_queues(2).depth(2).max_depth(4);
+    let set = set.share(SharePolicy::Weighted { min: 0 });
+    let set: TagSet<()> = set.clock(Clock::manual()).build(|_, _| ()).unwrap();
+    for change in 0..3 {
+        let (dev, mut others) = (set.add_queue("dev"), vec![set.add_queue("other")]);
+        // Both active, one at its limit, with a waiter on each hardware queue.
+        drop([0, 1].map(|n| (dev.try_alloc(on(n)), others[0].try_alloc(on(n)))));
+        let held = [0, 1].map(|n| dev.try_alloc(on(n)).unwrap());
+        let mut waits = [0, 1].map(|n| Box::pin(dev.alloc_with(on(n))));
+        let told = Arc::new(Counts::default());
+        assert!(poll(waits[0].as_mut(), Arc::new(Panics)).is_pending());
+        assert!(poll(waits[1].as_mut(), told.clone()).is_pending());
+        assert_panics(|| match change {
+            0 => others.clear(),
+            1 => dev.set_weight(9),
+            _ => set.resize(4).unwrap(),
+        });
+        assert_eq!(told.0.load(Ordering::Relaxed), 1, "change {change}");
+        drop((waits, held));
+    }
+    assert_eq!((set.depth(), set.in_use()), (4, 0));
+    let last = set.add_queue("last");
+    let all = [0, 1].map(|n| last.try_alloc_batch_with(on(n), 9).unwrap().len());
+    assert_eq!(all, [4; 2]);
 }
 
 /// A tag that is dropped while its thread unwinds: one panic, and everybody is told.
