@@ -491,8 +491,10 @@ impl<R: Run + ?Sized> Item<R> {
                 Err(other) => seen = other,
             }
         }
-        // Relaxed: whoever reads an older one waits for this run too.
-        self.running.store(instance, Ordering::Relaxed);
+        // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the
+        // run before: whoever reads this number sees what that run did, by C2's Acquire. Whoever
+        // reads an older one waits for this run too.
+        self.running.store(instance, Ordering::Release);
         true
     }
 
@@ -583,8 +585,9 @@ impl<R: Run + ?Sized> Item<R> {
     fn holds(&self, last: Instance) -> bool {
         let holds = |seen: u64| {
             let pending = seen & PENDING != 0 && is_up_to(instance_of(seen), last);
-            // Relaxed: an older one than that which runs makes the caller wait for it too.
-            let running = || is_up_to(self.running.load(Ordering::Relaxed), last);
+            // Ordering: Acquire, pairs with the store in `claim`: RUNNING may be of a run that has
+            // ended since, and the number of the next one.
+            let running = || is_up_to(self.running.load(Ordering::Acquire), last);
             pending || (seen & RUNNING != 0 && running())
         };
         // Ordering: Acquire, twice, pairs with C4.

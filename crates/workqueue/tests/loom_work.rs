@@ -13,6 +13,7 @@
 //! | `cancel_sync` does not wait (X3) | `i10_cancel_sync_against_requeue` |
 //! | the pool that runs the item is not asked for (Q1) | `i24_never_twice_at_once` |
 //! | the core does not look who runs the item (N1) | `i24_never_twice_at_once` |
+//! | the number of the run that begins: stored or loaded Relaxed (C2, X3) | `flush_of_a_work_against_its_next_run` |
 //! | the end of a run tells nobody (C4) | `flush_of_a_work_against_its_end`, `i10_…` |
 
 #![cfg(loom)]
@@ -215,6 +216,29 @@ fn i24_never_twice_at_once() {
             2
         };
         assert_eq!(runs.get(), expected);
+    });
+}
+
+/// X3 finds RUNNING of one run and, after that, the number of the next one: what the first one did
+/// is seen.
+#[test]
+fn flush_of_a_work_against_its_next_run() {
+    check("flush_of_a_work_against_its_next_run", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let runs = Count::new();
+        let own = Own::new({
+            let (wq, runs) = (wq.clone(), runs.clone());
+            move |me| {
+                if runs.add() == 0 {
+                    let _ = wq.queue(me).unwrap();
+                }
+            }
+        });
+        assert!(wq.queue(&own.work).unwrap().is_queued());
+        let _ = own.work.flush().unwrap();
+        assert!(runs.get() > 0, "the run that has ended is not seen");
+        drop(sys);
+        own.forget();
     });
 }
 
