@@ -16,7 +16,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_topology::Topology;
-use inflight_workqueue::{Attrs, JoinError, QueueError, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{JoinError, QueueError, Workqueue, WorkqueueSystem};
 use model_support::{Count, FOUR};
 use std::time::Duration;
 
