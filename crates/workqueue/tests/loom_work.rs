@@ -23,7 +23,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
-use model_support::{Count, FOUR, ONE, Own, TWO, system};
+use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE_OR_ALL, TWO, system};
 
 /// I.9: an item is queued (S2, Q4) and taken (N1, C1) while it is cancelled (X2). It runs or it was
 /// cancelled, never both, never neither.
@@ -57,7 +57,7 @@ fn i9_queue_against_cancel() {
 /// to the one that has not got it. Its slot is given back where it was taken, once.
 #[test]
 fn i9_cancel_against_two_queues() {
-    check("i9_cancel_against_two_queues", TWO, || {
+    check("i9_cancel_against_two_queues", ONE_OR_THREE, || {
         let (sys, first) = system(1, 8);
         let second = sys.workqueue("second").bound().build().unwrap();
         let runs = Count::new();
@@ -166,7 +166,7 @@ fn i26_pending_run_sees_the_event() {
 /// runs nor is pending.
 #[test]
 fn i10_cancel_sync_against_requeue() {
-    check("i10_cancel_sync_against_requeue", FOUR, || {
+    check("i10_cancel_sync_against_requeue", THREE_OR_ALL, || {
         let (sys, wq) = system(1, 8);
         let (begun, inside) = (Count::new(), Count::new());
         let own = Own::new({

@@ -27,6 +27,18 @@ pub(crate) const THREE: Bound = Bound {
     deep: Some(4),
 };
 
+/// For those that take minutes with a fourth preemption.
+pub(crate) const THREE_OR_ALL: Bound = Bound {
+    quick: Some(3),
+    deep: None,
+};
+
+/// For those with four threads whose mistakes need no second preemption.
+pub(crate) const ONE_OR_THREE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(3),
+};
+
 /// For those with two workers and a third thread.
 pub(crate) const TWO: Bound = Bound {
     quick: Some(2),
