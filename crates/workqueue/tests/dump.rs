@@ -117,3 +117,18 @@ fn d7_a_pool_tells_whose_items_it_runs() {
     a.flush().unwrap();
     b.flush().unwrap();
 }
+
+/// What no worker has looked at yet waits for one like all else that is ready.
+#[test]
+fn items_nobody_has_looked_at_are_ready() {
+    let topology = Topology::synthetic("core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.sampling(false).build().unwrap();
+    let jobs = sys.workqueue("jobs").bound().build().unwrap();
+    let open = plug(&jobs);
+    let wait = [jobs.spawn(|| ()), jobs.spawn(|| ())];
+    let dump = sys.dump();
+    open.raise();
+    wait.into_iter().for_each(|item| item.wait().unwrap());
+    assert!(dump.contains(", 2 ready"), "{dump}");
+}
