@@ -126,4 +126,18 @@ mod tests {
         assert_eq!(expired(), ([].into(), None));
         assert!(set.try_freeze().is_some());
     }
+
+    #[test]
+    fn a_timeout_of_nothing_is_over_at_once() {
+        let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
+        let dev = set.add_queue("q");
+        // The system's clock: a stamp lies anywhere within its tick.
+        for _ in 0..10_000 {
+            let mut tag = dev.try_alloc(AllocOptions::new()).unwrap();
+            tag.set_timeout(Duration::ZERO);
+            let token = tag.into_token();
+            set.expire(|late| assert_eq!(late, token));
+            drop(set.redeem_timed_out(token).unwrap());
+        }
+    }
 }

@@ -159,9 +159,10 @@ impl Record {
 
     /// The owner's, for its next submission and until the slot is freed.
     pub(crate) fn set_timeout(&self, timeout: Duration) {
-        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
-        // Relaxed: published by S1.
-        self.timeout.store(nanos, Ordering::Relaxed);
+        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // One more, since 0 is the set's. Relaxed: published by S1.
+        self.timeout
+            .store(nanos.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
@@ -169,7 +170,7 @@ impl Record {
         // its exchange and the one that made the owner only one can find the state it expects.
         match self.timeout.load(Ordering::Relaxed) {
             0 => None,
-            nanos => Some(Duration::from_nanos(nanos)),
+            one_more => Some(Duration::from_nanos(one_more - 1)),
         }
     }
 
