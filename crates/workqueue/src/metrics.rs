@@ -162,7 +162,6 @@ impl WorkqueueSystem {
     pub fn record_metrics(&self) {
         let mut lines = BTreeMap::<String, Line>::new();
         for queue in self.queues() {
-            queue.fetch_all();
             lines
                 .entry(queue.name().to_owned())
                 .or_default()

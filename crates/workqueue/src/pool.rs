@@ -822,7 +822,7 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("place", &self.place)
-            .field("state", &self.report())
+            .field("state", &self.state_now())
             .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 use crate::attrs::{Cpus, Kind};
 use crate::door;
 use crate::pool::Pool;
+use inflight_sync::Arc;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl WorkqueueStats {
     }
 }
 
-pub(crate) fn describe_pool(out: &mut String, pool: &Pool) -> fmt::Result {
+pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
     match &pool.place().cpus {
         Cpus::One(cpu) => write!(out, "pool cpu {cpu}")?,
         Cpus::Pod { cpus, strict } => {

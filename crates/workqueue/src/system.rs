@@ -132,9 +132,8 @@ impl Shared {
         let Some(watchdog) = &self.env.watchdog else {
             return;
         };
-        let queues = self.queues();
-        queues.iter().for_each(|queue| queue.fetch_all());
         let pools = self.pools.lock().clone();
+        let queues = self.queues();
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
         let places = waiting.chain(starved).collect();
@@ -147,12 +146,10 @@ impl Shared {
     }
 
     pub(crate) fn dump(&self) -> String {
-        let queues = self.queues();
-        queues.iter().for_each(|queue| queue.fetch_all());
         let dump = Dump {
             topology: &self.env.topology,
             pools: self.pools.lock().clone(),
-            queues,
+            queues: self.queues(),
             nice_refused: *self.env.nice_refused.lock(),
         };
         dump.to_string()

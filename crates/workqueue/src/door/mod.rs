@@ -552,11 +552,6 @@ impl Shared {
         deeds.perform();
     }
 
-    /// Whoever describes pools does this first: what lies in a mailbox is in none of their lists.
-    pub(crate) fn fetch_all(self: &Arc<Self>) {
-        (0..self.gates.len()).for_each(|gate| self.fetch(gate));
-    }
-
     /// A change of who may queue: from now on the mailbox is open or closed accordingly.
     fn change(self: &Arc<Self>, f: impl Fn(&mut DoorState)) {
         self.visit_all(|_, state, mail| {

@@ -49,7 +49,13 @@ impl Pool {
         self.touched.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn report(&self) -> PoolReport {
+    /// With what has been rung for: items that nobody has looked at yet are ready.
+    pub(crate) fn report(self: &Arc<Self>) -> PoolReport {
+        self.fetch_mail();
+        self.state_now()
+    }
+
+    pub(super) fn state_now(&self) -> PoolReport {
         let inner = self.state.lock();
         PoolReport {
             workers: inner.core.states().filter(|s| *s != State::Gone).count(),
