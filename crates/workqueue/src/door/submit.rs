@@ -1,6 +1,7 @@
 //! The way of an item into a queue: at once, at its time, or from one time to another.
 
-use super::{Bell, Door, DoorState, Letter, Shared};
+use super::mail::{Bell, Letter};
+use super::{Door, DoorState, Shared};
 use crate::attrs::{Cpus, Kind};
 use crate::error::QueueError;
 use crate::gate::{Admitted, Gate};

@@ -1,0 +1,90 @@
+//! The way back from an item to its queue, and how an item is taken back.
+
+use super::Shared;
+use super::flow::Left;
+use crate::item::{Ended, Instance};
+use crate::pool::{Deeds, Entry};
+use crate::trace::TraceStep;
+use crate::worker;
+use inflight_sync::{Arc, CachePadded, Weak};
+
+/// An item's way back to the queue through which it has gone.
+#[derive(Debug)]
+pub(crate) struct Home(pub(super) CachePadded<Weak<Shared>>);
+
+/// What is left to do after an item was taken back, outside all locks.
+#[must_use]
+pub(crate) struct Withdrawn {
+    entry: Option<Entry>,
+    deeds: Deeds,
+    left: Left,
+}
+
+impl Withdrawn {
+    pub(crate) fn settle(self) {
+        self.deeds.perform();
+        if let Some(entry) = &self.entry {
+            self.left.settle(&entry.queue);
+            entry.queue.trace(&entry.work, TraceStep::Cancelled);
+        }
+    }
+}
+
+impl Home {
+    /// The queue, if it is still there, and if it has that gate: the number may be another queue's.
+    fn queue_with(&self, gate: usize) -> Option<Arc<Shared>> {
+        self.0.upgrade().filter(|queue| gate < queue.gates.len())
+    }
+
+    /// Whether the caller is the item whose slot this one waits for. No lock is held.
+    pub(crate) fn is_behind_caller(
+        &self,
+        gate: usize,
+        key: usize,
+        instance: Instance,
+        ticket: impl Fn() -> Option<u64>,
+    ) -> bool {
+        let Some(queue) = self.queue_with(gate) else {
+            return false;
+        };
+        if !worker::runs_through(queue.key(), gate) {
+            return false;
+        }
+        queue.visit(gate, |state, _| {
+            let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
+            ticket().is_some_and(|ticket| state.gate.is_behind_the_only_one(ticket, is_this))
+        })
+    }
+
+    /// Takes the entry back, wherever it is in that queue. The item's lock is held.
+    pub(crate) fn withdraw(
+        &self,
+        gate: usize,
+        key: usize,
+        instance: Instance,
+        ticket: impl Fn() -> Option<u64>,
+    ) -> Option<Withdrawn> {
+        let queue = self.queue_with(gate)?;
+        let (mut state, deeds) = queue.open(gate);
+        let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
+        let inactive = ticket().and_then(|ticket| state.gate.remove(ticket, is_this));
+        let left = inactive
+            .as_ref()
+            .map(|entry| state.leave(entry.colour, Ended::Cancelled, false));
+        drop(state);
+        // Not found at all: a worker has it in hand and will find that it cannot claim it.
+        let entry = inactive.or_else(|| queue.system.remove(key, instance));
+        let left = left.or_else(|| {
+            // Pools are shared: it may have come through another queue.
+            let entry = entry.as_ref()?;
+            let door = &entry.queue.gates[entry.gate];
+            let mut state = door.state.lock();
+            Some(state.leave(entry.colour, Ended::Cancelled, true))
+        });
+        Some(Withdrawn {
+            entry,
+            deeds,
+            left: left.unwrap_or_default(),
+        })
+    }
+}

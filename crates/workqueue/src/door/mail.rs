@@ -1,0 +1,127 @@
+//! A gate's mailbox: how items come to it without its lock.
+
+use super::{Door, DoorState, Shared};
+use crate::item::{Set, WorkRef};
+use crate::pool::{Deeds, Pool};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, Mutex, MutexGuard};
+
+/// A gate's mailbox. Its lock comes after the gate's and before the pools'.
+pub(super) struct Mailbox {
+    pub(super) inside: Mutex<Mail>,
+    /// How many letters there are. Written under the lock, and read where it is enough to know of
+    /// those that came before, by whatever told the reader of them.
+    pub(super) letters: AtomicUsize,
+}
+
+pub(super) struct Mail {
+    /// Oldest first.
+    pub(super) letters: Vec<Letter>,
+    /// Nothing is put in: who queues asks the gate.
+    pub(super) closed: bool,
+    /// By the places of the gate's pools.
+    pub(super) bells: Vec<Option<Bell>>,
+}
+
+/// How a pool learns of its letters.
+pub(super) struct Bell {
+    pub(super) pool: Arc<Pool>,
+    /// Somebody has rung, or is about to, since the mailbox was emptied.
+    pub(super) rung: bool,
+}
+
+/// An item with PENDING set, on its way to the gate.
+pub(super) struct Letter {
+    pub(super) work: WorkRef,
+    pub(super) set: Set,
+    /// Which of the gate's pools it is to go to.
+    pub(super) pool: usize,
+}
+
+impl Door {
+    /// Items that have been queued here.
+    pub(super) fn queued(&self) -> u64 {
+        let state = self.state.lock();
+        state.gate.queued() + self.letters() as u64
+    }
+
+    pub(super) fn letters(&self) -> usize {
+        // Relaxed: as said where it is.
+        self.mail.letters.load(Ordering::Relaxed)
+    }
+
+    /// The letters become items that have been queued. The gate is locked.
+    fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
+        let mut letters = {
+            if self.letters() == 0 {
+                return Deeds::default();
+            }
+            let mut mail = self.mail.inside.lock();
+            // Relaxed: as said where it is.
+            self.mail.letters.store(0, Ordering::Relaxed);
+            for bell in mail.bells.iter_mut().flatten() {
+                bell.rung = false;
+            }
+            std::mem::replace(&mut mail.letters, std::mem::take(&mut state.room))
+        };
+        let mut deeds = Deeds::default();
+        {
+            let DoorState {
+                gate: limit, pools, ..
+            } = state;
+            let mut rest = letters.drain(..).peekable();
+            while let Some(first) = rest.peek() {
+                let place = first.pool;
+                let pool = pools[place].as_ref().expect("its letter was accepted");
+                let mut active = || {
+                    while let Some(letter) = rest.next_if(|letter| letter.pool == place) {
+                        let entry = queue.admit(limit, letter.work, letter.set, gate, pool);
+                        if entry.is_some() {
+                            return entry;
+                        }
+                    }
+                    None
+                };
+                deeds.push(pool.push_all(queue, std::iter::from_fn(&mut active)));
+            }
+        }
+        state.room = letters;
+        deeds
+    }
+}
+
+impl Shared {
+    /// Locks a gate. What was in its mailbox has come; the deeds are for when no lock is held.
+    pub(super) fn open(self: &Arc<Self>, gate: usize) -> (MutexGuard<'_, DoorState>, Deeds) {
+        let door = &self.gates[gate];
+        let mut state = door.state.lock();
+        let deeds = door.deliver(self, gate, &mut state);
+        (state, deeds)
+    }
+
+    /// A section of a gate, with an empty mailbox. No lock is held.
+    pub(super) fn visit<R>(
+        self: &Arc<Self>,
+        gate: usize,
+        f: impl FnOnce(&mut DoorState, &mut Mail) -> R,
+    ) -> R {
+        let (mut state, deeds) = self.open(gate);
+        let result = f(&mut state, &mut self.gates[gate].mail.inside.lock());
+        drop(state);
+        deeds.perform();
+        result
+    }
+
+    pub(super) fn visit_all(self: &Arc<Self>, mut f: impl FnMut(usize, &mut DoorState, &mut Mail)) {
+        for gate in 0..self.gates.len() {
+            self.visit(gate, |state, mail| f(gate, state, mail));
+        }
+    }
+
+    /// V2: the mailbox of that gate has been rung for.
+    pub(crate) fn fetch(self: &Arc<Self>, gate: usize) {
+        let (state, deeds) = self.open(gate);
+        drop(state);
+        deeds.perform();
+    }
+}
