@@ -15,6 +15,7 @@ mod rivals;
 mod rng;
 pub mod rounds;
 pub mod scarce;
+pub mod scopes;
 pub mod stop;
 pub mod tags;
 pub mod tasks;

@@ -92,7 +92,7 @@ pub(super) fn nap() {
     thread::sleep(Duration::from_micros(50));
 }
 
-pub(super) fn compute(time: Duration) {
+pub(crate) fn compute(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
         spin_loop();

@@ -5,6 +5,7 @@ mod memory;
 mod ours;
 mod rivals;
 
+pub(crate) use loads::compute;
 pub use loads::{Burst, PoolLoads, Spent, thread_count};
 pub use memory::{Memory, memory_of};
 pub use ours::{Again, Pending, Reusable, ours, ping_bound, ping_call};
