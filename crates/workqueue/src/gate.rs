@@ -6,7 +6,7 @@
 //! exact for the whole system.
 
 use crate::flush::{Colour, Ledger};
-use std::collections::VecDeque;
+use crate::inactive::Inactive;
 
 /// Where an item went when it was queued.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,12 +21,7 @@ pub(crate) enum Admitted<T> {
 pub(crate) struct Gate<T> {
     max_active: usize,
     active: usize,
-    /// Inactive items in the order they came, each at its ticket minus that of the first place.
-    /// The first place is never empty, others are when their item was taken back.
-    inactive: VecDeque<Option<T>>,
-    first_ticket: u64,
-    /// Inactive items, empty places aside.
-    waiting: usize,
+    inactive: Inactive<T>,
     pub(crate) ledger: Ledger,
     queued: u64,
     /// Items that have ended, by running or by being cancelled.
@@ -38,9 +33,7 @@ impl<T> Gate<T> {
         Self {
             max_active,
             active: 0,
-            inactive: VecDeque::new(),
-            first_ticket: 0,
-            waiting: 0,
+            inactive: Inactive::new(),
             ledger: Ledger::default(),
             queued: 0,
             ended: 0,
@@ -57,10 +50,8 @@ impl<T> Gate<T> {
             self.active += 1;
             return Admitted::Active(make(None, colour));
         }
-        let ticket = self.first_ticket + self.inactive.len() as u64;
-        let item = make(Some(ticket), colour);
-        self.inactive.push_back(Some(item));
-        self.waiting += 1;
+        let ticket = self.inactive.next_ticket();
+        self.inactive.push(make(Some(ticket), colour));
         Admitted::Inactive(ticket)
     }
 
@@ -76,33 +67,17 @@ impl<T> Gate<T> {
 
     /// Takes that inactive item out. `None` if it has become active.
     pub(crate) fn remove(&mut self, ticket: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
-        let at = self.at(ticket)?;
-        let item = self.inactive.get_mut(at)?.take_if(|item| is_it(item))?;
-        self.waiting -= 1;
-        self.skip_empty();
-        Some(item)
-    }
-
-    fn at(&self, ticket: u64) -> Option<usize> {
-        usize::try_from(ticket.checked_sub(self.first_ticket)?).ok()
-    }
-
-    fn skip_empty(&mut self) {
-        while matches!(self.inactive.front(), Some(None)) {
-            self.inactive.pop_front();
-            self.first_ticket += 1;
-        }
+        self.inactive.remove(ticket, is_it)
     }
 
     /// Whether that item waits for the only slot there is, which another one holds.
     pub(crate) fn is_behind_the_only_one(&self, ticket: u64, is_it: impl Fn(&T) -> bool) -> bool {
-        let place = self.at(ticket).and_then(|at| self.inactive.get(at));
-        self.max_active == 1 && matches!(place, Some(Some(item)) if is_it(item))
+        self.max_active == 1 && self.inactive.get(ticket).is_some_and(is_it)
     }
 
     /// How many of so many newcomers would be active, and how many would have to wait.
     pub(crate) fn room_for(&self, newcomers: usize) -> (usize, usize) {
-        let room = if self.waiting > 0 {
+        let room = if !self.inactive.is_empty() {
             0
         } else {
             self.max_active.saturating_sub(self.active)
@@ -123,10 +98,7 @@ impl<T> Gate<T> {
         if self.active >= self.max_active {
             return None;
         }
-        let item = self.inactive.pop_front()??;
-        self.first_ticket += 1;
-        self.waiting -= 1;
-        self.skip_empty();
+        let item = self.inactive.pop()?;
         self.active += 1;
         Some(item)
     }
@@ -138,7 +110,7 @@ impl<T> Gate<T> {
 
     /// Whether a newcomer would have to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.active >= self.max_active || self.waiting > 0
+        self.active >= self.max_active || !self.inactive.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -155,8 +127,7 @@ impl<T> Gate<T> {
 
     /// What has waited longest, with its ticket.
     pub(crate) fn first_inactive(&self) -> Option<(u64, &T)> {
-        let item = self.inactive.front()?.as_ref()?;
-        Some((self.first_ticket, item))
+        self.inactive.first()
     }
 
     pub(crate) fn max_active(&self) -> usize {
@@ -168,7 +139,7 @@ impl<T> Gate<T> {
     }
 
     pub(crate) fn inactive(&self) -> usize {
-        self.waiting
+        self.inactive.len()
     }
 }
 

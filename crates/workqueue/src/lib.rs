@@ -55,11 +55,13 @@ mod flush;
 mod future;
 mod gate;
 mod handle;
+mod inactive;
 mod item;
 mod learned;
 #[cfg(any(test, feature = "unstable-sim"))]
 mod lending;
-#[cfg(any(test, feature = "unstable-sim"))]
+#[cfg(any(test, loom, feature = "unstable-sim"))]
+#[allow(unreachable_pub, reason = "public for the simulator and for models")]
 mod limits;
 mod machine;
 mod meter;
@@ -99,6 +101,13 @@ pub use trace::{TraceEvent, TraceStep};
 pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};
 pub use worker::{blocking, touch_watchdog};
+
+/// What models drive that no user sees.
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod modelled {
+    pub use crate::limits::{Full, Share, Slots, Tuning, Waits};
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -2,7 +2,8 @@
 
 pub use crate::lending::{Costs, Lately, Lending, LendingCounters, Load, Pod, Reason, Wake};
 pub use crate::limits::{
-    FrontEnd, Limits, Ordered, Share, Shares, Touches, Tuning, default_min_active, shares,
+    FrontEnd, Full, Limits, Ordered, Share, Shares, Slots, Touches, Tuning, Waits,
+    default_min_active, shares,
 };
 use crate::machine::{Action, Core, Item, Next};
 

@@ -5,8 +5,9 @@
 //! are checked, and at the end that everything ran.
 
 use super::fronts::Fronts;
-use super::steps::{Op, change};
-use super::tokens::{Tokens, Touches, Tuning};
+use super::rules::Tuning;
+use super::steps::Op;
+use super::tokens::{Tokens, Touches, plain};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -109,8 +110,8 @@ impl State {
         };
         if let Some(to) = setup.to {
             // From here on it may be as late as it likes.
-            let ops = change(&mut state.tokens, to);
-            state.agents.extend(ops.into_iter().map(Agent::At));
+            let ops = state.tokens.change(to);
+            state.agents.extend(ops.map(Agent::At));
         }
         state
     }
@@ -138,7 +139,7 @@ impl State {
             agents,
             started,
         } = self;
-        op.step(fronts, tokens, &mut |front, item| {
+        op.step(&mut plain(fronts, tokens), &mut |front, item| {
             assert_eq!(*started & (1 << item), 0, "{item} starts twice");
             *started |= 1 << item;
             agents[items + usize::from(item)] = Agent::At(Op::Release { front });
@@ -239,8 +240,8 @@ impl State {
         }
         let late = |agent: &Agent| matches!(agent, Agent::Mark(..) | Agent::Late(..));
         let unmarked =
-            |group: usize| t.starving & (1u64 << group) == 0 && self.fronts.has_line(group);
-        if !t.is_alone() && (0..setup.groups).any(unmarked) && !self.agents.iter().any(late) {
+            |group: usize| t.starving & (1u64 << group) == 0 && self.fronts.waiting(group) > 0;
+        if setup.groups > 1 && (0..setup.groups).any(unmarked) && !self.agents.iter().any(late) {
             return Some("unmarked");
         }
         if (0..self.agents.len()).any(|agent| !self.is_at_rest(agent)) {

@@ -11,6 +11,17 @@ struct Door {
     since: Option<u64>,
 }
 
+impl Door {
+    /// Out of turn. Who has nobody left has no place in line.
+    fn take(&mut self, at: usize) -> u32 {
+        let item = self.inactive.remove(at);
+        if self.inactive.is_empty() {
+            self.since = None;
+        }
+        item
+    }
+}
+
 /// `Share::PerNode`, naively.
 #[derive(Debug)]
 pub(super) struct Oracle {
@@ -70,28 +81,21 @@ impl Oracle {
         if !self.has_room(group) {
             return Vec::new();
         }
-        loop {
-            let now = self.tick();
-            let in_line = self.doors.iter_mut().enumerate();
-            let in_line = in_line.filter(|(_, d)| d.group == group && d.since.is_some());
-            let Some((first, door)) = in_line.min_by_key(|(_, d)| d.since) else {
-                return Vec::new();
-            };
-            if door.inactive.is_empty() {
-                door.since = None; // all of it was cancelled
-                continue;
-            }
-            let item = door.inactive.remove(0);
-            door.since = (!door.inactive.is_empty()).then_some(now);
-            self.active.push(first);
-            return vec![item];
-        }
+        let now = self.tick();
+        let in_line = self.doors.iter_mut().enumerate();
+        let in_line = in_line.filter(|(_, d)| d.group == group && d.since.is_some());
+        let Some((first, door)) = in_line.min_by_key(|(_, d)| d.since) else {
+            return Vec::new();
+        };
+        let item = door.inactive.remove(0);
+        door.since = (!door.inactive.is_empty()).then_some(now);
+        self.active.push(first);
+        vec![item]
     }
 
     pub(super) fn remove(&mut self, front: FrontEnd, item: u32) -> Option<u32> {
-        let inactive = &mut self.doors[front].inactive;
-        let at = inactive.iter().position(|other| *other == item)?;
-        Some(inactive.remove(at))
+        let at = self.doors[front].inactive.iter().position(|o| *o == item)?;
+        Some(self.doors[front].take(at))
     }
 
     pub(super) fn set(&mut self, max: usize, min: usize, cpus: &[usize]) -> Vec<u32> {
@@ -104,7 +108,7 @@ impl Oracle {
             for front in 0..self.doors.len() {
                 let group = self.doors[front].group;
                 if self.has_room(group) && !self.doors[front].inactive.is_empty() {
-                    started.push(self.doors[front].inactive.remove(0));
+                    started.push(self.doors[front].take(0));
                     self.active.push(front);
                 }
             }

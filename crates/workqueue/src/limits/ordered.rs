@@ -72,7 +72,7 @@ impl<T> Ordered<T> {
         wanted: impl Fn(&T) -> bool,
         mut started: impl FnMut(usize, T),
     ) -> Option<T> {
-        let item = self.fronts.remove(front, wanted);
+        let item = self.fronts.take(front, wanted);
         self.advance(&mut started);
         item
     }
@@ -80,7 +80,7 @@ impl<T> Ordered<T> {
     /// The oldest front end that is dry gives way to the next.
     fn advance(&mut self, started: &mut dyn FnMut(usize, T)) {
         while let [oldest, next, ..] = *self.open.make_contiguous() {
-            if self.fronts.active(oldest) + self.fronts.inactive(oldest) > 0 {
+            if self.fronts.active(oldest) + self.fronts.inside(oldest).len() > 0 {
                 return;
             }
             self.open.pop_front();

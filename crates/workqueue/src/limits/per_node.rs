@@ -72,6 +72,7 @@ impl PerNode {
                 return;
             };
             self.active[group] += 1;
+            fronts.start(front);
             started(front, item);
         }
     }
@@ -95,6 +96,7 @@ impl PerNode {
                 }
                 if let Some(item) = fronts.next_of(front) {
                     self.active[group] += 1;
+                    fronts.start(front);
                     started(front, item);
                     moved = true;
                 }

@@ -1,5 +1,6 @@
 //! Random sequences over random machines, against the oracle; and long runs over many CPUs.
 
+use super::both::Limits;
 use super::oracle::Oracle;
 use super::*;
 use proptest::prelude::*;

@@ -1,12 +1,12 @@
 //! The protocol of `Share::Lend`, step by step.
 //!
 //! Each [`Op`] is where a thread stands between two atomic steps; `PROTOCOL-limits.md` has the same
-//! names and the proof. [`run`] takes the steps of one operation in a row. The explicit-state
-//! search of the tests takes them in every order with those of others.
+//! names and the proof. [`Op::run`] takes the steps of one operation in a row. The explicit-state
+//! search of the tests takes them in every order with those of others, over plain numbers; threads
+//! take them over atomics.
 
 use super::Started;
-use super::fronts::Fronts;
-use super::tokens::Tokens;
+use super::rules::{Touch, Words};
 
 /// Where a thread stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,14 +57,9 @@ const NOWHERE: usize = usize::MAX;
 
 impl<T> Op<T> {
     /// Takes all steps.
-    pub(super) fn run(
-        mut self,
-        fronts: &mut Fronts<T>,
-        tokens: &mut Tokens,
-        started: &mut Started<'_, T>,
-    ) {
+    pub(super) fn run(mut self, words: &mut impl Words<T>, started: &mut Started<'_, T>) {
         while !matches!(self, Self::Done) {
-            self = self.step(fronts, tokens, started);
+            self = self.step(words, started);
         }
     }
 
@@ -82,21 +77,15 @@ impl<T> Op<T> {
     }
 
     /// Takes one atomic step: one word is read or written, or one lock is held.
-    pub(super) fn step(
-        self,
-        fronts: &mut Fronts<T>,
-        t: &mut Tokens,
-        started: &mut Started<'_, T>,
-    ) -> Self {
+    pub(super) fn step(self, w: &mut impl Words<T>, started: &mut Started<'_, T>) -> Self {
         match self {
-            Self::Try { front, item, place } => try_new(fronts, t, started, front, item, place),
+            Self::Try { front, item, place } => try_new(w, started, front, item, place),
             Self::Join { front, item } => {
-                let group = fronts.group(front);
-                fronts.join(front, item);
-                mark(t, group);
+                let group = w.group(front);
+                w.join(front, item);
                 Self::Retry { group, place: 0 }
             }
-            Self::Retry { group, place } => match look_at(t, group, place) {
+            Self::Retry { group, place } => match look_at(w, group, place) {
                 Found::Tokens(tokens) => Self::Keep { group, tokens },
                 Found::Nothing => Self::Retry {
                     group,
@@ -104,56 +93,52 @@ impl<T> Op<T> {
                 },
                 Found::End => Self::Done,
             },
-            Self::Release { front } => {
-                let group = fronts.finish(front);
-                t.groups[group].active -= 1;
-                Self::Pay { group }
-            }
-            Self::Pay { .. } if t.debt > 0 => {
-                t.debt -= 1;
-                Self::Done
-            }
-            Self::Pay { group } => Self::Serve { group },
-            Self::Serve { group } => match passes_on(fronts, t, group) {
+            Self::Release { front } => Self::Pay {
+                group: w.finish(front),
+            },
+            Self::Pay { group } => match w.pay(1) {
+                0 => Self::Serve { group },
+                _ => Self::Done,
+            },
+            Self::Serve { group } => match passes_on(w, group) {
                 0 => Self::Keep { group, tokens: 1 },
                 to => Self::Pass { group, to },
             },
-            Self::Pass { group, to } => match serve_one(fronts, t, started, group, to) {
+            Self::Pass { group, to } => match serve_one(w, started, group, to) {
                 Ok(()) => Self::Done,
                 Err(0) => Self::Keep { group, tokens: 1 },
                 Err(to) => Self::Pass { group, to },
             },
-            Self::Keep { group, tokens } => keep(fronts, t, started, group, tokens),
+            Self::Keep { group, tokens } => match tokens - w.serve(group, tokens, started) {
+                0 => Self::Done,
+                tokens => Self::Publish { group, tokens },
+            },
             Self::Publish { group, tokens } => {
-                if t.central {
-                    t.add_spare(tokens);
+                if w.is_central() {
+                    w.put_into_stock(tokens);
                     return Self::Look { group };
                 }
-                t.groups[group].free += tokens;
+                w.add_free(group, tokens);
                 Self::Trim { group }
             }
-            Self::Trim { group } => trim(t, group),
+            Self::Trim { group } => trim(w, group),
             Self::Spill { group, tokens } => {
-                t.add_spare(tokens);
+                w.put_into_stock(tokens);
                 Self::Look { group }
             }
-            Self::Look { group } => look(fronts, t, group),
-            Self::TakeBack { group, to } => take_back(fronts, t, group, to),
-            Self::Give { group, to } => give(fronts, t, started, group, to),
-            Self::Collect { place } => collect(t, place),
-            Self::Destroy { tokens, place } => {
-                let destroyed = tokens.min(t.debt);
-                t.debt -= destroyed;
-                match tokens - destroyed {
-                    0 if place == NOWHERE => Self::Done,
-                    0 => Self::Collect { place },
-                    tokens => Self::Spill {
-                        group: SETTER,
-                        tokens,
-                    },
-                }
-            }
-            Self::Gather { group } => match std::mem::take(&mut t.groups[group].free) {
+            Self::Look { group } => look(w, group),
+            Self::TakeBack { group, to } => take_back(w, group, to),
+            Self::Give { group, to } => give(w, started, group, to),
+            Self::Collect { place } => collect(w, place),
+            Self::Destroy { tokens, place } => match tokens - w.pay(tokens) {
+                0 if place == NOWHERE => Self::Done,
+                0 => Self::Collect { place },
+                tokens => Self::Spill {
+                    group: SETTER,
+                    tokens,
+                },
+            },
+            Self::Gather { group } => match w.take_free(group, |free| free) {
                 0 => Self::Done,
                 tokens => Self::Spill { group, tokens },
             },
@@ -170,21 +155,15 @@ enum Found {
 }
 
 /// The places in the order in which a group looks for tokens: its own, the stock, the others.
-fn look_at(t: &mut Tokens, group: usize, place: usize) -> Found {
-    let groups = t.groups.len();
+fn look_at<T>(w: &mut impl Words<T>, group: usize, place: usize) -> Found {
+    let groups = w.groups();
     let tokens = match place {
-        0 => match &mut t.groups[group].free {
-            0 => 0,
-            free => {
-                *free -= 1;
-                1
-            }
-        },
-        1 => t.take_spare(group),
+        0 => w.take_free(group, |free| free.min(1)),
+        1 => w.take_batch(group),
         _ if place > groups => return Found::End,
         _ => {
-            let needy = t.groups[group].active == 0;
-            t.take_foreign((group + place - 1) % groups, needy)
+            let needy = w.active(group) == 0;
+            w.take_foreign((group + place - 1) % groups, needy)
         }
     };
     if tokens == 0 {
@@ -195,22 +174,21 @@ fn look_at(t: &mut Tokens, group: usize, place: usize) -> Found {
 }
 
 fn try_new<T>(
-    fronts: &mut Fronts<T>,
-    t: &mut Tokens,
+    w: &mut impl Words<T>,
     started: &mut Started<'_, T>,
     front: usize,
     item: T,
     place: usize,
 ) -> Op<T> {
-    let group = fronts.group(front);
+    let group = w.group(front);
     if place == 0 {
-        t.demand(group);
+        w.demand(group);
         // Not past those that wait.
-        if fronts.must_wait(front) || fronts.has_line(group) {
+        if w.must_wait(front) {
             return Op::Join { front, item };
         }
     }
-    match look_at(t, group, place) {
+    match look_at(w, group, place) {
         Found::Nothing => Op::Try {
             front,
             item,
@@ -218,8 +196,8 @@ fn try_new<T>(
         },
         Found::End => Op::Join { front, item },
         Found::Tokens(tokens) => {
-            t.count(group);
-            fronts.start(front);
+            w.count(group);
+            w.start(front);
             started(front, item);
             match tokens - 1 {
                 0 => Op::Done,
@@ -229,171 +207,118 @@ fn try_new<T>(
     }
 }
 
-/// The group is marked as one in which somebody waits. Under its lock.
-fn mark(t: &mut Tokens, group: usize) {
-    if !t.is_alone() && t.starving & (1 << group) == 0 {
-        t.starving |= 1 << group;
-        t.touches.bits += 1;
-    }
-}
-
-/// The first of the group's line becomes active. Under its lock.
-fn serve<T>(
-    fronts: &mut Fronts<T>,
-    t: &mut Tokens,
-    started: &mut Started<'_, T>,
-    group: usize,
-) -> bool {
-    let Some((front, item)) = fronts.next(group) else {
-        return false;
-    };
-    t.count(group);
-    started(front, item);
-    true
-}
-
 /// Tries to give the token in hand to the first of these after the own one. `Err` has those that
 /// are left; the mark of the one that had nobody is cleared under its lock.
 fn serve_one<T>(
-    fronts: &mut Fronts<T>,
-    t: &mut Tokens,
+    w: &mut impl Words<T>,
     started: &mut Started<'_, T>,
     group: usize,
     to: u64,
 ) -> Result<(), u64> {
     let after = to & (u64::MAX << group);
     let first = if after == 0 { to } else { after }.trailing_zeros() as usize;
-    t.touches.foreign += 1;
-    if serve(fronts, t, started, first) {
+    w.touched(Touch::Foreign);
+    if w.serve_or_unmark(first, started) {
         return Ok(());
-    }
-    if t.starving & (1 << first) != 0 {
-        t.starving &= !(1 << first);
-        t.touches.bits += 1;
     }
     Err(to & !(1 << first))
 }
 
 /// K: whom the token in hand goes to although the own line may want it.
-fn passes_on<T>(fronts: &Fronts<T>, t: &mut Tokens, group: usize) -> u64 {
-    if t.is_alone() || t.tuning.give_every == 0 || !fronts.has_line(group) {
+fn passes_on<T>(w: &mut impl Words<T>, group: usize) -> u64 {
+    let every = w.tuning().give_every;
+    if w.is_alone() || every == 0 || !w.has_line(group) {
         return 0;
     }
-    let mine = &mut t.groups[group];
-    mine.grace += 1;
-    if !t.central && mine.grace < t.tuning.give_every {
+    let grace = w.grace(group) + 1;
+    if !w.is_central() && grace < every {
+        w.set_grace(group, grace);
         return 0;
     }
-    mine.grace = 0;
-    t.worse_off(group)
+    w.set_grace(group, 0);
+    w.worse_off(group)
 }
 
-fn keep<T>(
-    fronts: &mut Fronts<T>,
-    t: &mut Tokens,
-    started: &mut Started<'_, T>,
-    group: usize,
-    mut tokens: usize,
-) -> Op<T> {
-    while tokens > 0 && serve(fronts, t, started, group) {
-        tokens -= 1;
-    }
-    match tokens {
-        0 => Op::Done,
-        tokens => Op::Publish { group, tokens },
+fn trim<T>(w: &mut impl Words<T>, group: usize) -> Op<T> {
+    let high = w.high(group);
+    let too_many = |free| match free {
+        free if free <= high => 0,
+        free if high == 0 => free,
+        free => free / 2,
+    };
+    match w.take_free(group, too_many) {
+        0 => Op::Look { group },
+        tokens => Op::Spill { group, tokens },
     }
 }
 
-fn trim<T>(t: &mut Tokens, group: usize) -> Op<T> {
-    let high = t.high(group);
-    let free = &mut t.groups[group].free;
-    if *free <= high {
-        return Op::Look { group };
-    }
-    let tokens = if high == 0 { *free } else { *free / 2 };
-    *free -= tokens;
-    Op::Spill { group, tokens }
-}
-
-fn look<T>(fronts: &Fronts<T>, t: &Tokens, group: usize) -> Op<T> {
-    let others = t.starving_beside(group);
-    if others == 0 && t.debt == 0 && !fronts.has_line(group) {
+fn look<T>(w: &mut impl Words<T>, group: usize) -> Op<T> {
+    w.fence();
+    let others = w.starving_beside(group);
+    if others == 0 && w.debt() == 0 && !w.has_line(group) {
         return Op::Done;
     }
     Op::TakeBack { group, to: others }
 }
 
-fn take_back<T>(fronts: &Fronts<T>, t: &mut Tokens, group: usize, to: u64) -> Op<T> {
-    let needy = t.debt > 0 || fronts.has_line(group) || t.any_idle(to);
-    if t.takeable(group, needy) > 0 {
-        t.groups[group].free -= 1;
+fn take_back<T>(w: &mut impl Words<T>, group: usize, to: u64) -> Op<T> {
+    let needy = w.debt() > 0 || w.has_line(group) || w.any_idle(to);
+    let kept = w.kept(group, needy);
+    if w.take_free(group, |free| free.saturating_sub(kept).min(1)) > 0 {
         return Op::Give { group, to };
     }
-    if t.spare > 0 {
-        t.spare -= 1;
-        t.touches.spare += 1;
+    if w.take_spare(|spare| spare.min(1)) > 0 {
+        w.touched(Touch::Spare);
         return Op::Give { group, to };
     }
     Op::Done
 }
 
-fn give<T>(
-    fronts: &mut Fronts<T>,
-    t: &mut Tokens,
-    started: &mut Started<'_, T>,
-    group: usize,
-    to: u64,
-) -> Op<T> {
-    if t.debt > 0 {
-        t.debt -= 1;
-        return Op::Look { group };
-    }
-    if serve(fronts, t, started, group) {
+fn give<T>(w: &mut impl Words<T>, started: &mut Started<'_, T>, group: usize, to: u64) -> Op<T> {
+    if w.pay(1) == 1 || w.serve(group, 1, started) == 1 {
         return Op::Look { group };
     }
     if to == 0 {
         return Op::Publish { group, tokens: 1 };
     }
-    match serve_one(fronts, t, started, group, to) {
+    match serve_one(w, started, group, to) {
         Ok(()) => Op::Look { group },
         Err(to) => Op::Give { group, to },
     }
 }
 
-fn collect<T>(t: &mut Tokens, place: usize) -> Op<T> {
-    if t.debt == 0 || place > t.groups.len() {
+fn collect<T>(w: &mut impl Words<T>, place: usize) -> Op<T> {
+    let debt = w.debt();
+    if debt == 0 || place > w.groups() {
         return Op::Done;
     }
-    let from = match place {
-        0 => &mut t.spare,
-        _ => &mut t.groups[place - 1].free,
+    let tokens = match place {
+        0 => w.take_spare(|spare| spare.min(debt)),
+        _ => w.take_free(place - 1, |free| free.min(debt)),
     };
-    let tokens = t.debt.min(*from);
-    *from -= tokens;
     match tokens {
         0 => Op::Collect { place: place + 1 },
         tokens => Op::Destroy { tokens, place },
     }
 }
 
-/// The limit has been changed, in one step with the debt.
-pub(super) fn change<T>(t: &mut Tokens, limit: usize) -> Vec<Op<T>> {
-    let old = std::mem::replace(&mut t.limit, limit);
-    let was_central = t.central;
-    t.central = t.wants_central();
-    let mut ops = Vec::new();
-    if limit < old {
-        t.debt += old - limit;
-        ops.push(Op::Collect { place: 0 });
-    } else if limit > old {
-        ops.push(Op::Destroy {
-            tokens: limit - old,
+/// What a setter does who has changed the limit, and with it the debt, from `old`. `gathers`: all
+/// tokens are in the stock from now on and were not before.
+pub(super) fn change<T>(
+    old: usize,
+    limit: usize,
+    groups: usize,
+    gathers: bool,
+) -> impl Iterator<Item = Op<T>> {
+    let first = match limit.checked_sub(old) {
+        None => Some(Op::Collect { place: 0 }),
+        Some(0) => None,
+        Some(tokens) => Some(Op::Destroy {
+            tokens,
             place: NOWHERE,
-        });
-    }
-    if t.central && !was_central {
-        let gather = |group| Op::Gather { group };
-        ops.extend((0..t.groups.len()).map(gather));
-    }
-    ops
+        }),
+    };
+    let gather = |group| Op::Gather { group };
+    let groups = if gathers { groups } else { 0 };
+    first.into_iter().chain((0..groups).map(gather))
 }

@@ -1,5 +1,6 @@
 //! The tables of what a limit means, with their numbers.
 
+use super::both::Limits;
 use super::*;
 
 /// A row: limit, CPUs by node, floor, shares.

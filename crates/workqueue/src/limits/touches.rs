@@ -1,5 +1,6 @@
 //! How often `Share::Lend` writes what is not its node's, under arrivals in time.
 
+use super::both::Limits;
 use super::*;
 
 /// Where items come from.
@@ -56,6 +57,7 @@ fn touches(nodes: usize, max: usize, demand: Demand, load: f64) -> f64 {
         }
         assert!(active.len() <= max);
     }
+    assert_eq!(limits.touches().sum(), limits.slots.touches());
     (limits.touches().sum() - before) as f64 / ITEMS as f64
 }
 

@@ -1,0 +1,789 @@
+//! The threaded form: `max_active` of a whole queue over front ends that many threads use.
+//!
+//! The steps are those of [`steps`](super::steps), and so is what is reckoned; here the words are
+//! atomics, and each group's line lies under a lock. `Share::PerNode` is the same with one group in
+//! each set of tokens, so that nothing is shared. `PROTOCOL-limits.md` has the proof; the models
+//! in `tests/loom_limits.rs` use its names.
+//!
+//! The words order nothing but each other: what an item brings along goes through the locks of
+//! lines and pools. So they are Relaxed, with the two fences of the proof, except `waiting`.
+
+use super::fronts::Fronts;
+use super::rules::{Touch, Tuning, Words, high};
+use super::steps::{self, Op};
+use super::{FrontEnd, LENDING_NODES, Share, Started, default_min_active, shares, weights};
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use inflight_sync::{CachePadded, Mutex, asym};
+
+/// What waits in a front end.
+pub trait Waits {
+    /// It waits under this ticket. The line's lock is held.
+    fn waits_at(&self, ticket: u64);
+}
+
+/// What a queue lets through at once, over all its front ends.
+#[derive(Debug)]
+pub struct Slots<T> {
+    share: Share,
+    /// One for all nodes that lend, else one for each group.
+    sets: Box<[Set<T>]>,
+    fronts: Box<[Spot]>,
+    setting: Mutex<Setting>,
+}
+
+/// Where a front end stands.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    set: u32,
+    group: u32,
+    /// Its number among those of the group.
+    at: u32,
+}
+
+/// What the limits are made from.
+#[derive(Clone, Debug)]
+struct Setting {
+    max_active: usize,
+    min_active: usize,
+    frozen: bool,
+    /// Usable online CPUs by node.
+    cpus: Vec<usize>,
+}
+
+/// One set of tokens.
+#[derive(Debug)]
+struct Set<T> {
+    groups: Box<[CachePadded<Group<T>>]>,
+    spare: CachePadded<AtomicUsize>,
+    starving: CachePadded<AtomicU64>,
+    /// Written when limits change, and by those who pay.
+    debt: CachePadded<AtomicUsize>,
+    /// Written when limits change.
+    limit: AtomicUsize,
+    central: AtomicBool,
+    tuning: Tuning,
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    touches: [AtomicU64; 3],
+}
+
+/// What belongs to a group.
+#[derive(Debug)]
+struct Group<T> {
+    /// Idle tokens, and, in [`ONE_ACTIVE`], active items.
+    held: AtomicU64,
+    /// Inactive items. Written under the lock, after what was taken out has been handed on.
+    waiting: AtomicUsize,
+    peak: AtomicUsize,
+    grace: AtomicU32,
+    weight: AtomicUsize,
+    /// More idle tokens than that it does not keep.
+    high: AtomicUsize,
+    line: CachePadded<Mutex<Line<T>>>,
+}
+
+/// The front ends of a group that wait.
+#[derive(Debug)]
+struct Line<T> {
+    fronts: Fronts<T>,
+    /// What the queue calls them.
+    numbers: Box<[FrontEnd]>,
+    /// Items that have become active after waiting.
+    served: u64,
+}
+
+/// Who is next of a group's front ends.
+type Next<'a, T> = dyn FnMut(&mut Fronts<T>) -> Option<(usize, T)> + 'a;
+
+/// Of [`Group::held`].
+const ONE_ACTIVE: u64 = 1 << 32;
+
+const fn free_of(held: u64) -> usize {
+    (held & (ONE_ACTIVE - 1)) as usize
+}
+
+const fn active_of(held: u64) -> usize {
+    (held >> 32) as usize
+}
+
+/// Why a newcomer is not active at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Others wait.
+    Behind,
+    /// Its group has no idle token.
+    Empty,
+}
+
+impl<T: Waits> Slots<T> {
+    /// A queue with these front ends, each on a node or on none. `cpus` counts the usable online
+    /// CPUs of each node.
+    #[must_use]
+    pub fn new(share: Share, max_active: usize, cpus: &[usize], fronts: &[Option<usize>]) -> Self {
+        Self::tuned(share, max_active, cpus, fronts, Tuning::default())
+    }
+
+    /// As `new`, with constants of one's own.
+    #[must_use]
+    pub fn tuned(
+        share: Share,
+        max_active: usize,
+        cpus: &[usize],
+        fronts: &[Option<usize>],
+        tuning: Tuning,
+    ) -> Self {
+        let nodes = match share {
+            Share::PerNode => cpus.len(),
+            Share::Lend => cpus.len().min(LENDING_NODES),
+        };
+        let groups = if nodes <= 1 { 1 } else { nodes + 1 };
+        let mut members = vec![Vec::new(); groups];
+        let spot = |(front, node): (FrontEnd, &Option<usize>)| {
+            let group = group_of(*node, groups);
+            let at = members[group].len() as u32;
+            members[group].push(front);
+            let (set, group) = match share {
+                Share::PerNode => (group, 0),
+                Share::Lend => (0, group),
+            };
+            Spot {
+                set: set as u32,
+                group: group as u32,
+                at,
+            }
+        };
+        let spots = fronts.iter().enumerate().map(spot).collect();
+        let (max, min) = (max_active, default_min_active(max_active));
+        let sets = match share {
+            Share::PerNode => {
+                let parts = parts(max, min, cpus, groups);
+                let parts = parts.into_iter().zip(members);
+                let set = |(part, members)| Set::new(part, &[1], vec![members], tuning);
+                parts.map(set).collect()
+            }
+            Share::Lend => [Set::new(max, &weights(cpus, groups), members, tuning)].into(),
+        };
+        Self {
+            share,
+            sets,
+            fronts: spots,
+            setting: Mutex::new(Setting {
+                max_active: max,
+                min_active: min,
+                frozen: false,
+                cpus: cpus.to_vec(),
+            }),
+        }
+    }
+
+    fn spot(&self, front: FrontEnd) -> (&Set<T>, &Group<T>, Spot) {
+        let spot = self.fronts[front];
+        let set = &self.sets[spot.set as usize];
+        (set, &set.groups[spot.group as usize], spot)
+    }
+
+    fn hand(&self, spot: Spot) -> Hand<'_, T> {
+        Hand {
+            slots: self,
+            set: spot.set as usize,
+        }
+    }
+
+    /// A, at the first place: nobody of the group waits, and it has an idle token. No lock is
+    /// taken.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not active. Then it goes on with [`admit_slowly`](Slots::admit_slowly).
+    pub fn try_admit(&self, front: FrontEnd) -> Result<(), Full> {
+        let (set, group, spot) = self.spot(front);
+        if !set.is_alone() {
+            self.hand(spot).demand(spot.group as usize);
+        }
+        // Ordering: Acquire, pairs with the Release in `Line::tell`: who waited here before the
+        // newcomer and does no more is in its pool.
+        if group.waiting.load(Ordering::Acquire) > 0 {
+            return Err(Full::Behind);
+        }
+        // Relaxed: tokens order nothing.
+        let take = |held| (free_of(held) > 0).then(|| held - 1 + ONE_ACTIVE);
+        let held = &group.held;
+        let taken = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(drop).map_err(|_| Full::Empty)
+    }
+
+    /// The rest of A for a newcomer that [`try_admit`](Slots::try_admit) did not let through, and J
+    /// and B. `started` is told who is active, be it the newcomer or whose turn it was.
+    pub fn admit_slowly(&self, front: FrontEnd, item: T, why: Full, started: &mut Started<'_, T>) {
+        let mut hand = self.hand(self.fronts[front]);
+        let op = match why {
+            Full::Behind => Op::Join { front, item },
+            Full::Empty => Op::Try {
+                front,
+                item,
+                place: 1,
+            },
+        };
+        op.run(&mut hand, started);
+    }
+
+    /// An active item of the front end has ended.
+    pub fn leave(&self, front: FrontEnd, started: &mut Started<'_, T>) {
+        let (set, group, spot) = self.spot(front);
+        let mut hand = self.hand(spot);
+        // Relaxed: R3 looks at both again, after the fence.
+        let plain = set.debt.load(Ordering::Relaxed) == 0
+            && group.waiting.load(Ordering::Relaxed) == 0
+            && !set.central.load(Ordering::Relaxed);
+        if !plain {
+            return Op::Release { front }.run(&mut hand, started);
+        }
+        // R and R2 in one. Relaxed: tokens order nothing.
+        let before = group.held.fetch_sub(ONE_ACTIVE - 1, Ordering::Relaxed);
+        let own = spot.group as usize;
+        if free_of(before) + 1 > group.high.load(Ordering::Relaxed) {
+            Op::Trim { group: own }.run(&mut hand, started);
+        } else {
+            Op::Look { group: own }.run(&mut hand, started);
+        }
+    }
+
+    /// Takes back an item that has not become active.
+    pub fn remove(&self, front: FrontEnd, ticket: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let (_, group, spot) = self.spot(front);
+        let mut line = group.line.lock();
+        let item = line.fronts.remove(spot.at as usize, ticket, is_it)?;
+        group.tell(&line);
+        Some(item)
+    }
+
+    /// Looks at an inactive item.
+    pub fn inspect<R>(&self, front: FrontEnd, ticket: u64, f: impl FnOnce(&T) -> R) -> Option<R> {
+        let (_, group, spot) = self.spot(front);
+        let line = group.line.lock();
+        line.fronts.inside(spot.at as usize).get(ticket).map(f)
+    }
+
+    /// The front end's oldest inactive item, and how often one of its group has become active
+    /// after waiting.
+    pub fn first_inactive<R>(&self, front: FrontEnd, f: impl FnOnce(&T) -> R) -> Option<(u64, R)> {
+        let (_, group, spot) = self.spot(front);
+        // Relaxed: it is as good as just before.
+        if group.waiting.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let line = group.line.lock();
+        let (_, first) = line.fronts.inside(spot.at as usize).first()?;
+        Some((line.served, f(first)))
+    }
+
+    /// Items that wait in the front end.
+    pub fn inactive(&self, front: FrontEnd) -> usize {
+        let (_, group, spot) = self.spot(front);
+        // Relaxed: it is as good as just before.
+        if group.waiting.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        group.line.lock().fronts.inside(spot.at as usize).len()
+    }
+
+    /// Whether items of the two front ends use the same tokens, and there is only one.
+    pub fn share_the_only_one(&self, one: FrontEnd, other: FrontEnd) -> bool {
+        let (set, _, spot) = self.spot(one);
+        spot.set == self.fronts[other].set && set.limit.load(Ordering::Relaxed) == 1
+    }
+
+    /// Which front ends use the same tokens as this one, by number.
+    pub fn set_of(&self, front: FrontEnd) -> usize {
+        self.fronts[front].set as usize
+    }
+
+    /// How many sets of tokens there are.
+    pub fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// How many newcomers of this front end would be active if they came now.
+    pub fn room(&self, front: FrontEnd) -> usize {
+        let (set, group, _) = self.spot(front);
+        // Relaxed: it is as good as just before.
+        if group.waiting.load(Ordering::Relaxed) > 0 {
+            return 0;
+        }
+        let owed = set.debt.load(Ordering::Relaxed);
+        set.idle().saturating_sub(owed)
+    }
+
+    /// Active items of all front ends.
+    pub fn active(&self) -> usize {
+        self.sets.iter().map(Set::active).sum()
+    }
+
+    /// Tokens in nobody's hand.
+    pub fn idle_tokens(&self) -> usize {
+        self.sets.iter().map(Set::idle).sum()
+    }
+
+    /// By node, and then for what belongs to none if there are several: active items, and how many
+    /// there may be.
+    pub fn by_node(&self) -> Vec<(usize, usize)> {
+        let of = |set: &Set<T>| {
+            let limit = set.limit.load(Ordering::Relaxed);
+            let active = |group: &CachePadded<Group<T>>| (group.active(), limit);
+            set.groups.iter().map(active).collect::<Vec<_>>()
+        };
+        self.sets.iter().flat_map(of).collect()
+    }
+
+    /// The limit, and what each node is sure of, also while frozen.
+    pub fn limits(&self) -> (usize, usize) {
+        let setting = self.setting.lock();
+        (setting.max_active, setting.min_active)
+    }
+
+    /// How the limit is split.
+    pub fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Whether there is one count for all, because the limit is too small to be split.
+    pub fn is_central(&self) -> bool {
+        self.sets
+            .iter()
+            .any(|set| set.central.load(Ordering::Relaxed))
+    }
+
+    /// Changes the limit. Lowering stops nothing that is active; after a rise what waits starts.
+    pub fn set_max_active(&self, max_active: usize, started: &mut Started<'_, T>) {
+        self.change(started, |setting| {
+            setting.max_active = max_active;
+            setting.min_active = setting.min_active.min(max_active);
+        });
+    }
+
+    /// Changes how many items each node is sure of, up to `max_active`.
+    pub fn set_min_active(&self, min_active: usize, started: &mut Started<'_, T>) {
+        self.change(started, |setting| {
+            setting.min_active = min_active.min(setting.max_active);
+        });
+    }
+
+    /// Nothing becomes active until it is thawed; what is active ends in its time.
+    pub fn set_frozen(&self, frozen: bool, started: &mut Started<'_, T>) {
+        self.change(started, |setting| setting.frozen = frozen);
+    }
+
+    /// CPUs have come or gone.
+    pub fn set_cpus(&self, cpus: &[usize], started: &mut Started<'_, T>) {
+        self.change(started, |setting| setting.cpus = cpus.to_vec());
+    }
+
+    /// L. One change at a time.
+    fn change(&self, started: &mut Started<'_, T>, f: impl FnOnce(&mut Setting)) {
+        let mut setting = self.setting.lock();
+        f(&mut setting);
+        let (max, min) = match setting.frozen {
+            true => (0, 0),
+            false => (setting.max_active, setting.min_active),
+        };
+        match self.share {
+            Share::PerNode => {
+                let parts = parts(max, min, &setting.cpus, self.sets.len());
+                for (at, part) in parts.into_iter().enumerate() {
+                    self.change_alone(at, part, started);
+                }
+            }
+            Share::Lend => {
+                let set = &self.sets[0];
+                let weights = weights(&setting.cpus, set.groups.len());
+                self.change_set(0, max, &weights, started);
+            }
+        }
+    }
+
+    /// A node's own limit. After a rise its front ends are served in their order, one item each,
+    /// round after round.
+    fn change_alone(&self, at: usize, limit: usize, started: &mut Started<'_, T>) {
+        let set = &self.sets[at];
+        let old = set.limit.load(Ordering::Relaxed);
+        if limit <= old {
+            return self.change_set(at, limit, &[1], started);
+        }
+        set.limit.store(limit, Ordering::Relaxed);
+        let mut hand = Hand {
+            slots: self,
+            set: at,
+        };
+        let tokens = limit - old;
+        let tokens = tokens - hand.pay(tokens);
+        let mut turn = 0;
+        let next = |fronts: &mut Fronts<T>| fronts.next_in_rounds(&mut turn);
+        let tokens = tokens - set.groups[0].serve(tokens, started, next);
+        if tokens > 0 {
+            Op::Spill { group: 0, tokens }.run(&mut hand, started);
+        }
+    }
+
+    fn change_set(&self, at: usize, limit: usize, weights: &[usize], started: &mut Started<'_, T>) {
+        let set = &self.sets[at];
+        let groups = set.groups.len();
+        let central = set.tuning.is_central(limit, groups);
+        for (group, weight) in set.groups.iter().zip(weights) {
+            group.weight.store((*weight).max(1), Ordering::Relaxed);
+        }
+        let was_central = set.central.load(Ordering::Relaxed);
+        let old = set.limit.load(Ordering::Relaxed);
+        // Relaxed: hints, but for the debt, and that has the fence.
+        set.limit.store(limit, Ordering::Relaxed);
+        set.central.store(central, Ordering::Relaxed);
+        let weight = |group: usize| set.groups[group].weight();
+        for at in 0..groups {
+            let high = high(limit, central, groups, at, weight);
+            set.groups[at].high.store(high, Ordering::Relaxed);
+        }
+        if limit < old {
+            set.debt.fetch_add(old - limit, Ordering::Relaxed);
+            // Ordering: between the debt and the look for idle tokens; pairs with that between a
+            // token published and the look at the debt (R3).
+            asym::fence_after_rmw();
+        }
+        let mut hand = Hand {
+            slots: self,
+            set: at,
+        };
+        for op in steps::change(old, limit, groups, central && !was_central) {
+            op.run(&mut hand, started);
+        }
+    }
+
+    /// The ticket of an item that waits.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn find(&self, front: FrontEnd, is_it: impl Fn(&T) -> bool) -> Option<u64> {
+        let (_, group, spot) = self.spot(front);
+        let line = group.line.lock();
+        line.fronts.inside(spot.at as usize).find(is_it)
+    }
+
+    /// How often words of others were written.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn touches(&self) -> u64 {
+        let of = |set: &Set<T>| {
+            let sum = |touches: &AtomicU64| touches.load(Ordering::Relaxed);
+            set.touches.iter().map(sum).sum::<u64>()
+        };
+        self.sets.iter().map(of).sum()
+    }
+}
+
+/// Nodes beyond the number of groups share one with others.
+pub(super) fn group_of(node: Option<usize>, groups: usize) -> usize {
+    match (node, groups) {
+        (_, 1) => 0,
+        (Some(node), groups) => node % (groups - 1),
+        (None, groups) => groups - 1,
+    }
+}
+
+/// By group, when nodes do not lend.
+fn parts(max: usize, min: usize, cpus: &[usize], groups: usize) -> Vec<usize> {
+    let shares = shares(max, min, cpus);
+    let parts = shares.nodes.into_iter().chain([shares.nodeless]);
+    parts.take(groups).collect()
+}
+
+impl<T> Set<T> {
+    fn new(limit: usize, weights: &[usize], members: Vec<Vec<FrontEnd>>, tuning: Tuning) -> Self {
+        let groups = weights.len();
+        let central = tuning.is_central(limit, groups);
+        let weight = |at: usize| weights[at].max(1);
+        let group = |(at, numbers): (usize, Vec<FrontEnd>)| {
+            let mut fronts = Fronts::new(1);
+            for _ in &numbers {
+                fronts.add(0, false);
+            }
+            CachePadded::new(Group {
+                held: AtomicU64::new(if groups == 1 { limit as u64 } else { 0 }),
+                waiting: AtomicUsize::new(0),
+                peak: AtomicUsize::new(0),
+                grace: AtomicU32::new(0),
+                weight: AtomicUsize::new(weight(at)),
+                high: AtomicUsize::new(high(limit, central, groups, at, weight)),
+                line: CachePadded::new(Mutex::new(Line {
+                    fronts,
+                    numbers: numbers.into(),
+                    served: 0,
+                })),
+            })
+        };
+        Self {
+            groups: members.into_iter().enumerate().map(group).collect(),
+            spare: CachePadded::new(AtomicUsize::new(if groups == 1 { 0 } else { limit })),
+            starving: CachePadded::new(AtomicU64::new(0)),
+            debt: CachePadded::new(AtomicUsize::new(0)),
+            limit: AtomicUsize::new(limit),
+            central: AtomicBool::new(central),
+            tuning,
+            #[cfg(all(test, not(any(loom, shuttle))))]
+            touches: Default::default(),
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.groups.len() == 1
+    }
+
+    fn active(&self) -> usize {
+        self.groups.iter().map(|group| group.active()).sum()
+    }
+
+    fn idle(&self) -> usize {
+        let free = |group: &CachePadded<Group<T>>| free_of(group.held.load(Ordering::Relaxed));
+        self.spare.load(Ordering::Relaxed) + self.groups.iter().map(free).sum::<usize>()
+    }
+}
+
+impl<T> Group<T> {
+    fn active(&self) -> usize {
+        active_of(self.held.load(Ordering::Relaxed))
+    }
+
+    fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// The lock is held.
+    fn tell(&self, line: &Line<T>) {
+        // Ordering: Release, pairs with the Acquire in `try_admit`: what was taken out has been
+        // handed on.
+        self.waiting
+            .store(line.fronts.waiting(0), Ordering::Release);
+    }
+
+    /// Up to so many start, as `next` takes them. Returns how many.
+    fn serve(
+        &self,
+        tokens: usize,
+        started: &mut Started<'_, T>,
+        mut next: impl FnMut(&mut Fronts<T>) -> Option<(usize, T)>,
+    ) -> usize {
+        // Relaxed: whoever serves nobody publishes the token, and looks again after that (R3).
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let mut line = self.line.lock();
+        self.serve_locked(&mut line, tokens, started, &mut next)
+    }
+
+    fn serve_locked(
+        &self,
+        line: &mut Line<T>,
+        tokens: usize,
+        started: &mut Started<'_, T>,
+        next: &mut Next<'_, T>,
+    ) -> usize {
+        let mut served = 0;
+        while served < tokens {
+            let Some((front, item)) = next(&mut line.fronts) else {
+                break;
+            };
+            // Relaxed: tokens order nothing. Counted before it can end.
+            self.held.fetch_add(ONE_ACTIVE, Ordering::Relaxed);
+            started(line.numbers[front], item);
+            served += 1;
+        }
+        line.served += served as u64;
+        self.tell(line);
+        served
+    }
+}
+
+/// A thread that takes steps on one set of tokens. Front ends are those of the queue.
+struct Hand<'a, T> {
+    slots: &'a Slots<T>,
+    set: usize,
+}
+
+impl<'a, T> Hand<'a, T> {
+    fn set(&self) -> &'a Set<T> {
+        &self.slots.sets[self.set]
+    }
+
+    fn at(&self, group: usize) -> &'a Group<T> {
+        &self.set().groups[group]
+    }
+}
+
+// Relaxed throughout: tokens order nothing, and what two threads have to see of each other stands
+// on both sides of the fences in `join` and `fence`.
+impl<T: Waits> Words<T> for Hand<'_, T> {
+    fn groups(&self) -> usize {
+        self.set().groups.len()
+    }
+
+    fn tuning(&self) -> &Tuning {
+        &self.set().tuning
+    }
+
+    fn limit(&self) -> usize {
+        self.set().limit.load(Ordering::Relaxed)
+    }
+
+    fn is_central(&self) -> bool {
+        self.set().central.load(Ordering::Relaxed)
+    }
+
+    fn debt(&self) -> usize {
+        self.set().debt.load(Ordering::Relaxed)
+    }
+
+    fn starving(&self) -> u64 {
+        self.set().starving.load(Ordering::Relaxed)
+    }
+
+    fn active(&self, group: usize) -> usize {
+        self.at(group).active()
+    }
+
+    fn weight(&self, group: usize) -> usize {
+        self.at(group).weight()
+    }
+
+    fn high(&self, group: usize) -> usize {
+        self.at(group).high.load(Ordering::Relaxed)
+    }
+
+    fn peak(&self, group: usize) -> usize {
+        self.at(group).peak.load(Ordering::Relaxed)
+    }
+
+    fn set_peak(&mut self, group: usize, peak: usize) {
+        self.at(group).peak.store(peak, Ordering::Relaxed);
+    }
+
+    fn grace(&self, group: usize) -> u32 {
+        self.at(group).grace.load(Ordering::Relaxed)
+    }
+
+    fn set_grace(&mut self, group: usize, grace: u32) {
+        self.at(group).grace.store(grace, Ordering::Relaxed);
+    }
+
+    fn take_free(&mut self, group: usize, part: impl Fn(usize) -> usize) -> usize {
+        let mut taken = 0;
+        let take = |held| {
+            taken = part(free_of(held));
+            (taken > 0).then(|| held - taken as u64)
+        };
+        let held = &self.at(group).held;
+        match held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => taken,
+            Err(_) => 0,
+        }
+    }
+
+    fn add_free(&mut self, group: usize, tokens: usize) {
+        let held = &self.at(group).held;
+        held.fetch_add(tokens as u64, Ordering::Relaxed);
+    }
+
+    fn take_spare(&mut self, part: impl Fn(usize) -> usize) -> usize {
+        take(&self.set().spare, part)
+    }
+
+    fn add_spare(&mut self, tokens: usize) {
+        self.set().spare.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    fn pay(&mut self, tokens: usize) -> usize {
+        take(&self.set().debt, |debt| debt.min(tokens))
+    }
+
+    fn count(&mut self, group: usize) {
+        let held = &self.at(group).held;
+        held.fetch_add(ONE_ACTIVE, Ordering::Relaxed);
+    }
+
+    fn group(&self, front: usize) -> usize {
+        self.slots.fronts[front].group as usize
+    }
+
+    fn must_wait(&self, front: usize) -> bool {
+        self.has_line(self.group(front))
+    }
+
+    fn has_line(&self, group: usize) -> bool {
+        self.at(group).waiting.load(Ordering::Relaxed) > 0
+    }
+
+    fn start(&mut self, _front: usize) {}
+
+    fn join(&mut self, front: usize, item: T) {
+        let Spot { group, at, .. } = self.slots.fronts[front];
+        let bit = 1 << group;
+        let group = self.at(group as usize);
+        {
+            let mut line = group.line.lock();
+            item.waits_at(line.fronts.inside(at as usize).next_ticket());
+            line.fronts.join(at as usize, item);
+            group.tell(&line);
+            if !self.is_alone() && self.starving() & bit == 0 {
+                self.set().starving.fetch_or(bit, Ordering::Relaxed);
+                self.touched(Touch::Mark);
+            }
+        }
+        // Ordering: between J and B; pairs with the one between R2 and R3.
+        fence(Ordering::SeqCst);
+    }
+
+    fn finish(&mut self, front: usize) -> usize {
+        let group = self.group(front);
+        let held = &self.at(group).held;
+        held.fetch_sub(ONE_ACTIVE, Ordering::Relaxed);
+        group
+    }
+
+    fn serve(&mut self, group: usize, tokens: usize, started: &mut Started<'_, T>) -> usize {
+        let next = |fronts: &mut Fronts<T>| fronts.next(0);
+        self.at(group).serve(tokens, started, next)
+    }
+
+    fn serve_or_unmark(&mut self, group: usize, started: &mut Started<'_, T>) -> bool {
+        let bit = 1 << group;
+        let group = self.at(group);
+        let mut line = group.line.lock();
+        let mut next = |fronts: &mut Fronts<T>| fronts.next(0);
+        if group.serve_locked(&mut line, 1, started, &mut next) == 1 {
+            return true;
+        }
+        if self.starving() & bit != 0 {
+            self.set().starving.fetch_and(!bit, Ordering::Relaxed);
+            self.touched(Touch::Mark);
+        }
+        false
+    }
+
+    fn fence(&self) {
+        // Ordering: between R2 and R3; pairs with the one between J and B, and with that of whoever
+        // lowers the limit. What is published here is published by a read-modify-write.
+        asym::fence_after_rmw();
+    }
+
+    fn touched(&mut self, what: Touch) {
+        #[cfg(all(test, not(any(loom, shuttle))))]
+        self.set().touches[what as usize].fetch_add(1, Ordering::Relaxed);
+        let _ = what;
+    }
+}
+
+/// Takes a part of a count.
+fn take(count: &AtomicUsize, part: impl Fn(usize) -> usize) -> usize {
+    let mut taken = 0;
+    let take = |now| {
+        taken = part(now);
+        (taken > 0).then(|| now - taken)
+    };
+    // Relaxed: as for all words.
+    match count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        Ok(_) => taken,
+        Err(_) => 0,
+    }
+}

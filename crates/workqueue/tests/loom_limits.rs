@@ -1,0 +1,373 @@
+//! Models of `max_active` for a whole queue, driving the shipped `Slots`. Step names as in
+//! `PROTOCOL-limits.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | no retry after joining (B) | `h1_…`, `h7_…` |
+//! | the marks are read before the token is published (R3 before R2) | `h1_…` |
+//! | R3 does not see the own line | `h2_…` |
+//! | the mark is set after the retry (J after B) | `h1_…` |
+//! | a mark is cleared without the lock (R6) | `h3_…` |
+//! | releases do not see the debt | `h4_…` |
+//! | a token is lost at a stale mark | `h3_…`, `h5_…` |
+//! | what is left of a batch is put down without a look | `h6_…` |
+//! | what was gathered is put into the stock without a look | `h8_…` |
+//! | a line is told empty before what it gave has been handed on | `i14_…` |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::{Arc, thread};
+use inflight_workqueue::modelled::{Full, Share, Slots, Tuning, Waits};
+use model_support::{Count, FOUR, THREE, THREE_OR_ALL, TWO};
+
+#[derive(Debug)]
+struct Item;
+
+impl Waits for Item {
+    fn waits_at(&self, _ticket: u64) {}
+}
+
+/// No constants in the way: no reserve, nothing by turns, and a group's own count.
+const BARE: Tuning = Tuning {
+    central_below: 0,
+    reserve_divisor: 0,
+    give_every: 0,
+    batch: 32,
+};
+
+/// A queue and how many of its items have become active.
+#[derive(Clone)]
+struct Queue {
+    slots: Arc<Slots<Item>>,
+    started: Count,
+}
+
+impl Queue {
+    /// With a front end on each node.
+    fn new(limit: usize, nodes: usize, tuning: Tuning) -> Self {
+        let fronts: Vec<_> = (0..nodes).map(Some).collect();
+        let slots = Slots::tuned(Share::Lend, limit, &vec![1; nodes], &fronts, tuning);
+        Self {
+            slots: Arc::new(slots),
+            started: Count::new(),
+        }
+    }
+
+    fn admit(&self, front: usize) {
+        if let Err(why) = self.slots.try_admit(front) {
+            self.admit_slowly(front, why);
+        } else {
+            self.started.add();
+        }
+    }
+
+    fn admit_slowly(&self, front: usize, why: Full) {
+        let mut started = |_, _| _ = self.started.add();
+        self.slots.admit_slowly(front, Item, why, &mut started);
+    }
+
+    fn leave(&self, front: usize) {
+        let mut started = |_, _| _ = self.started.add();
+        self.slots.leave(front, &mut started);
+    }
+
+    fn set_max_active(&self, limit: usize) {
+        let mut started = |_, _| _ = self.started.add();
+        self.slots.set_max_active(limit, &mut started);
+    }
+
+    /// I1, at rest.
+    fn assert_sum(&self, limit: usize) {
+        let (active, idle) = (self.slots.active(), self.slots.idle_tokens());
+        assert_eq!(active + idle, limit, "{active} active, {idle} idle");
+    }
+}
+
+fn run(name: &str, bound: Bound, queue: impl Fn() -> Queue + Sync + Send + 'static, f: fn(&Queue)) {
+    check(name, bound, move || f(&queue()));
+}
+
+/// H1 with one group, I.13 and I.6: a token is published while an item joins; J and B against R2
+/// and R3.
+#[test]
+fn h1_join_against_publish() {
+    let queue = || Queue::new(1, 1, BARE);
+    run("h1_join_against_publish", FOUR, queue, |queue| {
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.admit(0);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 2);
+        queue.assert_sum(1);
+    });
+}
+
+/// H1 between groups: the mark, not the line, tells whoever publishes.
+#[test]
+fn h1_join_against_publish_elsewhere() {
+    let queue = || Queue::new(1, 2, BARE);
+    run("h1_join_against_publish_elsewhere", THREE, queue, |queue| {
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.admit(1);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 2);
+        queue.assert_sum(1);
+    });
+}
+
+/// H1 with one central count: the token is published in the stock.
+#[test]
+fn h1_join_against_the_stock() {
+    let central = Tuning {
+        central_below: 32,
+        ..BARE
+    };
+    let queue = move || Queue::new(1, 2, central);
+    run("h1_join_against_the_stock", THREE, queue, |queue| {
+        assert!(queue.slots.is_central());
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.admit(1);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 2);
+        queue.assert_sum(1);
+    });
+}
+
+/// H2, I.15: somebody waits already, and a second one joins the same line while two tokens come
+/// back, one after the other.
+#[test]
+fn h2_the_own_line_is_looked_at() {
+    let queue = || Queue::new(1, 1, BARE);
+    run("h2_the_own_line_is_looked_at", THREE, queue, |queue| {
+        queue.admit(0);
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.leave(0);
+                queue.leave(0);
+            }
+        });
+        queue.admit(0);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 3);
+        queue.assert_sum(1);
+    });
+}
+
+/// H3: a stale mark is cleared while somebody joins under it.
+#[test]
+fn h3_clear_against_join() {
+    let queue = || Queue::new(1, 2, BARE);
+    run("h3_clear_against_join", THREE, queue, |queue| {
+        queue.admit(0);
+        // Group 1 is marked, and empty again.
+        queue.admit(1);
+        queue.leave(0);
+        queue.leave(1);
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.admit(1);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 4);
+        queue.assert_sum(1);
+    });
+}
+
+/// H4, I.16: the limit is lowered while an item ends: the debt is paid.
+#[test]
+fn h4_lower_against_release() {
+    let queue = || Queue::new(2, 1, BARE);
+    run("h4_lower_against_release", THREE_OR_ALL, queue, |queue| {
+        queue.admit(0);
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.set_max_active(1);
+        other.join().unwrap();
+        queue.assert_sum(1);
+    });
+}
+
+/// H4: the limit is lowered while somebody who waits tries once more: the token that lowering has
+/// collected too much, or a release between, still gets to him.
+#[test]
+fn h4_lower_against_retry() {
+    let queue = || Queue::new(2, 1, BARE);
+    run("h4_lower_against_retry", TWO, queue, |queue| {
+        queue.admit(0);
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.leave(0);
+                queue.leave(0);
+            }
+        });
+        let joins = thread::spawn({
+            let queue = queue.clone();
+            move || queue.admit(0)
+        });
+        queue.set_max_active(1);
+        other.join().unwrap();
+        joins.join().unwrap();
+        assert_eq!(queue.started.get(), 3);
+        queue.assert_sum(1);
+    });
+}
+
+/// H5: two give to the same one who waits; one token comes back.
+#[test]
+fn h5_two_give_to_one() {
+    let queue = || Queue::new(2, 3, BARE);
+    run("h5_two_give_to_one", TWO, queue, |queue| {
+        queue.admit(0);
+        queue.admit(1);
+        queue.admit(2);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(0)
+        });
+        queue.leave(1);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 3);
+        queue.assert_sum(2);
+    });
+}
+
+/// H6: a batch comes from the stock while somebody of another group joins: what is left of the
+/// batch is published, and whoever publishes looks.
+#[test]
+fn h6_what_is_left_of_a_batch() {
+    // A batch is two.
+    let queue = || {
+        let queue = Queue::new(16, 2, BARE);
+        // All but the last four are active, on the node that asks for no more.
+        while queue.slots.active() < 14 {
+            queue.admit(0);
+        }
+        queue
+    };
+    run("h6_what_is_left_of_a_batch", TWO, queue, |queue| {
+        let had = queue.started.get();
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.admit(1)
+        });
+        queue.admit(0);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), had + 2);
+        queue.assert_sum(16);
+    });
+}
+
+/// H7, I.36: the limit is raised while somebody joins.
+#[test]
+fn h7_raise_against_join() {
+    let queue = || Queue::new(1, 1, BARE);
+    run("h7_raise_against_join", FOUR, queue, |queue| {
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.set_max_active(2)
+        });
+        queue.admit(0);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 2);
+        queue.assert_sum(2);
+    });
+}
+
+/// H7 with nodes that do not lend: what waits is served in rounds.
+#[test]
+fn h7_raise_of_parts_against_join() {
+    let queue = || Queue {
+        slots: Arc::new(Slots::tuned(Share::PerNode, 1, &[1], &[Some(0)], BARE)),
+        started: Count::new(),
+    };
+    run("h7_raise_of_parts_against_join", FOUR, queue, |queue| {
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.set_max_active(2)
+        });
+        queue.admit(0);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 2);
+    });
+}
+
+/// H8: the central count is switched on, and what lies with a group goes to the stock, while
+/// somebody joins.
+#[test]
+fn h8_switch_against_join() {
+    // Four for each node is one count; the limit is lowered below that.
+    let tuning = Tuning {
+        central_below: 2,
+        ..BARE
+    };
+    let queue = move || {
+        let queue = Queue::new(4, 2, tuning);
+        for _ in 0..4 {
+            queue.admit(0);
+        }
+        queue.leave(0);
+        queue.leave(0);
+        queue
+    };
+    run("h8_switch_against_join", TWO, queue, |queue| {
+        assert!(!queue.slots.is_central());
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.set_max_active(3)
+        });
+        queue.admit(1);
+        other.join().unwrap();
+        assert!(queue.slots.is_central());
+        assert_eq!(queue.started.get(), 5);
+        queue.assert_sum(3);
+    });
+}
+
+/// I.14: whoever finds a line empty comes after those who stood in it: `started` has been told of
+/// them, which is where they go to their pool.
+#[test]
+fn i14_nobody_passes_those_who_waited() {
+    let queue = || Queue::new(2, 1, BARE);
+    run("i14_nobody_passes_those_who_waited", FOUR, queue, |queue| {
+        for _ in 0..3 {
+            queue.admit(0);
+        }
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.leave(0);
+                queue.leave(0);
+            }
+        });
+        if queue.slots.try_admit(0).is_ok() {
+            assert_eq!(queue.started.get(), 3, "the third one waited");
+        }
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 3);
+    });
+}
