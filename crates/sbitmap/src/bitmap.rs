@@ -318,9 +318,16 @@ impl Sbitmap {
     /// map.put_mask(range).unwrap();
     /// ```
     #[must_use = "bits that are dropped are never given back"]
+    #[inline]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.take_mask(n).some()
+    }
+
+    /// As `try_get_mask`: empty if there is none.
+    #[inline(never)]
+    pub(crate) fn take_mask(&self, n: usize) -> BitMask {
         if self.in_turn || n == 0 {
-            return None;
+            return BitMask::EMPTY;
         }
         let layout = self.layout();
         let n = n.min(self.bits_per_word()) as u32;
@@ -342,12 +349,12 @@ impl Sbitmap {
             if i != first {
                 slot.store(Hint::at(first_bit));
             }
-            return Some(BitMask {
+            return BitMask {
                 first: first_bit,
                 mask,
-            });
+            };
         }
-        None
+        BitMask::EMPTY
     }
 
     /// Gives a bit back.

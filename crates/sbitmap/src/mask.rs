@@ -22,6 +22,16 @@ pub struct BitMask {
 }
 
 impl BitMask {
+    /// No bits. Where one of these says "none" a mask stays in two registers; an `Option` would go
+    /// through memory, to be read there in another width than it was written.
+    pub(crate) const EMPTY: Self = Self { first: 0, mask: 0 };
+
+    /// `None` if it has no bits.
+    #[inline]
+    pub(crate) fn some(self) -> Option<Self> {
+        (self.mask != 0).then_some(self)
+    }
+
     /// The bits, lowest first. Of a mask made by hand, bits beyond `usize::MAX` are left out.
     ///
     /// ```

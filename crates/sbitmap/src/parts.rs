@@ -43,6 +43,16 @@ impl LocalStore {
     /// As `new`, with marks for the words of more than `flat`.
     #[must_use]
     pub fn with_marks(of: Geometry, flat: usize) -> Self {
+        Self::with_check(of, flat, Check::Trusted)
+    }
+
+    /// As `new`, and looks for double frees that do not race.
+    #[must_use]
+    pub fn checked(of: Geometry) -> Self {
+        Self::with_check(of, usize::MAX, Check::Sequential)
+    }
+
+    fn with_check(of: Geometry, flat: usize, check: Check) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
@@ -53,7 +63,7 @@ impl LocalStore {
             bundles: true,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
-        Self(Local::new(full, of.depth, Check::Trusted, shape))
+        Self(Local::new(full, of.depth, check, shape))
     }
 
     /// Takes an id.
@@ -75,7 +85,7 @@ impl LocalStore {
     /// Takes up to `n` ids of one word.
     #[must_use]
     pub fn get_mask(&self, n: usize) -> Option<BitMask> {
-        self.0.try_get_mask(n)
+        self.0.try_get_mask(n).some()
     }
 
     /// Gives a mask back; `true`: serve the waiters.

@@ -344,7 +344,13 @@ impl SbitmapQueue {
     /// queue.put_mask(range).unwrap();
     /// ```
     #[must_use = "bits that are dropped are never given back"]
+    #[inline]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+        self.take_mask(n).some()
+    }
+
+    #[inline(never)]
+    fn take_mask(&self, n: usize) -> BitMask {
         on!(self, queue => queue.try_get_mask(n))
     }
 

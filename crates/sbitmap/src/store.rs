@@ -20,8 +20,8 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// As `try_get`, for up to `n` ids, which are pushed to `ids`. Returns how many.
     fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize;
 
-    /// As `try_get`, for up to `n` ids of one word.
-    fn try_get_mask(&self, n: usize) -> Option<BitMask>;
+    /// As `try_get`, for up to `n` ids of one word; empty if there is none.
+    fn try_get_mask(&self, n: usize) -> BitMask;
 
     /// As `try_get`, if fewer than `limit` of the ids open to this limit are taken.
     fn try_get_shallow(&self, limit: usize) -> Option<usize>;

@@ -285,12 +285,12 @@ impl Word {
     /// Bits that are not allocated are left out, and reported together with the number of the
     /// others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> Result<(), (usize, PutError)> {
-        let mut held = 0;
-        for offset in offsets(mask) {
-            if self.unmark(offset, check) {
-                held |= 1 << offset;
-            }
-        }
+        let held = if self.states.is_none() {
+            mask
+        } else {
+            let held = offsets(mask).filter(|&offset| self.unmark(offset, check));
+            held.fold(0, |held, offset| held | 1 << offset)
+        };
         if held != 0 {
             // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
             self.word.fetch_and(!held, Ordering::Release);

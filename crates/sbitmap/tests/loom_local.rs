@@ -34,6 +34,7 @@
 //! | X3 does not look | `h1_marked_rotate_locked` |
 //! | X4 clears whatever has happened | `h1_marked_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
+//! | bits of a run added or taken out by a load and a store | `a_mask_put_in_parts` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
@@ -103,6 +104,21 @@ impl Queue {
             LocalStore::new(Geometry {
                 backend,
                 cpus,
+                depth,
+                shift,
+                cap,
+                thaw_after,
+            }),
+        )
+    }
+
+    /// Warm, and double frees are found.
+    fn checked(backend: Backend, depth: usize, shift: u32, cap: u32, thaw_after: u32) -> Arc<Self> {
+        Self::over(
+            depth,
+            LocalStore::checked(Geometry {
+                backend,
+                cpus: 2,
                 depth,
                 shift,
                 cap,
@@ -307,6 +323,23 @@ models! {
         let other = spawn(&queue, 1, Queue::pair);
         queue.pair();
         other.join().unwrap();
+        queue.assert_free(2);
+    };
+
+    /// Two ids taken together, one of which another thread puts, while the first is put, taken in
+    /// a mask again (beside what is left of the old one) and put: no put of an owner is refused,
+    /// and none is taken for good afterwards.
+    a_mask_put_in_parts / a_mask_put_in_parts_locked (TWO, TWO) |backend| {
+        let queue = Queue::checked(backend, 2, 1, 4, NEVER);
+        let both = queue.get_mask(2);
+        assert_eq!((both.first, both.mask), (0, 0b11));
+        let [first, second] = [0b01, 0b10].map(|mask| BitMask { first: 0, mask });
+        let other = spawn(&queue, 1, move |queue| queue.put_mask(second));
+        queue.put_mask(first);
+        let again = queue.get_mask(1);
+        queue.put_mask(again);
+        other.join().unwrap();
+        assert!((0..2).all(|id| queue.store.put(id).is_err()));
         queue.assert_free(2);
     };
 

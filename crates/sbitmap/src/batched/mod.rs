@@ -130,8 +130,8 @@ impl Batched {
         self.map.try_get_batch(n, bits)
     }
 
-    pub(crate) fn try_get_mask(&self, n: usize) -> Option<BitMask> {
-        self.map.try_get_mask(n)
+    pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {
+        self.map.take_mask(n)
     }
 
     pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {

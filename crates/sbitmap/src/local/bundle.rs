@@ -19,18 +19,22 @@ const fn group_of(number: u64) -> Group {
 }
 
 impl Local {
-    /// Takes up to `n` ids of this CPU's bundle.
-    #[inline]
-    pub(super) fn take_bundled(&self, n: u32) -> Option<Group> {
+    /// Takes up to `n` ids of this CPU's bundle; none if there is none.
+    #[inline(always)]
+    pub(super) fn take_bundled(&self, n: u32) -> Group {
+        const NONE: Group = Group { word: 0, mask: 0 };
         if !self.bundles {
-            return None;
+            return NONE;
         }
-        let old = self.stacks.bundle(self.stacks.here()?);
+        let Some(here) = self.stacks.here() else {
+            return NONE;
+        };
+        let old = self.stacks.bundle(here);
         let Group { word, mask } = group_of(old);
-        if mask == 0 {
-            return None;
-        }
         let taken = lowest(mask, n);
+        if taken == 0 {
+            return NONE;
+        }
         let rest = mask ^ taken;
         let new = if rest == 0 {
             0
@@ -38,21 +42,29 @@ impl Local {
             number_of(Group { word, mask: rest })
         };
         if !self.stacks.exchange_bundle(old, new) {
-            return None;
+            return NONE;
         }
         let beyond = taken & !self.reach().mask(word);
         if beyond != 0 {
-            // A put that raced with a resize left them, as an id in a stack.
-            self.give(Group { word, mask: beyond });
+            self.give_beyond(Group { word, mask: beyond });
         }
-        let mask = taken & !beyond;
-        (mask != 0).then_some(Group { word, mask })
+        Group {
+            word,
+            mask: taken & !beyond,
+        }
+    }
+
+    /// A put that raced with a resize left these, as an id in a stack.
+    #[cold]
+    #[inline(never)]
+    fn give_beyond(&self, group: Group) {
+        self.give(group);
     }
 
     /// Gives ids to this CPU's bundle, if it has room for them.
     #[inline]
     pub(super) fn bundle(&self, group: Group) -> bool {
-        if !self.bundles {
+        if !self.bundles || group.mask == 0 {
             return false;
         }
         let Some(here) = self.stacks.here() else {

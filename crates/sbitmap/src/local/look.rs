@@ -28,7 +28,8 @@ impl Store for Local {
         self.get_batch(n, ids)
     }
 
-    fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+    #[inline]
+    fn try_get_mask(&self, n: usize) -> BitMask {
         self.get_mask(n)
     }
 
@@ -59,6 +60,7 @@ impl Store for Local {
         self.give_back_batch(ids.iter().copied())
     }
 
+    #[inline]
     fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
         self.give_back_mask(ids)
     }

@@ -14,6 +14,7 @@ mod episode;
 mod look;
 mod marks;
 mod resize;
+mod runs;
 mod slow;
 mod states;
 mod words;

@@ -96,15 +96,12 @@ impl Local {
     fn refill(&self) -> Option<usize> {
         let (here, _mover) = self.mover()?;
         let n = (self.cap / 2).max(1);
-        let group = match self.take_bundled(n) {
-            Some(group) => group,
-            None => {
-                let from = self.stacks.note(here) as usize;
-                let group = self.words.take(self.reach(), from, n).ok()?;
-                self.stacks.set_note(here, group.word as u32);
-                group
-            }
-        };
+        let mut group = self.take_bundled(n);
+        if group.mask == 0 {
+            let from = self.stacks.note(here) as usize;
+            group = self.words.take(self.reach(), from, n).ok()?;
+            self.stacks.set_note(here, group.word as u32);
+        }
         let mut rest = group.mask & (group.mask - 1);
         // Each get of one of these would else wait for its state to come from another CPU.
         offsets(rest).for_each(|offset| self.states.expect(self.full.bit(group.word, offset)));

@@ -1,6 +1,6 @@
 //! A byte for each id: held or free. It finds double frees that the words cannot see.
 
-use crate::layout::low_mask;
+use super::runs::Runs;
 use crate::mask::BitMask;
 use crate::word::{Check, offsets};
 use inflight_sync::atomic::{AtomicU8, Ordering};
@@ -26,22 +26,12 @@ const fn stride(ids: usize) -> usize {
     }
 }
 
-/// Calls a function for the stride, so that it is a constant to it.
-macro_rules! by_stride {
-    ($stride:expr, $name:ident($run:expr)) => {
-        match $stride {
-            SMALL => $name::<SMALL>($run),
-            MIDDLE => $name::<MIDDLE>($run),
-            _ => $name::<1>($run),
-        }
-    };
-}
-
 #[derive(Debug)]
 pub(super) struct States {
     /// None at all if trusted.
     states: Box<[AtomicU8]>,
     stride: usize,
+    runs: Runs,
     check: Check,
 }
 
@@ -55,6 +45,10 @@ impl States {
         Self {
             states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
             stride,
+            runs: Runs::new(match check {
+                Check::Trusted => 0,
+                _ => ids,
+            }),
             check,
         }
     }
@@ -93,14 +87,16 @@ impl States {
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
     pub(super) fn end(&self, id: usize) -> bool {
-        match self.state(id) {
+        let ended = match self.state(id) {
             // Relaxed: of two racing swaps one reads HELD.
             Some(state) if self.exchanges() => state.swap(FREE, Ordering::Relaxed) == HELD,
             _ => self.end_alone(id),
-        }
+        };
+        ended || self.runs.end_one(id)
     }
 
-    /// As `end`, but of two racing calls both may find the id held.
+    /// As `end` of an id that was not taken in a mask, but of two racing calls both may find it
+    /// held.
     #[inline]
     pub(super) fn end_alone(&self, id: usize) -> bool {
         let Some(state) = self.state(id) else {
@@ -114,71 +110,24 @@ impl States {
         held
     }
 
-    /// `begin` for several.
+    /// `begin` for the ids of a mask: the lowest is its first.
     #[inline]
     pub(super) fn begin_all(&self, ids: BitMask) {
-        if self.states.is_empty() {
-            return;
-        }
-        match self.run(ids) {
-            Some(run) => by_stride!(self.stride, begin_run(run)),
-            None => ids.iter().for_each(|id| self.begin(id)),
-        }
+        self.runs.begin(ids);
+    }
+
+    /// `end` for the ids of a mask that was taken as it is. `false`: nothing has happened.
+    #[inline]
+    pub(super) fn end_whole(&self, ids: BitMask) -> bool {
+        self.states.is_empty() || self.runs.end_whole(ids, self.exchanges())
     }
 
     /// `end` for several: the bits of those that were held.
-    #[inline]
     pub(super) fn end_all(&self, ids: BitMask) -> u64 {
-        if self.states.is_empty() {
-            return ids.mask;
-        }
-        let run = self.run(ids).filter(|_| !self.exchanges());
-        if run.is_some_and(|run| by_stride!(self.stride, end_run(run))) {
+        if self.end_whole(ids) {
             return ids.mask;
         }
         let held = offsets(ids.mask).filter(|&offset| self.end(ids.first + offset as usize));
         held.fold(0, |held, offset| held | 1 << offset)
     }
-
-    /// The states of neighbours, if that is what they are.
-    #[inline]
-    fn run(&self, ids: BitMask) -> Option<&[AtomicU8]> {
-        let ones = ids.mask.trailing_ones();
-        if ids.mask != low_mask(ones) {
-            return None;
-        }
-        let start = ids.first * self.stride;
-        self.states.get(start..start + ones as usize * self.stride)
-    }
-}
-
-/// How many states are looked at without a jump.
-const AT_ONCE: usize = 8;
-
-fn begin_run<const STRIDE: usize>(run: &[AtomicU8]) {
-    // Relaxed: as in `begin`.
-    let mut eights = run.chunks_exact(AT_ONCE * STRIDE);
-    for eight in &mut eights {
-        (0..AT_ONCE).for_each(|i| eight[i * STRIDE].store(HELD, Ordering::Relaxed));
-    }
-    let rest = eights.remainder().iter().step_by(STRIDE);
-    rest.for_each(|state| state.store(HELD, Ordering::Relaxed));
-}
-
-/// If all are held, none is any more.
-fn end_run<const STRIDE: usize>(run: &[AtomicU8]) -> bool {
-    // Relaxed: as in `end_alone`.
-    let is_held = |state: &AtomicU8| state.load(Ordering::Relaxed) == HELD;
-    let free = |state: &AtomicU8| state.store(FREE, Ordering::Relaxed);
-    let eights = run.chunks_exact(AT_ONCE * STRIDE);
-    let mut rest = eights.remainder().iter().step_by(STRIDE);
-    let held = eights
-        .clone()
-        .all(|eight| (0..AT_ONCE).fold(true, |held, i| held & is_held(&eight[i * STRIDE])));
-    if !held || !rest.clone().all(is_held) {
-        return false;
-    }
-    eights.for_each(|eight| (0..AT_ONCE).for_each(|i| free(&eight[i * STRIDE])));
-    rest.by_ref().for_each(free);
-    true
 }

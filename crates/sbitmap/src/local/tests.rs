@@ -1,6 +1,7 @@
 use super::{Local, Shape};
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
+use crate::mask::BitMask;
 use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -107,14 +108,14 @@ fn batches_and_masks_cover_all_ids() {
         let depth = store.depth();
         let mut ids = Vec::new();
         assert_eq!(store.try_get_batch(depth + 5, &mut ids), depth);
-        assert_eq!(store.try_get_mask(3), None);
+        assert_eq!(store.try_get_mask(3).some(), None);
         ids.push(depth);
         let (freed, wait, result) = store.put_batch(&ids);
         assert_eq!((freed, wait), (depth, false));
         assert_eq!(result, Err(PutError::OutOfRange));
 
         let mut masks = Vec::new();
-        while let Some(mask) = store.try_get_mask(8) {
+        while let Some(mask) = store.try_get_mask(8).some() {
             assert!(mask.count() <= 8 && mask.mask & 1 == 1);
             masks.push(mask);
         }
@@ -186,7 +187,7 @@ fn while_somebody_waits_getters_are_refused_and_puts_tell() {
         store.settle();
         assert!(store.is_settled());
         assert_eq!(store.get(), None);
-        assert_eq!(store.try_get_mask(2), None);
+        assert_eq!(store.try_get_mask(2).some(), None);
         assert_eq!(store.try_get_shallow(60), None);
         assert_eq!(store.give_back(id), Ok(true));
         store.thaw();
@@ -264,19 +265,50 @@ fn shares_that_fit_are_always_granted() {
     });
 }
 
+/// What is taken as a mask may be put in any parts and in any way, each id once.
+#[test]
+fn a_mask_is_put_in_any_parts_and_each_id_once() {
+    every_kind(&[64, 257], |store| {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut held: Vec<BitMask> = Vec::new();
+        for _ in 0..if cfg!(miri) { 60 } else { 3_000 } {
+            if held.is_empty() || random.bool() {
+                held.extend(store.try_get_mask(random.usize(1..=20)).some());
+            } else {
+                let all = held.swap_remove(random.usize(..held.len()));
+                let part = match random.u8(..4) {
+                    0 => all.mask,
+                    _ => all.mask & random.u64(..),
+                };
+                let [put, kept] = [part, all.mask & !part].map(|mask| BitMask { mask, ..all });
+                let result = match random.u8(..3) {
+                    0 => put.iter().try_for_each(|id| store.put(id).map(|_| ())),
+                    1 => store.put_batch(&put.iter().collect::<Vec<_>>()).2,
+                    _ => store.put_mask(put).2,
+                };
+                assert_eq!(result, Ok(()), "{put:?} of {all:?}");
+                assert_eq!(store.put_mask(put).0, 0, "{put:?} of {all:?}, again");
+                held.extend(Some(kept).filter(|kept| kept.mask != 0));
+            }
+            assert_eq!(store.weight(), held.iter().map(|ids| ids.count()).sum());
+            store.thaw();
+        }
+    });
+}
+
 /// Masks of all kinds go to and fro, alone and cut in pieces; each id has one owner.
 #[test]
 fn masks_that_were_put_are_found_by_all() {
     every_kind(&[257, 2_500], |store| {
         let depth = store.depth();
         for _ in 0..3 {
-            let ids = store.try_get_mask(32).unwrap();
+            let ids = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(ids), (ids.count(), false, Ok(())));
             assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated));
             assert_eq!(store.put(ids.first), Err(PutError::NotAllocated));
-            let some = store.try_get_mask(5).unwrap();
+            let some = store.try_get_mask(5).some().unwrap();
             assert_eq!(some.count(), 5);
-            let others = store.try_get_mask(32).unwrap();
+            let others = store.try_get_mask(32).some().unwrap();
             assert!(some.iter().all(|id| others.iter().all(|other| other != id)));
             let (half, rest): (Vec<_>, Vec<_>) = others.iter().partition(|id| id % 2 == 0);
             assert_eq!(store.put_batch(&half).2, Ok(()));
@@ -286,7 +318,7 @@ fn masks_that_were_put_are_found_by_all() {
             assert_eq!(store.put_mask(some), (5, false, Ok(())));
             assert_eq!(store.weight(), 0, "what is in a bundle is free");
             store.thaw();
-            let mask = store.try_get_mask(32).unwrap();
+            let mask = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(mask).2, Ok(()));
             let all: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
             assert_eq!(all.len(), depth, "also out of a bundle");
@@ -295,10 +327,13 @@ fn masks_that_were_put_are_found_by_all() {
             }
             store.thaw();
             assert_eq!(
-                store.try_get_mask(32).map(|ids| store.put_mask(ids).2),
+                store
+                    .try_get_mask(32)
+                    .some()
+                    .map(|ids| store.put_mask(ids).2),
                 Some(Ok(()))
             );
-            let found = store.try_get_mask(32).unwrap();
+            let found = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(found).2, Ok(()));
             assert_eq!(store.weight(), 0);
         }

@@ -279,7 +279,8 @@ pub(super) struct Given {
 }
 
 /// The lowest `n` bits of those set.
-pub(super) fn lowest(mut mask: u64, n: u32) -> u64 {
+#[inline]
+pub(super) fn lowest(mask: u64, n: u32) -> u64 {
     if n == 1 {
         return mask & mask.wrapping_neg();
     }
@@ -287,10 +288,11 @@ pub(super) fn lowest(mut mask: u64, n: u32) -> u64 {
     if (mask >> mask.trailing_zeros().min(COUNT)) & !low_mask(n) == 0 {
         return mask;
     }
-    let mut rest = mask;
-    for _ in 0..n {
-        rest &= rest.wrapping_sub(1);
-    }
-    mask ^= rest;
-    mask
+    lowest_of_many(mask, n)
+}
+
+#[inline(never)]
+fn lowest_of_many(mask: u64, n: u32) -> u64 {
+    let rest = (0..n).fold(mask, |rest, _| rest & rest.wrapping_sub(1));
+    mask ^ rest
 }

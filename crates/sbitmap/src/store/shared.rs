@@ -50,11 +50,11 @@ impl Store for Shared {
         }
     }
 
-    fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+    fn try_get_mask(&self, n: usize) -> BitMask {
         if self.waiters() == 0 {
-            self.map.try_get_mask(n)
+            self.map.take_mask(n)
         } else {
-            None
+            BitMask::EMPTY
         }
     }
 

@@ -271,7 +271,7 @@ impl<S: Store> Turns<S> {
         credits::of(self.number).filter(|turn| age(turn) < self.rules.life)
     }
 
-    pub(crate) fn try_get_mask(&self, n: usize) -> Option<BitMask> {
+    pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {
         self.store.try_get_mask(n)
     }
 

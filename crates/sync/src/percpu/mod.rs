@@ -57,7 +57,7 @@ pub use tally::Tally;
 use crate::CachePadded;
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::cpu;
-use crate::rseq::{self, Rseq};
+use crate::rseq::Rseq;
 use stack::{Exclusion, Stack};
 
 /// How often a section that the kernel cuts short is started again before the call is refused.
@@ -202,18 +202,28 @@ impl Stacks {
     #[inline]
     #[must_use]
     pub fn here(&self) -> Option<usize> {
-        let len = self.stacks.len();
-        if self.rseq.is_some() {
-            let cpu = rseq::cpu_id()? as usize;
-            (cpu < len).then_some(cpu)
-        } else {
-            // Any number serves where a lock excludes: an old one, and that of a thread.
-            let cpu = cpu::recent();
-            if cpu < len {
-                Some(cpu)
-            } else {
-                cpu.checked_rem(len)
+        match self.rseq {
+            Some(rseq) => {
+                let cpu = rseq.cpu_or_large() as usize;
+                (cpu < self.stacks.len()).then_some(cpu)
             }
+            None => self.here_by_any_number(),
+        }
+    }
+
+    #[inline(never)]
+    fn here_by_any_number(&self) -> Option<usize> {
+        self.here_exclusively()
+    }
+
+    /// Any number serves where a lock excludes: an old one, and that of a thread.
+    #[inline(always)]
+    fn here_exclusively(&self) -> Option<usize> {
+        let (cpu, len) = (cpu::recent(), self.stacks.len());
+        if cpu < len {
+            Some(cpu)
+        } else {
+            cpu.checked_rem(len)
         }
     }
 
@@ -368,7 +378,7 @@ impl Stacks {
 
     #[inline(always)]
     fn pop_exclusively(&self) -> i32 {
-        self.here()
+        self.here_exclusively()
             .and_then(|i| self.stacks.get(i))
             .and_then(|stack| stack.exclusively(self.exclusion, Stack::pop)?)
             .map_or(REFUSED, i32::from)
@@ -542,20 +552,19 @@ impl Stacks {
     pub fn exchange_bundle(&self, old: u64, new: u64) -> bool {
         let result = match self.rseq {
             Some(rseq) => section::exchange_bundle(rseq, &self.stacks, old, new),
-            None => {
-                let done = self
-                    .here()
-                    .and_then(|i| self.stacks.get(i))
-                    .and_then(|stack| {
-                        stack.exclusively(self.exclusion, |s| s.exchange_bundle(old, new))
-                    });
-                return done == Some(true);
-            }
+            None => return self.exchange_exclusively(old, new),
         };
         if result == ABORTED {
             self.count_abort();
         }
         result == DONE
+    }
+
+    #[inline(never)]
+    fn exchange_exclusively(&self, old: u64, new: u64) -> bool {
+        let stack = self.here_exclusively().and_then(|i| self.stacks.get(i));
+        let exchange = |s: &Stack| s.exchange_bundle(old, new);
+        stack.and_then(|s| s.exclusively(self.exclusion, exchange)) == Some(true)
     }
 
     /// Takes the bundle of the closed stack `i`, after its [`drain`](Stacks::drain).

@@ -73,6 +73,15 @@ impl Rseq {
     }
 
     /// From the thread pointer to the area: x86-64 addresses by it.
+    /// The CPU this thread runs on, or a number larger than any if the kernel was not told of its
+    /// area.
+    #[inline(always)]
+    pub(crate) fn cpu_or_large(self) -> u32 {
+        let place = thread_pointer().wrapping_offset(self.offset + CPU_ID as isize);
+        // SAFETY: as in `cpu_id`; an `Rseq` exists only where the offset was found.
+        unsafe { place.cast::<u32>().read_volatile() }
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) const fn offset(self) -> isize {

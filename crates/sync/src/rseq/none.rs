@@ -29,6 +29,10 @@ impl Rseq {
     pub const fn barrier(self) {
         match self.0 {}
     }
+
+    pub(crate) const fn cpu_or_large(self) -> u32 {
+        match self.0 {}
+    }
 }
 
 pub(super) const fn cpu_id() -> Option<u32> {
