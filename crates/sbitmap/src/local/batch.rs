@@ -57,6 +57,11 @@ impl<'a> Groups<'a> {
         }
     }
 
+    /// The word of the last one added.
+    pub(super) const fn last_word(&self) -> usize {
+        self.open[self.last].word
+    }
+
     /// Gives the rest. Returns whether a tick has passed.
     pub(super) fn finish(mut self) -> bool {
         for i in 0..OPEN {
@@ -84,6 +89,8 @@ impl Local {
                 freed += 1;
             }
         }
+        // The next get finds them there, and the word in its cache.
+        self.point_at(groups.last_word());
         let ticked = groups.finish();
         (freed, freed != 0 && self.look(ticked), result)
     }
@@ -125,7 +132,7 @@ impl Local {
         if n == 0 || self.control.glance().waiters() != 0 {
             return BitMask::EMPTY;
         }
-        if let Ok(group) = self.words.take(self.reach(), self.hint(), n) {
+        if let Ok(group) = self.words.take(&self.reach(), self.hint(), n) {
             self.point_at(group.word);
             return self.begin_group(group);
         }
@@ -188,14 +195,14 @@ impl Local {
                 return None;
             }
             let reach = super::Reach::shallow(self.layout(), limit);
-            match self.words.take(reach, self.hint(), 1) {
+            match self.words.take(&reach, self.hint(), 1) {
                 Ok(group) => {
                     let id = self.full.bit(group.word, group.mask.trailing_zeros());
                     self.states.begin(id);
                     return Some(id);
                 }
                 Err(sight) if seen.is_drained() => {
-                    if self.words.are_still_empty(reach, sight) && self.control.is_still(seen) {
+                    if self.words.are_still_empty(&reach, sight) && self.control.is_still(seen) {
                         self.note_none();
                         return None;
                     }

@@ -38,7 +38,7 @@ impl Store for Local {
     }
 
     fn take(&self) -> Option<usize> {
-        self.take_shared(self.reach())
+        self.take_shared(&self.reach())
     }
 
     #[inline]

@@ -249,7 +249,13 @@ impl Local {
     pub(crate) fn get(&self) -> Option<usize> {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
-        let id = match self.stacks.pop_below(depth as u32) {
+        // Closed stacks need not be asked.
+        let popped = if self.control.glance().is_warm() {
+            self.stacks.pop_below(depth as u32)
+        } else {
+            Err(None)
+        };
+        let id = match popped {
             Ok(id) => usize::from(id),
             Err(other) => self.get_slow(other)?,
         };
@@ -275,7 +281,7 @@ impl Local {
         if !self.states.end(id) {
             return Err(PutError::NotAllocated);
         }
-        if below && self.stacks.push(id as u16) {
+        if below && self.control.glance().is_warm() && self.stacks.push(id as u16) {
             return Ok(false);
         }
         self.put_slow(id, below)

@@ -36,7 +36,7 @@ impl Local {
                 return None;
             }
             if seen.is_warm() {
-                if let Some(id) = self.refill().or_else(|| self.take_shared(self.reach())) {
+                if let Some(id) = self.refill().or_else(|| self.take_shared(&self.reach())) {
                     return Some(id);
                 }
                 self.freeze();
@@ -44,8 +44,9 @@ impl Local {
                 self.freeze(); // waits for the one under way
             } else {
                 let reach = self.reach();
-                match self.words.take(reach, self.hint(), 1) {
+                match self.words.take(&reach, self.hint(), 1) {
                     Ok(group) => {
+                        self.point_at(group.word);
                         let id = self.only(group);
                         // Its neighbours are taken next, as they were put one after the other.
                         self.states.expect(id + 3);
@@ -53,7 +54,8 @@ impl Local {
                     }
                     // A2 and A3.
                     Err(sight) => {
-                        if self.words.are_still_empty(reach, sight) && self.control.is_still(seen) {
+                        if self.words.are_still_empty(&reach, sight) && self.control.is_still(seen)
+                        {
                             self.note_none();
                             return None;
                         }
@@ -71,7 +73,7 @@ impl Local {
     }
 
     /// One id from any word.
-    pub(super) fn take_shared(&self, reach: Reach) -> Option<usize> {
+    pub(super) fn take_shared(&self, reach: &Reach) -> Option<usize> {
         let group = self.words.take(reach, self.hint(), 1).ok()?;
         self.point_at(group.word);
         Some(self.only(group))
@@ -99,7 +101,7 @@ impl Local {
         let mut group = self.take_bundled(n);
         if group.mask == 0 {
             let from = self.stacks.note(here) as usize;
-            group = self.words.take(self.reach(), from, n).ok()?;
+            group = self.words.take(&self.reach(), from, n).ok()?;
             self.stacks.set_note(here, group.word as u32);
         }
         let mut rest = group.mask & (group.mask - 1);

@@ -10,9 +10,9 @@
 
 use super::marks::{self, Marks};
 use crate::layout::{Layout, Shallow, low_mask};
-use inflight_sync::CachePadded;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
+use inflight_sync::{CachePadded, prefetch_to_write};
 
 /// The count takes the upper half.
 pub(super) const SHIFT_MAX: u32 = 5;
@@ -51,12 +51,12 @@ impl Reach {
     }
 
     /// The groups of marks that tell of words in reach. The last may tell of others too.
-    const fn groups(self) -> usize {
+    const fn groups(&self) -> usize {
         self.layout.words().div_ceil(marks::WORDS)
     }
 
     #[inline]
-    pub(super) fn mask(self, i: usize) -> u64 {
+    pub(super) fn mask(&self, i: usize) -> u64 {
         if i < self.whole {
             return low_mask(COUNT);
         }
@@ -114,7 +114,7 @@ impl Words {
     /// Takes up to `n` ids, all of the first word from `from` on that has any.
     ///
     /// If every word was seen empty (A1), what was seen.
-    pub(super) fn take(&self, reach: Reach, from: usize, n: u32) -> Result<Group, Sight> {
+    pub(super) fn take(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
         let words = reach.layout.words();
         let from = if from < words { from } else { 0 };
         if !self.marks.is_empty() {
@@ -132,7 +132,7 @@ impl Words {
         Err(sight)
     }
 
-    fn take_marked(&self, reach: Reach, from: usize, n: u32) -> Result<Group, Sight> {
+    fn take_marked(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
         // Where the last ids came from there mostly are more.
         if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
             return Ok(Group { word: from, mask });
@@ -206,7 +206,7 @@ impl Words {
     }
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
-    pub(super) fn are_still_empty(&self, reach: Reach, before: Sight) -> bool {
+    pub(super) fn are_still_empty(&self, reach: &Reach, before: Sight) -> bool {
         let mut sight = Sight::default();
         if self.marks.is_empty() {
             let mut words = 0..reach.layout.words();
@@ -226,7 +226,7 @@ impl Words {
     }
 
     #[inline]
-    fn is_empty(&self, word: usize, reach: Reach, sight: &mut Sight) -> bool {
+    fn is_empty(&self, word: usize, reach: &Reach, sight: &mut Sight) -> bool {
         // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the control
         // word (A3) after it.
         let now = self.words[word].load(Ordering::Acquire);
@@ -240,6 +240,7 @@ impl Words {
     /// word's count has passed a multiple of 32.
     pub(super) fn give(&self, group: Group) -> Given {
         let word = &self.words[group.word];
+        prefetch_to_write(&**word); // not to fetch its line twice, to be read and to be written
         // Relaxed: the exchange checks the value.
         let mut now = word.load(Ordering::Relaxed);
         loop {
