@@ -18,9 +18,9 @@ use crate::worker::{self, Seen};
 use inflight_sync::atomic::AtomicU32;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::fault::Faults;
-use inflight_sync::thread;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker};
+use inflight_sync::{cpu, thread};
 use inflight_topology::{PinGuard, Topology};
 use std::fmt;
 use std::io;
@@ -609,6 +609,7 @@ impl Pool {
             if let Some(took) = took.take() {
                 inner.core.took(took);
             }
+            inner.core.at(me, cpu::current());
             let (next, mut action) = inner.core.next(me);
             match next {
                 Next::Fetch => {
@@ -632,7 +633,12 @@ impl Pool {
     }
 
     pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
-        self.event(|core| ((), core.block(me))).1
+        let cpu = cpu::current();
+        let block = |core: &mut Core<Entry>| {
+            core.at(me, cpu);
+            core.block(me)
+        };
+        self.event(|core| ((), block(core))).1
     }
 
     /// A worker that is blocked already goes to sleep.

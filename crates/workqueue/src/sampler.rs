@@ -19,6 +19,10 @@ const SLOW: Duration = Duration::from_millis(1);
 /// So many slow looks in a row without an item that waits end it.
 const QUIET_LOOKS: u32 = 20;
 
+/// The files of so many workers of a pool stay open from one look to the next: to open one takes
+/// as long as ten looks at it.
+const KEPT_OPEN: usize = 32;
+
 /// How systems look at their workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampling {
@@ -42,7 +46,9 @@ struct Watched {
     turn: u64,
     thread: u32,
     files: proc::Files,
-    /// CPU time when the turn was seen first.
+    /// How often the turn has been looked at.
+    looks: u32,
+    /// CPU time when the turn was seen for the second time: most are not.
     used: Option<Duration>,
 }
 
@@ -64,7 +70,6 @@ impl Sampler {
     pub(crate) fn look(&self, pool: &Arc<Pool>, sampling: Sampling) -> Option<Duration> {
         let mut memory = self.0.lock();
         let Some(suspects) = pool.suspects() else {
-            memory.watched.clear(); // Their files with them.
             memory.quiet += 1;
             if memory.quiet > QUIET_LOOKS && pool.end_watch() {
                 *memory = Memory::default();
@@ -74,18 +79,20 @@ impl Sampler {
         };
         memory.quiet = 0;
         let mut findings = Vec::new();
-        let mut watched = BTreeMap::new();
+        if memory.watched.len() + suspects.len() > KEPT_OPEN {
+            let suspected = |worker| suspects.iter().any(|s| s.worker == worker);
+            memory.watched.retain(|worker, _| suspected(*worker));
+        }
         for suspect in suspects {
             let before = memory.watched.remove(&suspect.worker);
-            let Some(now) = Watched::of(before, &suspect) else {
+            let Some(mut now) = Watched::of(before, &suspect) else {
                 continue;
             };
-            if let Some(finding) = now.finding(sampling.intensive) {
+            if let Some(finding) = now.look(sampling.intensive) {
                 findings.push((suspect.worker, suspect.turn, finding));
             }
-            watched.insert(suspect.worker, now);
+            memory.watched.insert(suspect.worker, now);
         }
-        memory.watched = watched;
         memory.period = if pool.found(findings) {
             SOON
         } else {
@@ -99,28 +106,36 @@ impl Watched {
     /// With the files of the look before, if it is the same thread.
     fn of(before: Option<Self>, suspect: &Suspect) -> Option<Self> {
         let before = before.filter(|b| b.thread == suspect.thread);
-        let same_turn = before.as_ref().filter(|b| b.turn == suspect.turn);
-        let used = same_turn.and_then(|b| b.used);
-        let files = match before {
-            Some(before) => before.files,
-            None => proc::Files::open(suspect.thread)?,
+        let Some(before) = before else {
+            return Some(Self {
+                turn: suspect.turn,
+                thread: suspect.thread,
+                files: proc::Files::open(suspect.thread)?,
+                looks: 0,
+                used: None,
+            });
         };
+        if before.turn == suspect.turn {
+            return Some(before);
+        }
         Some(Self {
             turn: suspect.turn,
-            thread: suspect.thread,
-            used: used.or_else(|| files.cpu_time()),
-            files,
+            looks: 0,
+            used: None,
+            ..before
         })
     }
 
-    fn finding(&self, intensive: Duration) -> Option<Finding> {
+    fn look(&mut self, intensive: Duration) -> Option<Finding> {
+        self.looks += 1;
         if self.files.is_asleep() {
             return Some(Finding::Asleep);
         }
-        if intensive.is_zero() {
+        if intensive.is_zero() || self.looks == 1 {
             return None;
         }
-        let used = self.files.cpu_time()?.saturating_sub(self.used?);
+        let now = self.files.cpu_time()?;
+        let used = now.saturating_sub(*self.used.get_or_insert(now));
         (used >= intensive).then_some(Finding::Intensive)
     }
 }
@@ -165,8 +180,9 @@ pub(crate) mod proc {
 
     /// Kept open while the thread is watched.
     pub(crate) struct Files {
+        thread: u32,
         stat: File,
-        /// Not on every kernel.
+        /// Opened when it is wanted; not on every kernel.
         cpu: Option<CpuClock>,
     }
 
@@ -174,8 +190,9 @@ pub(crate) mod proc {
         pub(crate) fn open(thread: u32) -> Option<Self> {
             let stat = File::open(format!("/proc/self/task/{thread}/stat"));
             Some(Self {
+                thread,
                 stat: stat.ok()?,
-                cpu: CpuClock::open(thread),
+                cpu: None,
             })
         }
 
@@ -187,7 +204,10 @@ pub(crate) mod proc {
         }
 
         /// The CPU time the thread has used since it began.
-        pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
+            if self.cpu.is_none() {
+                self.cpu = CpuClock::open(self.thread);
+            }
             self.cpu.as_ref()?.read()
         }
     }
@@ -236,7 +256,7 @@ pub(crate) mod proc {
             false
         }
 
-        pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
             None
         }
     }
@@ -271,7 +291,7 @@ mod tests {
         });
         told.park();
         let (number, wake) = slot.lock().clone().unwrap();
-        let files = Files::open(number).unwrap();
+        let mut files = Files::open(number).unwrap();
         while !files.is_asleep() {
             thread::yield_now();
         }

@@ -13,7 +13,7 @@ impl<T: Item> Core<T> {
         if self.running >= self.target || self.stopped {
             return Action::None;
         }
-        self.bring()
+        self.bring(None)
     }
 
     /// V2: the oldest item, for a worker of another pool.

@@ -122,6 +122,8 @@ struct Worker<T: Item> {
     turn: u64,
     /// When it went idle last.
     since: Instant,
+    /// The CPU on which it was seen last.
+    cpu: usize,
     /// Further runs of what it is running; nobody else may take them.
     scheduled: VecDeque<T>,
 }
@@ -218,10 +220,14 @@ impl<T: Item> Core<T> {
 
     /// Items have waited long enough for those that run.
     pub(crate) fn hasten(&mut self) -> Action {
+        self.hasten_near(None)
+    }
+
+    fn hasten_near(&mut self, cpu: Option<usize>) -> Action {
         if !self.has_work() || self.running >= self.target {
             return Action::None;
         }
-        self.bring()
+        self.bring(cpu)
     }
 
     /// Whether what is ready is too little to wake somebody for, beside those that run.
@@ -287,6 +293,7 @@ impl<T: Item> Core<T> {
             current: None,
             turn: 0,
             since: Instant::default(),
+            cpu: 0,
             scheduled: VecDeque::new(),
         };
         match self.vacant.pop() {
@@ -421,11 +428,8 @@ impl<T: Item> Core<T> {
         self.arrive(me);
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
-        // One that is still on its way does not make this one too many: it will see for itself
-        // when it arrives, and until then the CPU would lie idle.
-        let here = self.running - self.arriving;
         // A stopped pool has nothing left to run, and nobody to wake who parks.
-        if here > self.target && !self.stopped {
+        if self.is_too_many(me) && !self.stopped {
             return self.park(me);
         }
         while !self.wants_mail() {
@@ -471,7 +475,7 @@ impl<T: Item> Core<T> {
             State::Asleep => self.workers[me].state = State::Blocked,
             state => debug_assert!(matches!(state, State::Intensive | State::Rescuing)),
         }
-        self.kick()
+        self.kick_near(Some(self.workers[me].cpu))
     }
 
     /// The worker is back on its CPU. It goes on even if that makes one too many.
@@ -514,8 +518,9 @@ impl<T: Item> Core<T> {
             return None;
         }
         worker.state = state;
+        let cpu = worker.cpu;
         self.running -= 1;
-        Some(self.kick())
+        Some(self.kick_near(Some(cpu)))
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -633,15 +638,20 @@ impl<T: Item> Core<T> {
 
     /// Brings a worker if one is needed.
     fn kick(&mut self) -> Action {
+        self.kick_near(None)
+    }
+
+    /// As `kick`, where that CPU is about to have nothing to do.
+    fn kick_near(&mut self, cpu: Option<usize>) -> Action {
         if self.is_patient() {
             return Action::None;
         }
-        self.hasten()
+        self.hasten_near(cpu)
     }
 
-    /// Wakes a worker or has one created.
-    fn bring(&mut self) -> Action {
-        if let Some(worker) = self.idle.pop() {
+    /// Wakes a worker, if possible one that was on that CPU last, or has one created.
+    fn bring(&mut self, cpu: Option<usize>) -> Action {
+        if let Some(worker) = self.take_idle(cpu) {
             if self.culler == Some(worker) {
                 self.culler = None; // Nobody is idle any more.
             }
@@ -682,6 +692,7 @@ impl<T: Item> Core<T> {
 
 #[cfg(any(test, feature = "unstable-sim"))]
 mod lending;
+mod near;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -195,6 +195,7 @@ impl Driver {
             }
             Event::Next(n) => {
                 if let Some(worker) = self.pick(n, &GOING) {
+                    self.core.at(worker, n / 16 % 2); // Wherever that is.
                     self.next(worker);
                 }
             }
@@ -207,6 +208,7 @@ impl Driver {
                 ];
                 let worker = self.pick(n, &states);
                 if let Some(worker) = worker.filter(|w| self.runs[*w].is_some()) {
+                    self.core.at(worker, n / 16 % 2);
                     let action = self.core.block(worker);
                     self.perform(action);
                 }

@@ -403,6 +403,77 @@ fn a_short_block_does_not_leave_the_cpu_idle() {
     assert_eq!(core.next(second), (Next::Run(job(3)), Action::None));
 }
 
+/// Five workers, of which the first four are idle: the last of them on CPU 0, the others on CPU 1.
+fn four_idle_and_one_running() -> Core<Job> {
+    let mut core = idle_pool(1);
+    core.at(0, 1);
+    for cpu in [1, 1, 0] {
+        let worker = core.created();
+        core.at(worker, cpu);
+        assert_eq!(core.next(worker), (Next::Sleep, Action::None));
+    }
+    let runner = core.created();
+    let _ = core.push(job(1));
+    let _ = core.push(job(2));
+    assert_eq!(core.next(runner), (Next::Run(job(1)), Action::None));
+    core
+}
+
+/// Who is woken in place of one that sleeps was on its CPU last, because there it is woken; the
+/// longest idle keeps the time and is left alone.
+#[test]
+fn a_blocked_worker_is_replaced_on_its_cpu() {
+    for (cpu, replaced_by) in [(0, 3), (1, 2), (7, 3)] {
+        let mut core = four_idle_and_one_running();
+        core.at(4, cpu);
+        assert_eq!(core.block(4), Action::Wake(replaced_by), "on CPU {cpu}");
+    }
+    let mut core = four_idle_and_one_running();
+    for (worker, cpu) in [(0, 9), (1, 1), (2, 1), (4, 9)] {
+        core.at(worker, cpu);
+    }
+    let turn = core.suspects().next().unwrap().1;
+    assert_eq!(core.found_asleep(4, turn), Some(Action::Wake(3)), "not 0");
+}
+
+/// Back from a block while another worker is on its way: it goes on, but not if it would share its
+/// CPU with one that runs there.
+#[test]
+fn one_that_comes_back_does_not_crowd_a_cpu() {
+    for (cpu, goes_on) in [(0, true), (1, false)] {
+        let mut core = idle_pool(2);
+        let [second, third] = [(); 2].map(|()| {
+            let worker = core.created();
+            assert_eq!(core.next(worker), (Next::Sleep, Action::None));
+            worker
+        });
+        assert_eq!(core.push(job(1)), Action::Wake(third));
+        assert_eq!(core.push(job(2)), Action::Wake(second));
+        let _ = core.push(job(3));
+        core.at(third, 0);
+        core.at(second, 1);
+        let _ = core.next(third);
+        let _ = core.next(second);
+        assert_eq!(core.block(third), Action::Wake(0));
+        core.unblock(third);
+        core.at(third, cpu);
+        let next = core.next(third).0;
+        let expected = if goes_on {
+            Next::Run(job(3))
+        } else {
+            Next::Sleep
+        };
+        assert_eq!(next, expected, "back on CPU {cpu}");
+        let next = core.next(0).0;
+        let expected = if goes_on {
+            Next::Sleep
+        } else {
+            Next::Run(job(3))
+        };
+        assert_eq!(next, expected, "the one on its way");
+    }
+}
+
 /// Short items wait for the worker that runs; a look brings another one all the same, and so does
 /// work enough, or the running worker's block.
 #[test]
