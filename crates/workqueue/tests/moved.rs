@@ -1,0 +1,74 @@
+//! Workers whose thread the system moves to another CPU, as it does when theirs goes away.
+#![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+
+mod support;
+
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_topology::Topology;
+use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
+use support::{Level, bound};
+
+fn move_to(thread: Pid, cpu: usize) {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(Some(thread), &cpus).unwrap();
+}
+
+/// How often, among so many items of that CPU that do not block, two ran at once.
+fn overlaps(wq: &Workqueue, cpu: usize, items: usize) -> usize {
+    let [inside, overlaps] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    let spawned: Vec<_> = (0..items)
+        .map(|_| {
+            let (inside, overlaps) = (inside.clone(), overlaps.clone());
+            wq.spawn_on(cpu, move || {
+                overlaps.fetch_add(inside.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+                inside.fetch_sub(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    for item in spawned {
+        item.wait().unwrap();
+    }
+    overlaps.load(Ordering::Relaxed)
+}
+
+/// I.5: a worker that blocks is moved to each of the machine's CPUs in turn, and comes back there.
+/// Its pool's count of running workers is neither too high, or the next item would find nobody,
+/// nor too low, or two would run at once.
+#[test]
+fn i5_moved_off_its_cpu_while_it_blocks() {
+    let machine = Topology::discover().unwrap();
+    let cpus: Vec<usize> = machine.cpus().iter().collect();
+    let home = cpus[0];
+    // A worker that waits for a lock looks asleep, and would be replaced.
+    let builder = WorkqueueSystem::builder().sampling(false);
+    let sys = builder.topology(machine).build().unwrap();
+    let wq = bound(&sys);
+    for away in cpus {
+        let (begun, open) = (Level::new(), Level::new());
+        let thread = Arc::new(inflight_sync::Mutex::new(None));
+        let blocked = wq.spawn_on(home, {
+            let (begun, open, thread) = (begun.clone(), open.clone(), thread.clone());
+            move || {
+                *thread.lock() = Some(gettid());
+                blocking(|| {
+                    begun.raise();
+                    open.wait(1);
+                });
+            }
+        });
+        begun.wait(1);
+        assert_eq!(overlaps(&wq, home, 20), 0, "while it blocks");
+        let thread = thread.lock().take().unwrap();
+        move_to(thread, away);
+        open.raise();
+        blocked.wait().unwrap();
+        assert_eq!(overlaps(&wq, home, 20), 0, "back on CPU {away}");
+        while !sys.dump().contains("(0 running of 1, 0 blocked") {
+            inflight_sync::thread::yield_now();
+        }
+        move_to(thread, home);
+    }
+}
