@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Depth, largest depth, mode, clock.
-pub type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
+pub(crate) type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
 
 /// A fair queue with `depth` ids, all taken.
 fn taken(new: New, depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
@@ -59,7 +59,7 @@ fn pair(queue: &SbitmapQueue) {
     queue.put(id).unwrap();
 }
 
-pub fn two_threads_one_id(new: New) {
+pub(crate) fn two_threads_one_id(new: New) {
     let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
     let other = spawn(&queue, pair);
     pair(&queue);
@@ -67,7 +67,7 @@ pub fn two_threads_one_id(new: New) {
     assert_quiet(&queue, 1);
 }
 
-pub fn three_threads_one_id(new: New) {
+pub(crate) fn three_threads_one_id(new: New) {
     let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
     let others = [spawn(&queue, pair), spawn(&queue, pair)];
     pair(&queue);
@@ -75,7 +75,7 @@ pub fn three_threads_one_id(new: New) {
     assert_quiet(&queue, 1);
 }
 
-pub fn waiter_against_put(new: New) {
+pub(crate) fn waiter_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let waiter = spawn(&queue, |q| q.get_blocking());
     queue.put(ids[0]).unwrap();
@@ -83,7 +83,7 @@ pub fn waiter_against_put(new: New) {
     assert_quiet(&queue, 0);
 }
 
-pub fn task_against_put(new: New) {
+pub(crate) fn task_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let waiter = spawn(&queue, |q| block_on(q.get()));
     queue.put(ids[0]).unwrap();
@@ -92,7 +92,7 @@ pub fn task_against_put(new: New) {
 }
 
 /// A turn is spent: a thread gets twice, and its credit lets it pass the other, who keeps its id.
-pub fn turns_are_spent(new: New) {
+pub(crate) fn turns_are_spent(new: New) {
     let (queue, ids) = taken(new, 2);
     let twice = spawn(&queue, |q| {
         pair(q);
@@ -109,7 +109,7 @@ pub fn turns_are_spent(new: New) {
 }
 
 /// Two ids come in one call; the waiters keep theirs, so the second needs the baton.
-pub fn batch_for_two_that_keep(new: New) {
+pub(crate) fn batch_for_two_that_keep(new: New) {
     let (queue, ids) = taken(new, 2);
     let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
     await_waits(&queue, 2);
@@ -121,7 +121,7 @@ pub fn batch_for_two_that_keep(new: New) {
 }
 
 /// Two puts; the second may find the token out, and the waiters keep what they get.
-pub fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
+pub(crate) fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
     let (queue, ids) = taken_in(new, 2, mode);
     let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
     await_waits(&queue, 2);
@@ -134,7 +134,7 @@ pub fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
 }
 
 /// A thread and a task keep theirs: when the task is the head no token is asked for.
-pub fn thread_and_task_that_keep(new: New) {
+pub(crate) fn thread_and_task_that_keep(new: New) {
     let (queue, ids) = taken(new, 2);
     let thread = spawn(&queue, |q| q.get_blocking());
     let task = spawn(&queue, |q| block_on(q.get()));
@@ -147,7 +147,7 @@ pub fn thread_and_task_that_keep(new: New) {
 }
 
 /// A thread wants a second id in its turn while another waits behind it.
-pub fn turn_goes_on_from_the_front(new: New) {
+pub(crate) fn turn_goes_on_from_the_front(new: New) {
     let (queue, ids) = taken(new, 2);
     let greedy = spawn(&queue, |q| {
         let two = [q.get_blocking(), q.get_blocking()];
@@ -163,7 +163,7 @@ pub fn turn_goes_on_from_the_front(new: New) {
 }
 
 /// A future is dropped, granted or not; the thread behind it keeps its id.
-pub fn dropped_future_against_grant(new: New) {
+pub(crate) fn dropped_future_against_grant(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut get = Box::pin(queue.get());
     let mut cx = Context::from_waker(Waker::noop());
@@ -178,7 +178,7 @@ pub fn dropped_future_against_grant(new: New) {
 }
 
 /// A timed thread is granted or too late; the thread beside it keeps its id.
-pub fn deadline_against_grant(new: New) {
+pub(crate) fn deadline_against_grant(new: New) {
     let clock = Clock::manual();
     let queue = Arc::new(new(1, 1, Fairness::Fair, clock.clone()));
     let id = queue.try_get().unwrap();
@@ -197,7 +197,7 @@ pub fn deadline_against_grant(new: New) {
 }
 
 /// D25. Two want both ids; none may keep one while it waits for the other.
-pub fn two_collectors(new: New) {
+pub(crate) fn two_collectors(new: New) {
     let (queue, ids) = taken(new, 2);
     let both = |q: &SbitmapQueue| {
         let two = q.get_many_blocking(2).unwrap();
@@ -211,7 +211,7 @@ pub fn two_collectors(new: New) {
 }
 
 /// A half-fed collector is dropped: what it had goes to the waiter behind it.
-pub fn dropped_collector(new: New) {
+pub(crate) fn dropped_collector(new: New) {
     let (queue, ids) = taken(new, 2);
     let mut many = Box::pin(queue.get_many(2));
     let mut cx = Context::from_waker(Waker::noop());
@@ -226,7 +226,7 @@ pub fn dropped_collector(new: New) {
 }
 
 /// Growth meets a newcomer, who keeps the new id.
-pub fn growth_against_newcomer(new: New) {
+pub(crate) fn growth_against_newcomer(new: New) {
     let queue = Arc::new(new(1, 2, Fairness::Fair, Clock::system()));
     let first = queue.try_get().unwrap();
     let waiter = spawn(&queue, |q| q.get_blocking());
@@ -236,7 +236,7 @@ pub fn growth_against_newcomer(new: New) {
 }
 
 /// A waiter for two meets a shrink to one: it is refused, or it was too early.
-pub fn shrink_against_collector(new: New) {
+pub(crate) fn shrink_against_collector(new: New) {
     let (queue, ids) = taken(new, 2);
     let collector = spawn(&queue, |q| q.get_many_blocking(2));
     queue.resize(1).unwrap();
@@ -246,7 +246,7 @@ pub fn shrink_against_collector(new: New) {
 }
 
 /// Everybody looks while an id comes back; nobody loses a place or the id.
-pub fn wake_all_against_put(new: New) {
+pub(crate) fn wake_all_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let thread = spawn(&queue, |q| q.get_blocking());
     let id = ids[0];
@@ -267,7 +267,7 @@ impl Wake for Told {
 }
 
 /// A task is polled with another waker while the put goes on: the last waker given is told.
-pub fn second_poll_with_another_waker(new: New) {
+pub(crate) fn second_poll_with_another_waker(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut get = pin!(queue.get());
     let told = [(); 2].map(|()| Arc::new(Told(AtomicBool::new(false))));
@@ -288,7 +288,7 @@ pub fn second_poll_with_another_waker(new: New) {
 
 /// A task's waker is taken by `wake_all` while the id comes: some waker of the task is told after
 /// the grant, so a poll after it finds the id.
-pub fn wake_all_against_task(new: New) {
+pub(crate) fn wake_all_against_task(new: New) {
     let (queue, ids) = taken(new, 1);
     let told = Arc::new(Told(AtomicBool::new(false)));
     let waker = Waker::from(told.clone());
@@ -344,7 +344,7 @@ fn granted_and_stopped(queue: &Arc<SbitmapQueue>, meanwhile: impl Fn(&dyn Fn() -
 
 /// L4. Two puts find the token out, as many as patience allows in a model: it is given up. When its
 /// holder comes after all, it counts for nothing.
-pub fn token_is_given_up_by_puts(new: New) {
+pub(crate) fn token_is_given_up_by_puts(new: New) {
     let (queue, ids) = taken(new, 3);
     granted_and_stopped(&queue, |_| {
         for &id in &ids {
@@ -355,7 +355,7 @@ pub fn token_is_given_up_by_puts(new: New) {
 }
 
 /// L4. No more puts come: the watcher gives the token up.
-pub fn token_is_given_up_by_watcher(new: New) {
+pub(crate) fn token_is_given_up_by_watcher(new: New) {
     let clock = Clock::manual();
     let queue = Arc::new(new(2, 2, Fairness::Fair, clock.clone()));
     let ids = [queue.try_get().unwrap(), queue.try_get().unwrap()];
@@ -388,7 +388,7 @@ fn poll_once(get: &mut std::pin::Pin<Box<inflight_sbitmap::Get<'_>>>) -> Poll<us
 
 /// An id is handed over at home, and put again, while another task comes there: behind the first,
 /// or to an empty home.
-pub fn newcomer_against_hand_over(new: New) {
+pub(crate) fn newcomer_against_hand_over(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
@@ -402,7 +402,7 @@ pub fn newcomer_against_hand_over(new: New) {
 
 /// One or two at one home; an id is handed over there while another is put on another CPU, whose
 /// service finds the home full or empty.
-pub fn hand_over_against_service(new: New, tasks: usize) {
+pub(crate) fn hand_over_against_service(new: New, tasks: usize) {
     let (queue, ids) = taken(new, 2);
     let mut gets: Vec<_> = (0..tasks).map(|_| Box::pin(queue.get())).collect();
     for get in &mut gets {
@@ -417,7 +417,7 @@ pub fn hand_over_against_service(new: New, tasks: usize) {
 }
 
 /// Two CPUs hand over what they have, and one of the tasks is dropped: its id comes to a third.
-pub fn dropped_at_home_against_hand_over(new: New) {
+pub(crate) fn dropped_at_home_against_hand_over(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
@@ -431,7 +431,7 @@ pub fn dropped_at_home_against_hand_over(new: New) {
 }
 
 /// A task that has not looked for an id before opens a home, while one is put to an open stack.
-pub fn opening_against_put(new: New) {
+pub(crate) fn opening_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let id = ids[0];
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
@@ -441,7 +441,7 @@ pub fn opening_against_put(new: New) {
 }
 
 /// A thread comes and closes the homes while a task comes to one; all three keep their ids.
-pub fn closing_against_newcomer(new: New) {
+pub(crate) fn closing_against_newcomer(new: New) {
     let (queue, ids) = taken(new, 3);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
