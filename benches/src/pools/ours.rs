@@ -1,7 +1,7 @@
 //! Ours, and what only ours can do.
 
 use super::loads::{Spent, compute, done, lasting, nap, until_done};
-use super::{Pool, PoolContender};
+use super::{Pool, PoolContender, PoolLoads};
 use crate::Part::{Ours, Variant};
 use inflight_sync::cpu;
 use inflight_topology::Scope;
@@ -40,6 +40,20 @@ pub(super) enum Queue {
     Limited(usize),
     /// Unbound, and no worker is brought because one is found asleep.
     Unsampled,
+    /// Unbound, and the CPU time of its items is measured.
+    Metered,
+}
+
+/// An unbound queue with so many active items.
+#[must_use]
+pub fn limited(max_active: usize) -> Box<dyn PoolLoads> {
+    lasting(queue(Queue::Limited(max_active)))
+}
+
+/// An unbound queue whose items' CPU time is measured.
+#[must_use]
+pub fn metered() -> Box<dyn PoolLoads> {
+    lasting(queue(Queue::Metered))
 }
 
 #[derive(Debug)]
@@ -54,11 +68,12 @@ fn queue(kind: Queue) -> Own {
     if matches!(kind, Queue::Unsampled) {
         builder = builder.sampling(false);
     }
+    builder = builder.cpu_time(matches!(kind, Queue::Metered));
     let system = builder.build().expect("this machine has a topology");
     let draft = system.workqueue("bench");
     let attrs = Attrs::new().scope(Scope::System).strict(false);
     let builder: WorkqueueBuilder = match kind {
-        Queue::Unbound | Queue::Unsampled => draft.unbound(attrs).max_active(2048),
+        Queue::Unbound | Queue::Unsampled | Queue::Metered => draft.unbound(attrs).max_active(2048),
         Queue::Bound => draft.bound().max_active(2048),
         Queue::Ordered => draft.ordered_with(attrs),
         Queue::Limited(max) => draft.unbound(attrs).max_active(max),

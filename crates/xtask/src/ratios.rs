@@ -14,7 +14,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Only this section (repeatable): pair, churn, try-lock, two, ring, mask, demand, scarce,
-    /// tasks, spawn, requeue, ping, fanout, mixed, burst, cancel, memory, token,
+    /// tasks, spawn, requeue, ping, fanout, mixed, burst, curve, cancel, memory, meter, token,
     /// tenants, iter, freeze
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,

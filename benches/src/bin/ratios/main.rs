@@ -43,13 +43,13 @@ struct Cli {
 /// Measures one part of the table.
 type Section = fn(&Plan) -> (Vec<Cell>, Vec<Row>);
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 23] = [
     "pair", "churn", "try-lock", "two", "ring", "mask", "demand", "scarce", "tasks", "spawn",
-    "requeue", "ping", "fanout", "mixed", "burst", "cancel", "memory", "token", "tenants", "iter",
-    "freeze",
+    "requeue", "ping", "fanout", "mixed", "burst", "curve", "cancel", "memory", "meter", "token",
+    "tenants", "iter", "freeze",
 ];
 
-const SECTIONS: [Section; 21] = [
+const SECTIONS: [Section; 23] = [
     alone::pair,
     alone::churn,
     pair::try_lock,
@@ -65,8 +65,10 @@ const SECTIONS: [Section; 21] = [
     pools::fanout,
     pools::mixed,
     pools::burst,
+    pools::curve,
     pools::cancel,
     pools::memory,
+    pools::meter,
     tags::token,
     tags::tenants,
     tags::iter,

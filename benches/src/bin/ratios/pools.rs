@@ -4,8 +4,8 @@ use crate::cell::{Cell, Figure, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::Part;
 use inflight_benches::pools::{
-    Again, Burst, Memory, PoolContender, PoolLoads, Reusable, Spent, memory_of, ours, ping_bound,
-    ping_call, rivals, thread_count,
+    Again, Burst, Memory, PoolContender, PoolLoads, Reusable, Spent, limited, memory_of, metered,
+    ours, ping_bound, ping_call, rivals, thread_count,
 };
 use inflight_benches::rounds::{median, quantile, rotate};
 use serde::{Deserialize, Serialize};
@@ -315,22 +315,26 @@ struct Alone {
     memory: Option<[f64; 2]>,
 }
 
-/// `what:said or silent:contender`.
+/// `what:said or silent:contender`, or a number of active items for `curve`.
 pub(crate) fn child(what: &str) -> std::process::ExitCode {
     let mut parts = what.splitn(3, ':');
     let [what, say, name] = std::array::from_fn(|_| parts.next().unwrap_or_default());
-    let mut all = ours().into_iter().chain(rivals());
-    let contender = all.find(|c| c.name == name).expect("one of the table");
-    let workers = WORKERS;
+    let contender = || {
+        let mut all = ours().into_iter().chain(rivals());
+        all.find(|c| c.name == name).expect("one of the table")
+    };
     let alone = if what == "memory" {
-        let Memory { queued, thread } = memory_of(&contender, MANY);
+        let Memory { queued, thread } = memory_of(&contender(), MANY);
         Alone {
             burst: None,
             memory: Some([queued, thread]),
         }
     } else {
         let base = thread_count();
-        let pool = (contender.make)(workers);
+        let pool = match what {
+            "curve" => limited(name.parse().expect("a number of active items")),
+            _ => (contender().make)(WORKERS),
+        };
         let burst = pool.burst(say == "said", base);
         let numbers = |b: Burst| [b.wall.as_secs_f64() * 1e3, b.peak as f64, b.later as f64];
         Alone {
@@ -399,6 +403,61 @@ pub(crate) fn burst(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
             "",
             Goal::AtMost(4.0),
         ));
+    }
+    (out, rows)
+}
+
+/// The burst of ours alone: how long it takes, and how many threads, by the number of active items.
+pub(crate) fn curve(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let rounds = if plan.quick { 1 } else { 5 };
+    let sleep = one_sleep();
+    let (mut out, mut rows) = (Vec::new(), Vec::new());
+    for max in [4, 8, 16, 32, 64, 128, 256, 512] {
+        for (said, text) in [(true, "said"), (false, "nothing said, first time")] {
+            let name = max.to_string();
+            let samples = (0..rounds).filter_map(|_| asked("curve", said, &name)?.burst);
+            let samples: Vec<_> = samples.collect();
+            let of = |i: usize| median(samples.iter().map(|s| s[i]));
+            let workload = format!("burst, {max} active, {text}");
+            let floor = (1000.0 / f64::from(max)).ceil() * sleep;
+            let sides = (("took", of(0)), ("floor", floor));
+            let mut row = Row::of(&workload, sides.0, sides.1, "ms", Goal::None);
+            row.worst_case = format!("{} threads, {} a second later", of(1), of(2));
+            rows.push(row);
+            let times: Vec<_> = samples.iter().map(|s| s[0]).collect();
+            out.push(Cell {
+                load: "1,000 x sleep 1 ms".into(),
+                case: workload,
+                unit: "ms".into(),
+                results: vec![Figure::new("unbound", Part::Ours, &times)],
+                overlap: None,
+            });
+        }
+    }
+    (out, rows)
+}
+
+/// What it costs to measure the CPU time of items.
+pub(crate) fn meter(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let small = 40_000 / plan.divisor;
+    let all = [("unmetered", limited(2048)), ("metered", metered())];
+    let (mut out, mut rows) = (Vec::new(), Vec::new());
+    for (case, long) in [("empty items", 0), ("items of 10 us", 10)] {
+        let n = if long == 0 { small } else { small / 20 };
+        let turns = all.iter().map(|(name, pool)| -> Turn<'_> {
+            let sample = move || match long {
+                0 => per(n)(pool.empty(n, 1, true)),
+                _ => per(n)(pool.fan_out(n, Duration::from_micros(long))),
+            };
+            (name, Part::Ours, Box::new(sample))
+        });
+        let sampled = in_turn(turns.collect(), plan.rounds * 3);
+        let cells = cells("CPU time measured", case, "ns", &sampled);
+        let of = |name: &str| cells[0].of(name).map_or(f64::NAN, |figure| figure.median);
+        let sides = [("metered", of("metered")), ("unmetered", of("unmetered"))];
+        let workload = format!("CPU time of items measured, {case}");
+        rows.push(Row::of(&workload, sides[0], sides[1], "ns", Goal::None));
+        out.extend(cells);
     }
     (out, rows)
 }
