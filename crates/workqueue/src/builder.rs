@@ -4,6 +4,7 @@ use crate::attrs::{Attrs, Kind};
 use crate::door;
 use crate::error::{BuildError, QueueError, SystemError};
 use crate::learned::Learned;
+use crate::limits::Share;
 use crate::meter::Metering;
 use crate::pool::Env;
 use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
@@ -382,7 +383,11 @@ impl WorkqueueDraft {
         WorkqueueBuilder {
             draft: self,
             kind,
-            max_active: DEFAULT_MAX_ACTIVE,
+            limit: door::Limit {
+                max_active: DEFAULT_MAX_ACTIVE,
+                share: Share::Lend,
+                min_active: None,
+            },
             flags: door::Flags::default(),
         }
     }
@@ -408,7 +413,7 @@ impl fmt::Debug for WorkqueueDraft {
 pub struct WorkqueueBuilder {
     draft: WorkqueueDraft,
     kind: Kind,
-    max_active: usize,
+    limit: door::Limit,
     flags: door::Flags,
 }
 
@@ -484,8 +489,42 @@ impl WorkqueueBuilder {
     /// assert!(sys.workqueue("none").bound().max_active(0).build().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn max_active(self, max_active: usize) -> Self {
-        Self { max_active, ..self }
+    pub fn max_active(mut self, max_active: usize) -> Self {
+        self.limit.max_active = max_active;
+        self
+    }
+
+    /// How the limit of an unbound queue is split among the memory nodes: [`Share::Lend`] unless
+    /// set, which is exact. For other queues, and on a machine with one node, it means nothing.
+    ///
+    /// ```
+    /// use inflight_workqueue::{Attrs, Share};
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("jobs").unbound(Attrs::new()).max_active(16).share(Share::PerNode);
+    /// # wq.build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn share(mut self, share: Share) -> Self {
+        self.limit.share = share;
+        self
+    }
+
+    /// How many items may be active on each memory node, however few CPUs it has, with
+    /// [`Share::PerNode`]: so many that wait for each other are sure to make progress. 8 unless
+    /// set, at most `max_active`; a part is never below 1. With [`Share::Lend`] it means nothing:
+    /// the limit is exact.
+    ///
+    /// ```
+    /// use inflight_workqueue::{Attrs, Share};
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("chains").unbound(Attrs::new()).share(Share::PerNode);
+    /// # let wq =
+    /// wq.max_active(64).min_active(32).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn min_active(mut self, min_active: usize) -> Self {
+        self.limit.min_active = Some(min_active);
+        self
     }
 
     /// Makes the workqueue.
@@ -503,11 +542,11 @@ impl WorkqueueBuilder {
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
-        let max_active = checked_max_active(self.kind, self.max_active);
-        let max_active = max_active.map_err(BuildError::MaxActive)?;
+        let checked = checked_max_active(self.kind, self.limit.max_active);
+        checked.map_err(BuildError::MaxActive)?;
         let rescuer = self.flags.mem_reclaim.then(|| rescuer(&name, system.env()));
         let rescuer = rescuer.transpose()?;
-        let queue = door::Shared::new(name, self.kind, self.flags, max_active, rescuer, &system);
+        let queue = door::Shared::new(name, self.kind, self.flags, self.limit, rescuer, &system);
         system.register(&queue)?;
         Ok(Workqueue::new(queue))
     }

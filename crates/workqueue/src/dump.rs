@@ -202,11 +202,22 @@ impl Dump<'_> {
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for queue in self.queues.iter().filter(|q| q.kind() != Kind::Bound) {
             let (active, max) = queue.level();
-            write!(out, "{:NAME$} {:>4} {max:4}", queue.name(), "-")?;
-            for _ in self.topology.nodes() {
-                write!(out, " {:>9}", "-")?;
+            // An ordered queue has one slot, on no node.
+            let nodes = queue.levels_by_node();
+            let min = queue.min_active();
+            let min = min.map_or("-".to_owned(), |min| min.to_string());
+            write!(out, "{:NAME$} {min:>4} {max:4}", queue.name())?;
+            let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
+            let none = || "-".to_owned();
+            let columns = self.topology.nodes().len();
+            for at in 0..columns {
+                write!(out, " {:>9}", nodes.get(at).map_or_else(none, pair))?;
             }
-            writeln!(out, " {:>9}", format!("{active}/{max}"))?;
+            let dfl = match nodes.len() {
+                0 => pair(&(active, max)),
+                _ => nodes.get(columns).map_or_else(none, pair),
+            };
+            writeln!(out, " {dfl:>9}")?;
         }
         Ok(())
     }

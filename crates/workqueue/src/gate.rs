@@ -2,8 +2,9 @@
 //!
 //! A gate stands between a workqueue and the pools. It counts the items that are active (on a
 //! pool's list or being run) against `max_active` and keeps the others, oldest first, until one
-//! ends. A bound workqueue has a gate for each CPU, an unbound one has a single gate: its limit is
-//! exact for the whole system.
+//! ends. A bound workqueue has a gate for each CPU, an ordered one has a single gate. The gates of
+//! an unbound one, its front ends, only count what passes: its limit is in
+//! [`limits`](crate::limits).
 
 use crate::flush::{Colour, Ledger};
 use crate::inactive::Inactive;
@@ -40,12 +41,22 @@ impl<T> Gate<T> {
         }
     }
 
+    /// The gate of a front end: it lets nobody through by itself.
+    pub(crate) fn front() -> Self {
+        Self::new(0)
+    }
+
+    /// A new item has come, and somebody else says whether it is active.
+    pub(crate) fn enter(&mut self) -> Colour {
+        self.queued += 1;
+        self.ledger.enter()
+    }
+
     /// A new item has come. `make` is told its ticket, if it is inactive, and its flush colour.
     pub(crate) fn admit(&mut self, make: impl FnOnce(Option<u64>, Colour) -> T) -> Admitted<T> {
-        self.queued += 1;
         // Not past those that wait, even if the limit has just been raised: order is kept.
         let active = self.inactive.is_empty() && self.active < self.max_active;
-        let colour = self.ledger.enter();
+        let colour = self.enter();
         if active {
             self.active += 1;
             return Admitted::Active(make(None, colour));
@@ -60,9 +71,8 @@ impl<T> Gate<T> {
         if self.is_full() {
             return None;
         }
-        self.queued += 1;
         self.active += 1;
-        Some(self.ledger.enter())
+        Some(self.enter())
     }
 
     /// Takes that inactive item out. `None` if it has become active.

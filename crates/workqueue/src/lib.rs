@@ -60,7 +60,6 @@ mod item;
 mod learned;
 #[cfg(any(test, feature = "unstable-sim"))]
 mod lending;
-#[cfg(any(test, loom, feature = "unstable-sim"))]
 #[allow(unreachable_pub, reason = "public for the simulator and for models")]
 mod limits;
 mod machine;
@@ -94,6 +93,7 @@ pub use error::{
     PanicPayload, QueueError, SystemError, WouldDeadlock,
 };
 pub use handle::JoinHandle;
+pub use limits::Share;
 pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use stats::WorkqueueStats;
 pub use system::{Leftover, WorkqueueSystem};

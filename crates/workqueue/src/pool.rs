@@ -184,6 +184,11 @@ impl Deeds {
         }
     }
 
+    pub(crate) fn append(&mut self, other: Self) {
+        self.push(other.first);
+        self.rest.extend(other.rest);
+    }
+
     /// Does them. No lock of gates, pools or items may be held.
     pub(crate) fn perform(self) {
         self.first.perform();

@@ -422,9 +422,9 @@ pub(crate) fn runs_any() -> bool {
     runs(|_| true)
 }
 
-/// Whether the calling thread runs an item that holds a slot of this gate.
-pub(crate) fn runs_through(queue: usize, gate: usize) -> bool {
-    runs(|r| r.queue == queue && r.gate == gate)
+/// Whether the calling thread runs an item that has come through such a gate of this queue.
+pub(crate) fn runs_through(queue: usize, gate: impl Fn(usize) -> bool) -> bool {
+    runs(|r| r.queue == queue && gate(r.gate))
 }
 
 /// The calling thread is one of this system's from now on: it does not wait for the system's end.

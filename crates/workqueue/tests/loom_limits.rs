@@ -357,17 +357,71 @@ fn i14_nobody_passes_those_who_waited() {
         for _ in 0..3 {
             queue.admit(0);
         }
-        let other = thread::spawn({
+        let newcomer = thread::spawn({
             let queue = queue.clone();
             move || {
-                queue.leave(0);
-                queue.leave(0);
+                if queue.slots.try_admit(0).is_ok() {
+                    assert_eq!(queue.started.get(), 3, "the third one waited");
+                }
             }
         });
-        if queue.slots.try_admit(0).is_ok() {
-            assert_eq!(queue.started.get(), 3, "the third one waited");
-        }
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 3);
+        queue.leave(0);
+        queue.leave(0);
+        newcomer.join().unwrap();
     });
+}
+
+/// Two front ends of one node, with one item that is active and one that waits in each.
+fn two_waiting() -> Queue {
+    let slots = Slots::tuned(Share::Lend, 2, &[1], &[Some(0), Some(0)], BARE);
+    let queue = Queue {
+        slots: Arc::new(slots),
+        started: Count::new(),
+    };
+    for front in [0, 1, 0, 1] {
+        queue.admit(front);
+    }
+    queue
+}
+
+/// I.15: both active items end while what waits in one of the front ends is cancelled: each slot
+/// goes to one item at most, and none stays idle while somebody waits.
+#[test]
+fn i15_two_ends_and_a_cancel() {
+    run("i15_two_ends_and_a_cancel", TWO, two_waiting, |queue| {
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.leave(1)
+        });
+        let canceller = thread::spawn({
+            let queue = queue.clone();
+            move || queue.slots.remove(0, 0, |_| true).is_some()
+        });
+        queue.leave(0);
+        other.join().unwrap();
+        let cancelled = usize::from(canceller.join().unwrap());
+        assert_eq!(queue.started.get() + cancelled, 4);
+        queue.assert_sum(2);
+    });
+}
+
+/// I.16: the front end whose turn it is loses its only item: the next one has the slot.
+#[test]
+fn i16_the_first_of_the_line_is_cancelled() {
+    run(
+        "i16_the_first_of_the_line_is_cancelled",
+        FOUR,
+        two_waiting,
+        |queue| {
+            let canceller = thread::spawn({
+                let queue = queue.clone();
+                move || queue.slots.remove(0, 0, |_| true).is_some()
+            });
+            queue.leave(1);
+            let cancelled = canceller.join().unwrap();
+            assert_eq!(queue.started.get(), 3, "one of those who waited");
+            assert_eq!(queue.slots.inactive(0), 0, "it was the first");
+            assert_eq!(queue.slots.inactive(1), usize::from(!cancelled));
+        },
+    );
 }

@@ -47,12 +47,18 @@ impl Home {
         let Some(queue) = self.queue_with(gate) else {
             return false;
         };
-        if !worker::runs_through(queue.key(), gate) {
+        let slots = queue.fronts.as_ref().map(|fronts| &fronts.slots);
+        let holds_it = |at| slots.map_or(at == gate, |slots| slots.share_the_only_one(at, gate));
+        if !worker::runs_through(queue.key(), holds_it) {
             return false;
         }
         queue.visit(gate, |state, _| {
             let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
-            ticket().is_some_and(|ticket| state.gate.is_behind_the_only_one(ticket, is_this))
+            let is_at = |ticket| match slots {
+                Some(slots) => slots.inspect(gate, ticket, is_this).unwrap_or(false),
+                None => state.gate.is_behind_the_only_one(ticket, is_this),
+            };
+            ticket().is_some_and(is_at)
         })
     }
 
@@ -67,7 +73,10 @@ impl Home {
         let queue = self.queue_with(gate)?;
         let (mut state, deeds) = queue.open(gate);
         let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
-        let inactive = ticket().and_then(|ticket| state.gate.remove(ticket, is_this));
+        let inactive = ticket().and_then(|ticket| match &queue.fronts {
+            Some(fronts) => fronts.slots.remove(gate, ticket, is_this),
+            None => state.gate.remove(ticket, is_this),
+        });
         let left = inactive
             .as_ref()
             .map(|entry| state.leave(entry.colour, Ended::Cancelled, false));
@@ -77,9 +86,7 @@ impl Home {
         let left = left.or_else(|| {
             // Pools are shared: it may have come through another queue.
             let entry = entry.as_ref()?;
-            let door = &entry.queue.gates[entry.gate];
-            let mut state = door.state.lock();
-            Some(state.leave(entry.colour, Ended::Cancelled, true))
+            Some(entry.queue.end(entry.gate, entry.colour, Ended::Cancelled))
         });
         Some(Withdrawn {
             entry,

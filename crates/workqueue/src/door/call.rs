@@ -1,6 +1,7 @@
 //! A function that runs on its caller's thread when no worker is about to take it.
 
 use super::Shared;
+use super::fronts::Started;
 use crate::attrs::Kind;
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::flush::Colour;
@@ -11,9 +12,6 @@ use crate::trace::{self, TraceStep};
 use crate::worker::{self, Running};
 use inflight_sync::{Arc, cpu};
 use std::any::type_name;
-
-/// The one gate of a queue that is not bound.
-const GATE: usize = 0;
 
 impl Shared {
     /// H1-H3, or the long way.
@@ -29,15 +27,15 @@ impl Shared {
             Ok(None)
         };
         match slot {
-            Ok(Some(colour)) => {
+            Ok(Some((gate, colour))) => {
                 let inside = worker::begin_inline(Running {
                     work: 0,
                     queue: self.key(),
-                    gate: GATE,
+                    gate,
                 });
-                let (result, ended) = self.run_here(f);
+                let (result, ended) = self.run_here(gate, f);
                 drop(inside);
-                self.leave(GATE, colour, ended);
+                self.leave(gate, colour, ended);
                 result
             }
             Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait(),
@@ -54,9 +52,9 @@ impl Shared {
     }
 
     /// H1, H2: a slot, unless a worker will come to an item queued now without being woken for it.
-    fn slot_for_caller(self: &Arc<Self>) -> Result<Option<Colour>, QueueError> {
-        let (_, place) = self.route(cpu::current(), None);
-        let gate = &self.gates[GATE];
+    fn slot_for_caller(self: &Arc<Self>) -> Result<Option<(usize, Colour)>, QueueError> {
+        let (at, place) = self.route(cpu::current(), None);
+        let gate = &self.gates[at];
         let mut door = gate.state.lock();
         if let Some(refusal) = door.refusal(self.key()) {
             return Err(refusal);
@@ -65,15 +63,27 @@ impl Shared {
             return Ok(None);
         }
         let busy = |pool: &Arc<crate::pool::Pool>| !pool.would_wake();
-        if door.pools[place].as_ref().is_some_and(busy) {
+        if door.pools[self.pool_at(place)].as_ref().is_some_and(busy) {
             return Ok(None);
         }
-        Ok(door.gate.admit_caller())
+        let Some(fronts) = &self.fronts else {
+            return Ok(door.gate.admit_caller().map(|colour| (at, colour)));
+        };
+        let mut started = Started::default();
+        let each = &mut |_, entry| started.push(entry);
+        let colour = fronts.slots.admit_now(at, each).then(|| door.gate.enter());
+        drop(door);
+        started.settle(self);
+        Ok(colour.map(|colour| (at, colour)))
     }
 
     /// H3: runs it as an item of this queue.
-    fn run_here<T, F: FnOnce() -> T>(self: &Arc<Self>, f: F) -> (Result<T, JoinError>, Ended) {
-        self.started(GATE);
+    fn run_here<T, F: FnOnce() -> T>(
+        self: &Arc<Self>,
+        gate: usize,
+        f: F,
+    ) -> (Result<T, JoinError>, Ended) {
+        self.started(gate);
         self.system.watch();
         let traced = trace::is_on(self.env());
         let tell = |step| {

@@ -1,5 +1,6 @@
 //! How items leave a queue, and who waits for that: flush, drain, changes of the limit.
 
+use super::fronts::Started;
 use super::{DoorState, Shared};
 use crate::error::QueueError;
 use crate::flush::Colour;
@@ -16,6 +17,8 @@ pub(super) struct Left {
     deed: Deed,
     /// The item that has become active, if somebody wants to know.
     promoted: Option<WorkRef>,
+    /// Those that have become active by a limit over all gates.
+    started: Started,
     /// Somebody who waits for the queue should look again.
     news: bool,
     /// Somebody waits for the whole system.
@@ -28,6 +31,7 @@ impl Left {
         if let Some(work) = self.promoted {
             queue.trace(&work, TraceStep::Activated);
         }
+        self.started.settle(queue);
         if self.news {
             queue.event.notify_all();
             if self.shut {
@@ -50,6 +54,7 @@ impl DoorState {
         Left {
             deed: deed.unwrap_or_default(),
             promoted,
+            started: Started::default(),
             news,
             shut: self.shut,
         }
@@ -97,8 +102,20 @@ impl Shared {
 
     /// E1-E3: an active item has ended, or its worker found it cancelled.
     pub(crate) fn leave(&self, gate: usize, colour: Colour, ended: Ended) {
-        let left = self.gates[gate].state.lock().leave(colour, ended, true);
-        left.settle(self);
+        self.end(gate, colour, ended).settle(self);
+    }
+
+    /// E1, E2: the slot first. Once the item is counted as ended, whoever drains may go on.
+    pub(super) fn end(&self, gate: usize, colour: Colour, ended: Ended) -> Left {
+        let door = &self.gates[gate];
+        let Some(fronts) = &self.fronts else {
+            return door.state.lock().leave(colour, ended, true);
+        };
+        let started = fronts.leave(gate);
+        Left {
+            started,
+            ..door.state.lock().leave(colour, ended, false)
+        }
     }
 
     /// F1: closes the current colour of every gate. Returns what a flush waits for.
@@ -152,6 +169,14 @@ impl Shared {
     }
 
     pub(crate) fn set_max_active(self: &Arc<Self>, max_active: usize) {
+        if let Some(fronts) = &self.fronts {
+            // What has been queued before comes before.
+            self.visit_all(|_, _, _| ());
+            let mut started = Started::default();
+            let each = &mut |_, entry| started.push(entry);
+            fronts.slots.set_max_active(max_active, each);
+            return started.settle(self);
+        }
         for gate in 0..self.gates.len() {
             let (mut state, mut deeds) = self.open(gate);
             let mut promoted = Vec::new();

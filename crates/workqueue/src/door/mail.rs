@@ -1,5 +1,6 @@
 //! A gate's mailbox: how items come to it without its lock.
 
+use super::fronts::{Entered, Started};
 use super::{Door, DoorState, Shared};
 use crate::item::{Set, WorkRef};
 use crate::pool::{Deeds, Pool};
@@ -73,16 +74,31 @@ impl Door {
             while let Some(first) = rest.peek() {
                 let place = first.pool;
                 let pool = pools[place].as_ref().expect("its letter was accepted");
+                let mut full = None;
                 let mut active = || {
                     while let Some(letter) = rest.next_if(|letter| letter.pool == place) {
-                        let entry = queue.admit(limit, letter.work, letter.set, gate, pool);
-                        if entry.is_some() {
-                            return entry;
+                        match queue.admit(limit, letter.work, letter.set, gate, pool) {
+                            Entered::Active(entry) => return Some(entry),
+                            Entered::Inactive => {}
+                            Entered::Full(entry, why) => {
+                                full = Some((entry, why));
+                                return None;
+                            }
                         }
                     }
                     None
                 };
-                deeds.push(pool.push_all(queue, std::iter::from_fn(&mut active)));
+                // The pool is left alone if nothing comes.
+                if let Some(entry) = active() {
+                    let entries = std::iter::once(entry).chain(std::iter::from_fn(active));
+                    deeds.push(pool.push_all(queue, entries));
+                }
+                // Lines come before pools.
+                if let (Some((entry, why)), Some(fronts)) = (full, &queue.fronts) {
+                    let mut started = Started::default();
+                    fronts.admit_slowly(gate, entry, why, &mut started);
+                    deeds.append(started.deeds);
+                }
             }
         }
         state.room = letters;

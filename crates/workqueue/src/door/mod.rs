@@ -3,6 +3,7 @@
 use crate::attrs::{Kind, Layout};
 use crate::gate::Gate;
 use crate::item::WorkRef;
+use crate::limits::Share;
 use crate::pool::{Entry, Env, Pool};
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
@@ -20,10 +21,13 @@ use std::time::Duration;
 mod back;
 mod call;
 mod flow;
+mod fronts;
 mod mail;
 mod submit;
 
 pub(crate) use back::{Home, Withdrawn};
+use fronts::Fronts;
+pub(crate) use fronts::Limit;
 use mail::{Letter, Mail, Mailbox};
 
 pub(crate) struct Shared {
@@ -32,8 +36,10 @@ pub(crate) struct Shared {
     number: u64,
     kind: Kind,
     layout: Arc<Layout>,
-    /// One for each CPU of a bound queue, one for an unbound queue.
+    /// One for each CPU, but a single one for an ordered queue.
     gates: Box<[CachePadded<Door>]>,
+    /// Of an unbound queue: where its gates lead, and the limit over all of them.
+    fronts: Option<Fronts>,
     /// Items have ended: flushes and drains look again.
     event: Event,
     /// Items that were to be queued later and were refused then. Relaxed: a statistic.
@@ -104,14 +110,17 @@ impl Shared {
         name: String,
         kind: Kind,
         flags: Flags,
-        max_active: usize,
+        limit: Limit,
         rescuer: Option<Arc<Rescuer>>,
         system: &Arc<system::Shared>,
     ) -> Arc<Self> {
         let layout = Layout::new(&system.env().topology, kind, flags.highpri);
-        let (gates, pools) = match kind {
-            Kind::Bound => (layout.places.len(), 1),
-            Kind::Unbound(_) | Kind::Ordered(_) => (1, layout.places.len()),
+        let fronts = matches!(kind, Kind::Unbound(_))
+            .then(|| Fronts::new(&system.env().topology, kind, &layout, limit));
+        let (gates, pools) = match (kind, &fronts) {
+            (Kind::Ordered(_), _) => (1, layout.places.len()),
+            (_, Some(fronts)) => (fronts.len(), 1),
+            (_, None) => (layout.places.len(), 1),
         };
         let door = || {
             CachePadded::new(Door {
@@ -124,7 +133,10 @@ impl Shared {
                     letters: AtomicUsize::new(0),
                 }),
                 state: Mutex::new(DoorState {
-                    gate: Gate::new(max_active),
+                    gate: match kind {
+                        Kind::Unbound(_) => Gate::front(),
+                        Kind::Bound | Kind::Ordered(_) => Gate::new(limit.max_active),
+                    },
                     pools: vec![None; pools],
                     room: Vec::new(),
                     draining: 0,
@@ -146,6 +158,7 @@ impl Shared {
             kind,
             layout,
             gates: (0..gates).map(|_| door()).collect(),
+            fronts,
             event: Event::new(),
             refused: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -178,14 +191,37 @@ impl Shared {
         &self.layout
     }
 
-    /// How many items are active, over all CPUs, and how many may be, on each CPU of a bound queue.
+    /// How many items are active, over all CPUs, and how many may be: on each CPU of a bound queue,
+    /// altogether of others.
     pub(crate) fn level(&self) -> (usize, usize) {
+        if let Some(fronts) = &self.fronts {
+            let (active, _) = fronts.room_for(self.all_letters());
+            return (fronts.slots.active() + active, fronts.slots.limits().0);
+        }
         let levels = self.gates.iter().map(|door| {
             let state = door.state.lock();
             let (active, _) = state.gate.room_for(door.letters());
             (state.gate.active() + active, state.gate.max_active())
         });
         levels.fold((0, 0), |(sum, _), (active, max)| (sum + active, max))
+    }
+
+    /// What each node is sure of, if that means anything.
+    pub(crate) fn min_active(&self) -> Option<usize> {
+        let slots = &self.fronts.as_ref()?.slots;
+        (slots.share() == Share::PerNode).then(|| slots.limits().1)
+    }
+
+    /// Of an unbound queue: how many items are active and may be, by node, and if there are several
+    /// of what belongs to none.
+    pub(crate) fn levels_by_node(&self) -> Vec<(usize, usize)> {
+        let fronts = self.fronts.as_ref();
+        fronts.map_or_else(Vec::new, |fronts| fronts.slots.by_node())
+    }
+
+    /// By gate: what has been queued and not been looked at yet.
+    fn all_letters(&self) -> impl Iterator<Item = usize> + '_ {
+        self.gates.iter().map(|door| door.letters())
     }
 
     pub(crate) fn is_highpri(&self) -> bool {
@@ -241,16 +277,21 @@ impl Shared {
 
     /// What waits here because `max_active` others are active, if anything does.
     pub(crate) fn starved(&self) -> Option<Waiting> {
-        self.gates.iter().find_map(|door| {
-            let state = door.state.lock();
+        let (moved, first, waiting) = (0..self.gates.len()).find_map(|gate| {
+            if let Some(Fronts { slots, .. }) = &self.fronts {
+                let first = slots.first_inactive(gate, |entry| entry.work.name().to_owned());
+                return first.map(|(moved, first)| (moved, first, slots.inactive(gate)));
+            }
+            let state = self.gates[gate].state.lock();
             let (ticket, first) = state.gate.first_inactive()?;
-            Some(Waiting {
-                place: format!("queue {}", self.name),
-                progress: ticket + self.count(Count::Touched),
-                item: format!("{}: {}", self.name, first.work.name()),
-                waiting: state.gate.inactive(),
-                running: Vec::new(),
-            })
+            Some((ticket, first.work.name().to_owned(), state.gate.inactive()))
+        })?;
+        Some(Waiting {
+            place: format!("queue {}", self.name),
+            progress: moved + self.count(Count::Touched),
+            item: format!("{}: {first}", self.name),
+            waiting,
+            running: Vec::new(),
         })
     }
 
@@ -286,6 +327,9 @@ impl Shared {
     pub(crate) fn is_congested(&self, cpu: usize) -> bool {
         let (gate, _) = self.route(cpu, None);
         let door = &self.gates[gate];
+        if let Some(fronts) = &self.fronts {
+            return fronts.slots.room(gate) <= door.letters();
+        }
         let state = door.state.lock();
         state.gate.room_for(door.letters() + 1).1 > 0
     }
@@ -305,7 +349,10 @@ impl Shared {
         for door in &self.gates {
             let state = door.state.lock();
             let letters = door.letters();
-            let (active, inactive) = state.gate.room_for(letters);
+            let (active, inactive) = match self.fronts {
+                Some(_) => (0, 0),
+                None => state.gate.room_for(letters),
+            };
             stats.queued += state.gate.queued() + letters as u64;
             stats.started += door.started.load(Ordering::Relaxed);
             stats.completed += state.completed + state.panicked;
@@ -313,6 +360,12 @@ impl Shared {
             stats.cancelled += state.cancelled;
             stats.active += state.gate.active() + active;
             stats.inactive += state.gate.inactive() + inactive;
+        }
+        if let Some(fronts) = &self.fronts {
+            let (active, inactive) = fronts.room_for(self.all_letters());
+            let waiting = |gate| fronts.slots.inactive(gate);
+            stats.active = fronts.slots.active() + active;
+            stats.inactive = (0..self.gates.len()).map(waiting).sum::<usize>() + inactive;
         }
         stats
     }

@@ -1,5 +1,6 @@
 //! The way of an item into a queue: at once, at its time, or from one time to another.
 
+use super::fronts::{Entered, Started};
 use super::mail::{Bell, Letter};
 use super::{Door, DoorState, Shared};
 use crate::attrs::{Cpus, Kind};
@@ -29,18 +30,21 @@ struct Admission<'a> {
 
 /// What is left to do for an item that has entered, outside all locks.
 #[must_use]
-struct Entered {
+struct Queueing {
     deeds: Deeds,
     active: bool,
+    /// Who has become active by a limit over all gates, be it this one or another.
+    started: Started,
 }
 
-impl Entered {
+impl Queueing {
     fn settle(self, queue: &Arc<Shared>, work: &WorkRef) {
         self.deeds.perform();
         queue.trace(work, TraceStep::Queued);
         if self.active {
             queue.trace(work, TraceStep::Activated);
         }
+        self.started.settle(queue);
         queue.system.watch();
     }
 }
@@ -48,22 +52,25 @@ impl Entered {
 impl Shared {
     /// Which gate and place an item queued on `cpu` goes to, given the pool that runs it already.
     pub(super) fn route(&self, cpu: usize, runner: Option<&Arc<Pool>>) -> (usize, usize) {
+        if let Some(fronts) = &self.fronts {
+            return fronts.route(cpu);
+        }
         let place = match runner.map(|pool| &pool.place().cpus) {
             // Bound to bound: it counts where it runs.
             Some(Cpus::One(at)) if self.kind == Kind::Bound => self.layout.place_of(*at),
             _ => self.layout.place_of(cpu),
         };
         match self.kind {
-            Kind::Bound => (place, place),
-            Kind::Unbound(_) | Kind::Ordered(_) => (0, place),
+            Kind::Ordered(_) => (0, place),
+            Kind::Bound | Kind::Unbound(_) => (place, place),
         }
     }
 
     /// Which of its gate's pools serves a place.
-    fn pool_at(&self, place: usize) -> usize {
+    pub(super) fn pool_at(&self, place: usize) -> usize {
         match self.kind {
-            Kind::Bound => 0,
-            Kind::Unbound(_) | Kind::Ordered(_) => place,
+            Kind::Bound | Kind::Unbound(_) => 0,
+            Kind::Ordered(_) => place,
         }
     }
 
@@ -135,27 +142,38 @@ impl Shared {
         set: Set,
         gate: usize,
         pool: &Arc<Pool>,
-    ) -> Option<Entry> {
+    ) -> Entered {
+        let entry = |work, active: bool, colour| Entry {
+            work,
+            queue: self.clone(),
+            pool: (!active).then(|| pool.clone()),
+            gate,
+            instance: set.instance,
+            colour,
+            may_be_running: set.may_be_running,
+        };
+        if let Some(fronts) = &self.fronts {
+            let colour = limit.enter();
+            return match fronts.slots.try_admit(gate) {
+                Ok(()) => {
+                    work.set_ticket(None);
+                    Entered::Active(entry(work, true, colour))
+                }
+                Err(why) => Entered::Full(entry(work, false, colour), why),
+            };
+        }
         let admitted = limit.admit(|ticket, colour| {
             work.set_ticket(ticket);
-            Entry {
-                work,
-                queue: self.clone(),
-                pool: ticket.is_some().then(|| pool.clone()),
-                gate,
-                instance: set.instance,
-                colour,
-                may_be_running: set.may_be_running,
-            }
+            entry(work, ticket.is_none(), colour)
         });
         match admitted {
-            Admitted::Active(entry) => Some(entry),
-            Admitted::Inactive(_) => None,
+            Admitted::Active(entry) => Entered::Active(entry),
+            Admitted::Inactive(_) => Entered::Inactive,
         }
     }
 
     /// Q4, S3: an item with PENDING set enters; the gate is let go.
-    fn enter(self: &Arc<Self>, work: &WorkRef, admission: Admission<'_>, set: Set) -> Entered {
+    fn enter(self: &Arc<Self>, work: &WorkRef, admission: Admission<'_>, set: Set) -> Queueing {
         let Admission {
             mut door,
             gate,
@@ -163,12 +181,25 @@ impl Shared {
             mut deeds,
         } = admission;
         work.set_gate(gate);
-        let entry = self.admit(&mut door.gate, work.clone(), set, gate, &pool);
-        let active = entry.is_some();
-        if let Some(entry) = entry {
-            deeds.push(pool.push(entry));
+        let mut started = Started::default();
+        let mut active = false;
+        match self.admit(&mut door.gate, work.clone(), set, gate, &pool) {
+            Entered::Active(entry) => {
+                active = true;
+                deeds.push(pool.push(entry));
+            }
+            Entered::Inactive => {}
+            Entered::Full(entry, why) => {
+                if let Some(fronts) = &self.fronts {
+                    fronts.admit_slowly(gate, entry, why, &mut started);
+                }
+            }
         }
-        Entered { deeds, active }
+        Queueing {
+            deeds,
+            active,
+            started,
+        }
     }
 
     /// Queues the item as if from `cpu`.
@@ -387,7 +418,7 @@ impl Shared {
         work: &WorkRef,
         cpu: usize,
         instance: Instance,
-    ) -> Result<Entered, QueueError> {
+    ) -> Result<Queueing, QueueError> {
         // If it runs, that run may end meanwhile, but no other can begin.
         let runner = work.runner();
         let admission = self.admission(runner, cpu)?;

@@ -40,7 +40,16 @@ pub use tokens::Touches;
 /// What is told of each item that becomes active, with its front end.
 type Started<'a, T> = dyn FnMut(usize, T) + 'a;
 
-/// How a limit for the whole system is split among the memory nodes.
+/// How the limit of an unbound queue is split among the memory nodes.
+///
+/// ```
+/// use inflight_workqueue::{Attrs, Share, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").unbound(Attrs::new()).share(Share::PerNode).build()?;
+/// wq.set_max_active(96)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Share {
     /// Each node has its part, as in Linux since 6.9. A node that is idle does not lend: with all

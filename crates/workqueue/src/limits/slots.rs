@@ -226,6 +226,24 @@ impl<T: Waits> Slots<T> {
         op.run(&mut hand, started);
     }
 
+    /// A, for somebody who does not wait: whether he is active. `started` is told who else is.
+    pub fn admit_now(&self, front: FrontEnd, started: &mut Started<'_, T>) -> bool {
+        match self.try_admit(front) {
+            Ok(()) => return true,
+            Err(Full::Behind) => return false,
+            Err(Full::Empty) => {}
+        }
+        let spot = self.fronts[front];
+        let mut hand = self.hand(spot);
+        let group = spot.group as usize;
+        let Some(op) = steps::take_any(&mut hand, group) else {
+            return false;
+        };
+        hand.count(group);
+        op.run(&mut hand, started);
+        true
+    }
+
     /// An active item of the front end has ended.
     pub fn leave(&self, front: FrontEnd, started: &mut Started<'_, T>) {
         let (set, group, spot) = self.spot(front);
@@ -319,6 +337,7 @@ impl<T: Waits> Slots<T> {
     }
 
     /// Tokens in nobody's hand.
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn idle_tokens(&self) -> usize {
         self.sets.iter().map(Set::idle).sum()
     }
@@ -331,7 +350,13 @@ impl<T: Waits> Slots<T> {
             let active = |group: &CachePadded<Group<T>>| (group.active(), limit);
             set.groups.iter().map(active).collect::<Vec<_>>()
         };
-        self.sets.iter().flat_map(of).collect()
+        let groups: Vec<_> = self.sets.iter().flat_map(of).collect();
+        let nodes = 0..self.setting.lock().cpus.len().max(1);
+        let none = (groups.len() > 1).then_some(None);
+        let nodes = nodes.map(Some).chain(none);
+        nodes
+            .map(|node| groups[group_of(node, groups.len())])
+            .collect()
     }
 
     /// The limit, and what each node is sure of, also while frozen.
@@ -346,6 +371,7 @@ impl<T: Waits> Slots<T> {
     }
 
     /// Whether there is one count for all, because the limit is too small to be split.
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn is_central(&self) -> bool {
         self.sets
             .iter()
@@ -368,11 +394,13 @@ impl<T: Waits> Slots<T> {
     }
 
     /// Nothing becomes active until it is thawed; what is active ends in its time.
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn set_frozen(&self, frozen: bool, started: &mut Started<'_, T>) {
         self.change(started, |setting| setting.frozen = frozen);
     }
 
     /// CPUs have come or gone.
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn set_cpus(&self, cpus: &[usize], started: &mut Started<'_, T>) {
         self.change(started, |setting| setting.cpus = cpus.to_vec());
     }

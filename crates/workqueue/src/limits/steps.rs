@@ -173,6 +173,22 @@ fn look_at<T>(w: &mut impl Words<T>, group: usize, place: usize) -> Found {
     }
 }
 
+/// A for who does not wait: a token from any place, for an item that the caller counts. What else
+/// came with it is to be published.
+pub(super) fn take_any<T>(w: &mut impl Words<T>, group: usize) -> Option<Op<T>> {
+    (0..)
+        .map(|place| look_at(w, group, place))
+        .find_map(|found| match found {
+            Found::Tokens(1) => Some(Some(Op::Done)),
+            Found::Tokens(tokens) => Some(Some(Op::Publish {
+                group,
+                tokens: tokens - 1,
+            })),
+            Found::Nothing => None,
+            Found::End => Some(None),
+        })?
+}
+
 fn try_new<T>(
     w: &mut impl Words<T>,
     started: &mut Started<'_, T>,

@@ -1,0 +1,161 @@
+//! The front ends of an unbound queue: a gate for each CPU, and one limit over all of them.
+//!
+//! The gate of a front end counts what passes; what is active and what waits is the limit's.
+
+use super::Shared;
+use crate::attrs::{Cpus, Kind, Layout};
+use crate::item::WorkRef;
+use crate::limits::{Full, Share, Slots, Waits};
+use crate::pool::{Deeds, Entry};
+use crate::trace::{self, TraceStep};
+use inflight_sync::Arc;
+use inflight_topology::Topology;
+
+/// How many items of a queue may be active at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) max_active: usize,
+    pub(crate) share: Share,
+    /// What each node is sure of, if that was said.
+    pub(crate) min_active: Option<usize>,
+}
+
+/// One for each CPU.
+#[derive(Debug)]
+pub(super) struct Fronts {
+    /// Its places are the gates.
+    cpus: Arc<Layout>,
+    /// By gate: the place where its items go.
+    places: Box<[usize]>,
+    pub(super) slots: Slots<Entry>,
+}
+
+/// What has become of a newcomer.
+pub(super) enum Entered {
+    /// It goes to its pool.
+    Active(Entry),
+    /// It waits in its gate.
+    Inactive,
+    /// It is to go on with [`Fronts::admit_slowly`].
+    Full(Entry, Full),
+}
+
+/// Items that have become active after waiting, and what is left to do for them outside all locks.
+#[derive(Default)]
+#[must_use]
+pub(super) struct Started {
+    pub(super) deeds: Deeds,
+    /// If somebody wants to know.
+    traced: Vec<WorkRef>,
+}
+
+impl Waits for Entry {
+    fn waits_at(&self, ticket: u64) {
+        self.work.set_ticket(Some(ticket));
+    }
+}
+
+impl Fronts {
+    pub(super) fn new(topology: &Topology, kind: Kind, layout: &Layout, limit: Limit) -> Self {
+        let cpus = Layout::new(topology, Kind::Bound, false);
+        let cpu_of = |gate: usize| match &cpus.places[gate].cpus {
+            Cpus::One(cpu) => *cpu,
+            Cpus::Pod { .. } => unreachable!("a place of a bound queue is a CPU"),
+        };
+        debug_assert!(matches!(kind, Kind::Unbound(_)));
+        let places: Box<[_]> = (0..cpus.places.len())
+            .map(|gate| layout.place_of(cpu_of(gate)))
+            .collect();
+        let nodes: Vec<_> = places
+            .iter()
+            .map(|place| node_of(topology, &layout.places[*place].cpus))
+            .collect();
+        let slots = Slots::new(limit.share, limit.max_active, &by_node(topology), &nodes);
+        if let Some(min_active) = limit.min_active {
+            slots.set_min_active(min_active, &mut |_, _| unreachable!("nothing waits yet"));
+        }
+        Self {
+            cpus,
+            places,
+            slots,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The gate for items queued on that CPU, and the place where they go.
+    pub(super) fn route(&self, cpu: usize) -> (usize, usize) {
+        let gate = self.cpus.place_of(cpu);
+        (gate, self.places[gate])
+    }
+
+    /// A, J, B.
+    pub(super) fn admit_slowly(&self, gate: usize, entry: Entry, why: Full, started: &mut Started) {
+        let started = &mut |_, entry| started.push(entry);
+        self.slots.admit_slowly(gate, entry, why, started);
+    }
+
+    /// R to R6: an active item of the gate has ended, and others have its slot.
+    pub(super) fn leave(&self, gate: usize) -> Started {
+        let mut started = Started::default();
+        self.slots.leave(gate, &mut |_, entry| started.push(entry));
+        started
+    }
+
+    /// Of so many newcomers at each gate: how many would be active, and how many would wait.
+    pub(super) fn room_for(&self, newcomers: impl Iterator<Item = usize>) -> (usize, usize) {
+        let mut given = vec![0; self.slots.sets()];
+        let (mut active, mut inactive) = (0, 0);
+        for (gate, newcomers) in newcomers.enumerate().filter(|(_, n)| *n > 0) {
+            let given = &mut given[self.slots.set_of(gate)];
+            let room = self.slots.room(gate).saturating_sub(*given).min(newcomers);
+            *given += room;
+            active += room;
+            inactive += newcomers - room;
+        }
+        (active, inactive)
+    }
+}
+
+impl Started {
+    /// An item is active now: it goes to its pool.
+    pub(super) fn push(&mut self, entry: Entry) {
+        let (pool, entry) = entry.into_active();
+        if trace::is_on(pool.env()) {
+            self.traced.push(entry.work.clone());
+        }
+        self.deeds.push(pool.push(entry));
+    }
+
+    /// No lock is held.
+    pub(super) fn settle(self, queue: &Shared) {
+        self.deeds.perform();
+        for work in self.traced {
+            queue.trace(&work, TraceStep::Activated);
+        }
+    }
+}
+
+/// Usable online CPUs by node.
+fn by_node(topology: &Topology) -> Vec<usize> {
+    let cpus = |node: &usize| {
+        let here = |cpu: &usize| topology.node_of(*cpu) == Some(*node);
+        topology.cpus().iter().filter(here).count()
+    };
+    topology.nodes().iter().map(cpus).collect()
+}
+
+/// The node of these CPUs, as an index, if they are of one.
+fn node_of(topology: &Topology, cpus: &Cpus) -> Option<usize> {
+    let node = match cpus {
+        Cpus::One(cpu) => topology.node_of(*cpu),
+        Cpus::Pod { cpus, .. } => {
+            let first = topology.node_of(cpus.first()?);
+            let same = cpus.iter().all(|cpu| topology.node_of(cpu) == first);
+            first.filter(|_| same)
+        }
+    };
+    topology.nodes().iter().position(|n| Some(*n) == node)
+}

@@ -1,0 +1,292 @@
+//! `max_active` of a whole queue, on machines with one to eight nodes, as its user sees it.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::thread;
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, JoinHandle, Share, Work, Workqueue, WorkqueueSystem};
+use support::{Inside, Level, Log};
+
+/// Steps are told, so what is queued goes to its gate at once and not by way of a mailbox.
+fn system(machine: &str) -> WorkqueueSystem {
+    let builder = WorkqueueSystem::builder().sampling(false).trace(|_| ());
+    let builder = builder.topology(Topology::synthetic(machine).unwrap());
+    builder.build().unwrap()
+}
+
+/// With a pool for each node.
+fn queue(sys: &WorkqueueSystem, share: Share, max: usize, min: Option<usize>) -> Workqueue {
+    let attrs = Attrs::new().scope(Scope::Numa);
+    let builder = sys.workqueue("jobs").unbound(attrs).max_active(max);
+    let builder = builder.share(share);
+    let builder = match min {
+        Some(min) => builder.min_active(min),
+        None => builder,
+    };
+    builder.build().unwrap()
+}
+
+/// By node, and for none: active items, and how many there may be; as `dump` shows them.
+fn nodes(sys: &WorkqueueSystem) -> Vec<(usize, usize)> {
+    let dump = sys.dump();
+    let section = dump.split("node_nr/max_active").nth(1).unwrap();
+    let line = section.lines().find(|l| l.starts_with("jobs ")).unwrap();
+    let pair = |word: &str| {
+        let (active, max) = word.split_once('/')?;
+        Some((active.parse().ok()?, max.parse().ok()?))
+    };
+    line.split_whitespace().filter_map(pair).collect()
+}
+
+/// An item that ends when it is told to.
+fn waiting(wq: &Workqueue, cpu: usize) -> (Level, JoinHandle<()>) {
+    let end = Level::new();
+    let item = wq.spawn_on(cpu, {
+        let end = end.clone();
+        move || end.wait(1)
+    });
+    (end, item)
+}
+
+/// It has ended, and who has its slot is active.
+fn end(wq: &Workqueue, (end, item): (Level, JoinHandle<()>)) {
+    let before = wq.stats().completed;
+    end.raise();
+    item.wait().unwrap();
+    while wq.stats().completed == before {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn c2_the_parts_of_nodes_in_a_queue() {
+    let rows: [(usize, &str, Option<usize>, &[usize]); 15] = [
+        (16, "numa:2 core:8", None, &[8, 8]),
+        (8, "numa:2 core:8", None, &[8, 8]),
+        (4, "numa:2 core:8", None, &[4, 4]),
+        (1, "numa:2 core:8", None, &[1, 1]),
+        (64, "numa:2 core:8", None, &[32, 32]),
+        (16, "numa:2 core:12,4", None, &[12, 8]),
+        (32, "numa:2 core:12,4", None, &[24, 8]),
+        (10, "numa:2 core:3,5", None, &[8, 8]),
+        (10, "numa:2 core:3,5", Some(0), &[4, 7]),
+        (96, "numa:2 core:1,95", None, &[8, 95]),
+        (96, "numa:2 core:48", Some(16), &[48, 48]),
+        (16, "numa:3 core:1", Some(0), &[6, 6, 6]),
+        (512, "numa:3 core:1", None, &[171, 171, 171]),
+        (2048, "numa:4 core:24", None, &[512; 4]),
+        (768, "numa:8 core:32", None, &[96; 8]),
+    ];
+    for (max, machine, min, parts) in rows {
+        let sys = system(machine);
+        let wq = queue(&sys, Share::PerNode, max, min);
+        let seen: Vec<_> = nodes(&sys).into_iter().map(|(_, part)| part).collect();
+        let nodeless = max;
+        let expected: Vec<_> = parts.iter().copied().chain([nodeless]).collect();
+        assert_eq!(seen, expected, "{max} on {machine}");
+        if parts.iter().sum::<usize>() > 20 {
+            continue;
+        }
+        // And so many run, whatever is offered.
+        let topology = Topology::synthetic(machine).unwrap();
+        let offered = topology.pods(Scope::Numa).iter().flat_map(|pod| {
+            let cpu = pod.cpus().first().unwrap();
+            (0..=max).map(move |_| cpu)
+        });
+        let items: Vec<_> = offered.map(|cpu| waiting(&wq, cpu)).collect();
+        let active: Vec<_> = nodes(&sys).into_iter().map(|(active, _)| active).collect();
+        assert_eq!(active[..parts.len()], *parts, "{max} on {machine}");
+        items.iter().for_each(|(end, _)| end.raise());
+        wq.flush().unwrap();
+        assert_eq!(wq.stats().completed, items.len() as u64);
+    }
+}
+
+#[test]
+fn one_node_has_one_exact_count() {
+    for share in [Share::PerNode, Share::Lend] {
+        let sys = system("core:4");
+        let wq = queue(&sys, share, 3, None);
+        let items: Vec<_> = (0..8).map(|n| waiting(&wq, n % 4)).collect();
+        assert_eq!(nodes(&sys), [(3, 3)], "{share:?}");
+        assert_eq!((wq.stats().active, wq.stats().inactive), (3, 5));
+        items.iter().for_each(|(end, _)| end.raise());
+        wq.flush().unwrap();
+    }
+}
+
+#[test]
+fn c9_the_worked_example_in_a_queue() {
+    let sys = system("numa:2 core:8");
+    let wq = queue(&sys, Share::PerNode, 16, None);
+    let mut items: Vec<_> = (0..10).map(|_| waiting(&wq, 3)).collect();
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (0, 8)]);
+    items.push(waiting(&wq, 5));
+    assert_eq!(wq.stats().inactive, 3);
+    items.extend((0..4).map(|_| waiting(&wq, 9)));
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (4, 8)]);
+    end(&wq, items.remove(0));
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (4, 8)]);
+    end(&wq, items.remove(0));
+    assert_eq!(wq.stats().inactive, 1);
+    wq.set_max_active(32).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(9, 16), (4, 16)]);
+    wq.set_max_active(8).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(9, 8), (4, 8)]);
+    let last = waiting(&wq, 3);
+    end(&wq, items.remove(0));
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (4, 8)], "nobody comes for it");
+    assert_eq!(wq.stats().inactive, 1);
+    end(&wq, items.remove(0));
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (4, 8)], "now the last one does");
+    assert_eq!(wq.stats().inactive, 0);
+    items.push(last);
+    items.iter().for_each(|(end, _)| end.raise());
+    wq.drain().unwrap();
+    assert_eq!(wq.stats().completed, 16);
+}
+
+#[test]
+fn c9_with_lending_all_sixteen_run_on_one_node() {
+    let sys = system("numa:2 core:8");
+    let wq = queue(&sys, Share::Lend, 16, None);
+    let mut items: Vec<_> = (0..20).map(|_| waiting(&wq, 3)).collect();
+    assert_eq!(nodes(&sys), [(16, 16), (0, 16), (0, 16)]);
+    items.extend((0..4).map(|_| waiting(&wq, 9)));
+    for _ in 0..4 {
+        end(&wq, items.remove(0));
+    }
+    let seen = nodes(&sys);
+    assert_eq!(seen[0].0 + seen[1].0, 16);
+    assert!(seen[1].0 > 0, "the other node is served as items end");
+    items.iter().for_each(|(end, _)| end.raise());
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().completed, 24);
+}
+
+#[test]
+fn c21_turn_by_turn_in_a_queue() {
+    for share in [Share::PerNode, Share::Lend] {
+        let sys = system("core:4");
+        let wq = queue(&sys, share, 1, None);
+        let plug = waiting(&wq, 3);
+        let order = Log::new();
+        let queued = [
+            (0, "a1"),
+            (0, "a2"),
+            (0, "a3"),
+            (1, "b1"),
+            (1, "b2"),
+            (2, "c1"),
+        ];
+        let items = queued.map(|(cpu, name)| {
+            let order = order.clone();
+            wq.spawn_on(cpu, move || order.push(name))
+        });
+        end(&wq, plug);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+        let expected = ["a1", "b1", "c1", "a2", "b2", "a3"];
+        assert_eq!(order.entries(), expected, "{share:?}");
+    }
+}
+
+#[test]
+fn an_inactive_item_is_taken_back_from_its_front_end() {
+    let sys = system("numa:2 core:2");
+    let wq = queue(&sys, Share::Lend, 1, None);
+    let plug = waiting(&wq, 0);
+    let works = [1, 2, 3].map(|cpu| {
+        let work = Work::new(|| ());
+        assert!(wq.queue_on(cpu, &work).unwrap().is_queued());
+        work
+    });
+    assert_eq!(wq.stats().inactive, 3);
+    assert!(wq.is_congested(1));
+    assert!(works[1].cancel());
+    assert!(!works[1].is_pending());
+    assert_eq!(wq.stats().inactive, 2);
+    end(&wq, plug);
+    wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.completed, stats.cancelled, stats.active), (3, 1, 0));
+    assert!(!wq.is_congested(1));
+}
+
+/// An item that waits for one which waits for its slot: on whatever CPU that one was queued.
+#[test]
+fn waiting_for_what_waits_for_the_own_slot_is_an_error_across_front_ends() {
+    let sys = system("numa:2 core:2");
+    let wq = queue(&sys, Share::Lend, 1, None);
+    let work = Work::new(|| ());
+    let refused = wq.spawn_on(0, {
+        let (wq, work) = (wq.clone(), work.clone());
+        move || {
+            assert!(wq.queue_on(3, &work).unwrap().is_queued());
+            work.flush().is_err()
+        }
+    });
+    assert!(refused.wait().unwrap());
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().completed, 2);
+}
+
+/// Submitters that move from CPU to CPU, items that are cancelled, a limit that changes.
+#[test]
+fn the_limit_holds_while_submitters_move() {
+    const MOST: usize = 7;
+    for (machine, share) in [
+        ("numa:4 core:2", Share::Lend),
+        ("numa:8 core:12", Share::Lend),
+        ("core:4", Share::PerNode),
+    ] {
+        let topology = Topology::synthetic(machine).unwrap();
+        let cpus = topology.cpus().len();
+        let builder = WorkqueueSystem::builder().sampling(false);
+        let sys = builder.topology(topology).build().unwrap();
+        let wq = queue(&sys, share, MOST, None);
+        let (inside, done) = (Inside::new(), Level::new());
+        let submitters: Vec<_> = (0..3)
+            .map(|seed| {
+                let (wq, inside) = (wq.clone(), inside.clone());
+                thread::spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    let mut cpu = 0;
+                    for _ in 0..2_000 {
+                        if rng.u8(..16) == 0 {
+                            cpu = rng.usize(..cpus);
+                        }
+                        let inside = inside.clone();
+                        drop(wq.spawn_on(cpu, move || {
+                            inside.enter();
+                            inside.leave();
+                        }));
+                        let work = Work::new(|| ());
+                        if rng.u8(..8) == 0 && wq.queue_on(cpu, &work).unwrap().is_queued() {
+                            work.cancel();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let changes = thread::spawn({
+            let (wq, done) = (wq.clone(), done.clone());
+            move || {
+                let mut limits = [1, MOST, 3].into_iter().cycle();
+                while done.get() == 0 {
+                    wq.set_max_active(limits.next().unwrap()).unwrap();
+                    thread::yield_now();
+                }
+            }
+        });
+        submitters.into_iter().for_each(|s| s.join().unwrap());
+        wq.flush().unwrap();
+        done.raise();
+        changes.join().unwrap();
+        wq.drain().unwrap();
+        let stats = wq.stats();
+        assert!(inside.most() <= MOST, "{} on {machine}", inside.most());
+        assert_eq!((stats.active, stats.inactive), (0, 0));
+        assert_eq!(stats.queued, stats.completed + stats.cancelled);
+    }
+}
