@@ -25,6 +25,7 @@
 //! | V1 does not look into the homes | the same and `h6_turns_wake_all_task` |
 //! | N2 into an empty home | `h4_turns_home_newcomer`, `h4_turns_home_closes` |
 //! | N4, nobody at home is served | as V1 |
+//! | N1 ends the ownership of the id before it looks at the age again | `h6_turns_home_emptied_checked` |
 //! | who leaves a home does not say so in `oldest` | `h6_turns_dropped_future`, `h6_turns_home_dropped` |
 //!
 //! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
@@ -35,7 +36,7 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 
@@ -57,16 +58,31 @@ const THREE: Bound = Bound {
 };
 
 /// One word.
-fn shared(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
+fn of(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueueBuilder {
     SbitmapQueue::builder(depth)
         .max_depth(max_depth)
         .shift(1)
         .engine(Engine::Shared)
-        .trusted(true)
         .fairness(mode)
         .clock(clock)
-        .build()
-        .unwrap()
+}
+
+fn shared(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
+    let of = of(depth, max_depth, mode, clock);
+    of.trusted(true).build().unwrap()
+}
+
+/// A put of what the caller does not own is refused.
+fn checked(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
+    of(depth, max_depth, mode, clock).build().unwrap()
+}
+
+/// N1: an id is its owner's until somebody is found who is due.
+#[test]
+fn h6_turns_home_emptied_checked() {
+    check("h6_turns_home_emptied_checked", UNBOUNDED, || {
+        models::emptied_home_against_hand_over(checked);
+    });
 }
 
 macro_rules! models {

@@ -430,6 +430,19 @@ pub(crate) fn dropped_at_home_against_hand_over(new: New) {
     assert_quiet(&queue, 0);
 }
 
+/// The only task at home is dropped while an id is handed over: either it had it and gave it up, or
+/// the putter still owns it and puts it, which nobody refuses.
+pub fn emptied_home_against_hand_over(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(&mut first).is_pending());
+    let id = ids[0];
+    let putter = spawn_on(0, &queue, move |q| q.put(id).unwrap());
+    drop(first);
+    putter.join().unwrap();
+    assert_quiet(&queue, 1);
+}
+
 /// A task that has not looked for an id before opens a home, while one is put to an open stack.
 pub(crate) fn opening_against_put(new: New) {
     let (queue, ids) = taken(new, 1);

@@ -378,19 +378,33 @@ impl Stacks {
 
     #[inline(always)]
     fn pop_exclusively(&self) -> i32 {
-        self.here_exclusively()
-            .and_then(|i| self.stacks.get(i))
-            .and_then(|stack| stack.exclusively(self.exclusion, Stack::pop)?)
-            .map_or(REFUSED, i32::from)
+        let mut result = REFUSED;
+        if let Some(stack) = self.entered() {
+            if let Some(id) = stack.pop() {
+                result = i32::from(id);
+            }
+            stack.leave();
+        }
+        result
     }
 
     #[inline(always)]
     fn push_exclusively(&self, id: u16) -> i32 {
-        let pushed = self
-            .here()
-            .and_then(|i| self.stacks.get(i))
-            .and_then(|stack| stack.exclusively(self.exclusion, |s| s.push(id)));
-        if pushed == Some(true) { DONE } else { REFUSED }
+        let mut result = REFUSED;
+        if let Some(stack) = self.entered() {
+            if stack.push(id) {
+                result = DONE;
+            }
+            stack.leave();
+        }
+        result
+    }
+
+    /// The stack of this CPU, if nobody else uses it, for the caller alone until he leaves it.
+    #[inline(always)]
+    fn entered(&self) -> Option<&Stack> {
+        let stack = self.stacks.get(self.here_exclusively()?)?;
+        stack.enter(self.exclusion).then_some(stack)
     }
 
     #[cold]
@@ -497,7 +511,7 @@ impl Stacks {
     pub fn barrier(&self) {
         match self.rseq {
             Some(rseq) => rseq.barrier(),
-            // Ordering: pairs with the fence of `Stack::exclusively` (busy flag): one of the two
+            // Ordering: pairs with the fence of `Stack::enter` (busy flag): one of the two
             // sees what the other wrote before it.
             None => fence(Ordering::SeqCst),
         }
@@ -562,9 +576,12 @@ impl Stacks {
 
     #[inline(never)]
     fn exchange_exclusively(&self, old: u64, new: u64) -> bool {
-        let stack = self.here_exclusively().and_then(|i| self.stacks.get(i));
-        let exchange = |s: &Stack| s.exchange_bundle(old, new);
-        stack.and_then(|s| s.exclusively(self.exclusion, exchange)) == Some(true)
+        let Some(stack) = self.entered() else {
+            return false;
+        };
+        let done = stack.exchange_bundle(old, new);
+        stack.leave();
+        done
     }
 
     /// Takes the bundle of the closed stack `i`, after its [`drain`](Stacks::drain).

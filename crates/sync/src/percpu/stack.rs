@@ -76,36 +76,32 @@ impl Stack {
         }
     }
 
-    /// Runs `user` alone with this stack; `None` if somebody else has it.
+    /// Begins to use this stack alone. `false`: somebody else does.
     #[inline(always)]
-    pub(super) fn exclusively<T>(
-        &self,
-        exclusion: Exclusion,
-        user: impl FnOnce(&Self) -> T,
-    ) -> Option<T> {
+    pub(super) fn enter(&self, exclusion: Exclusion) -> bool {
         match exclusion {
-            Exclusion::TryLock => {
-                if !self.try_lock() {
-                    return None;
-                }
-            }
+            Exclusion::TryLock => self.try_lock(),
             #[cfg(loom)]
             Exclusion::BusyFlag => {
                 // Relaxed: the fence orders it before the look at the limit.
                 self.lock.store(1, Ordering::Relaxed);
                 // Ordering: pairs with the fence in `Stacks::barrier`.
                 fence(Ordering::SeqCst);
+                true
             }
         }
-        let result = user(self);
+    }
+
+    /// Ends what `enter` began.
+    #[inline(always)]
+    pub(super) fn leave(&self) {
         // Ordering: Release pairs with the Acquire of the next holder, or in `wait_and_empty`.
         self.lock.store(0, Ordering::Release);
-        Some(result)
     }
 
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        // Ordering: Acquire pairs with the Release of the last holder, in `exclusively` or in
+        // Ordering: Acquire pairs with the Release of the last holder, in `leave` or in
         // `wait_and_empty`.
         self.lock_once(Ordering::Acquire)
     }
@@ -224,12 +220,12 @@ impl Stack {
                     wait.turn();
                 }
                 self.empty(each);
-                // Ordering: Release pairs with the Acquire in `exclusively`.
+                // Ordering: Release pairs with the Acquire in `try_lock`.
                 self.lock.store(0, Ordering::Release);
             }
             #[cfg(loom)]
             Exclusion::BusyFlag => {
-                // Ordering: Acquire pairs with the Release in `exclusively`.
+                // Ordering: Acquire pairs with the Release in `leave`.
                 while self.lock.load(Ordering::Acquire) != 0 {
                     wait.turn();
                 }
