@@ -169,6 +169,30 @@ fn h2_the_own_line_is_looked_at() {
     });
 }
 
+/// H2, H1: two join at once, as letters of one mailbox do, while both tokens come back.
+#[test]
+fn h2_several_join_at_once() {
+    let queue = || Queue::new(2, 1, BARE);
+    run("h2_several_join_at_once", THREE, queue, |queue| {
+        queue.admit(0);
+        queue.admit(0);
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.leave(0);
+                queue.leave(0);
+            }
+        });
+        let mut started = |_, _| _ = queue.started.add();
+        queue
+            .slots
+            .join_all(0, [Item, Item].into_iter(), &mut started);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 4);
+        queue.assert_sum(2);
+    });
+}
+
 /// H3: a stale mark is cleared while somebody joins under it.
 #[test]
 fn h3_clear_against_join() {

@@ -97,6 +97,17 @@ impl Fronts {
         self.slots.admit_slowly(gate, entry, why, started);
     }
 
+    /// J, B for those of a gate that come behind others.
+    pub(super) fn join_all(
+        &self,
+        gate: usize,
+        entries: impl Iterator<Item = Entry>,
+        started: &mut Started,
+    ) {
+        let started = &mut |_, entry| started.push(entry);
+        self.slots.join_all(gate, entries, started);
+    }
+
     /// R to R6: an active item of the gate has ended, and others have its slot.
     pub(super) fn leave(&self, gate: usize) -> Started {
         let mut started = Started::default();

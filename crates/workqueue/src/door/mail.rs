@@ -3,6 +3,7 @@
 use super::fronts::{Entered, Started};
 use super::{Door, DoorState, Shared};
 use crate::item::{Set, WorkRef};
+use crate::limits::Full;
 use crate::pool::{Deeds, Pool};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
@@ -96,7 +97,18 @@ impl Door {
                 // Lines come before pools.
                 if let (Some((entry, why)), Some(fronts)) = (full, &queue.fronts) {
                     let mut started = Started::default();
-                    fronts.admit_slowly(gate, entry, why, &mut started);
+                    if why == Full::Behind {
+                        // All of them wait, and stand in line together.
+                        let others = std::iter::from_fn(|| {
+                            let Letter { work, set, .. } =
+                                rest.next_if(|letter| letter.pool == place)?;
+                            Some(queue.inactive(limit, work, set, gate, pool))
+                        });
+                        let all = std::iter::once(entry).chain(others);
+                        fronts.join_all(gate, all, &mut started);
+                    } else {
+                        fronts.admit_slowly(gate, entry, why, &mut started);
+                    }
                     deeds.append(started.deeds);
                 }
             }

@@ -172,6 +172,26 @@ impl Shared {
         }
     }
 
+    /// The gate of a front end counts an item that is to wait.
+    pub(super) fn inactive(
+        self: &Arc<Self>,
+        counts: &mut Gate<Entry>,
+        work: WorkRef,
+        set: Set,
+        gate: usize,
+        pool: &Arc<Pool>,
+    ) -> Entry {
+        Entry {
+            work,
+            queue: self.clone(),
+            pool: Some(pool.clone()),
+            gate,
+            instance: set.instance,
+            colour: counts.enter(),
+            may_be_running: set.may_be_running,
+        }
+    }
+
     /// Q4, S3: an item with PENDING set enters; the gate is let go.
     fn enter(self: &Arc<Self>, work: &WorkRef, admission: Admission<'_>, set: Set) -> Queueing {
         let Admission {

@@ -92,4 +92,6 @@ mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
+mod threads;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod touches;

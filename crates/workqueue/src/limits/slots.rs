@@ -226,6 +226,19 @@ impl<T: Waits> Slots<T> {
         op.run(&mut hand, started);
     }
 
+    /// J for several newcomers of one front end, behind others, and B.
+    pub fn join_all(
+        &self,
+        front: FrontEnd,
+        items: impl Iterator<Item = T>,
+        started: &mut Started<'_, T>,
+    ) {
+        let spot = self.fronts[front];
+        let mut hand = self.hand(spot);
+        hand.join_each(spot, items);
+        steps::retry_all(&mut hand, spot.group as usize, started);
+    }
+
     /// A, for somebody who does not wait: whether he is active. `started` is told who else is.
     pub fn admit_now(&self, front: FrontEnd, started: &mut Started<'_, T>) -> bool {
         match self.try_admit(front) {
@@ -640,8 +653,31 @@ impl<'a, T> Hand<'a, T> {
     }
 }
 
+impl<T: Waits> Hand<'_, T> {
+    /// J, and the fence.
+    fn join_each(&mut self, spot: Spot, items: impl Iterator<Item = T>) {
+        let (bit, at) = (1 << spot.group, spot.at as usize);
+        let group = self.at(spot.group as usize);
+        {
+            let mut line = group.line.lock();
+            for item in items {
+                item.waits_at(line.fronts.inside(at).next_ticket());
+                line.fronts.join(at, item);
+            }
+            group.tell(&line);
+            // Relaxed: as for all words. The mark is written under the lock.
+            if !self.is_alone() && self.starving() & bit == 0 {
+                self.set().starving.fetch_or(bit, Ordering::Relaxed);
+                self.touched(Touch::Mark);
+            }
+        }
+        // Ordering: between J and B; pairs with the one between R2 and R3.
+        fence(Ordering::SeqCst);
+    }
+}
+
 // Relaxed throughout: tokens order nothing, and what two threads have to see of each other stands
-// on both sides of the fences in `join` and `fence`.
+// on both sides of the fences in `join_each` and `fence`.
 impl<T: Waits> Words<T> for Hand<'_, T> {
     fn groups(&self) -> usize {
         self.set().groups.len()
@@ -745,21 +781,7 @@ impl<T: Waits> Words<T> for Hand<'_, T> {
     fn start(&mut self, _front: usize) {}
 
     fn join(&mut self, front: usize, item: T) {
-        let Spot { group, at, .. } = self.slots.fronts[front];
-        let bit = 1 << group;
-        let group = self.at(group as usize);
-        {
-            let mut line = group.line.lock();
-            item.waits_at(line.fronts.inside(at as usize).next_ticket());
-            line.fronts.join(at as usize, item);
-            group.tell(&line);
-            if !self.is_alone() && self.starving() & bit == 0 {
-                self.set().starving.fetch_or(bit, Ordering::Relaxed);
-                self.touched(Touch::Mark);
-            }
-        }
-        // Ordering: between J and B; pairs with the one between R2 and R3.
-        fence(Ordering::SeqCst);
+        self.join_each(self.slots.fronts[front], std::iter::once(item));
     }
 
     fn finish(&mut self, front: usize) -> usize {

@@ -189,6 +189,20 @@ pub(super) fn take_any<T>(w: &mut impl Words<T>, group: usize) -> Option<Op<T>> 
         })?
 }
 
+/// B for several that have joined: until there is no token left, or nobody.
+pub(super) fn retry_all<T>(w: &mut impl Words<T>, group: usize, started: &mut Started<'_, T>) {
+    while w.has_line(group) {
+        let mut op = Op::Retry { group, place: 0 };
+        while matches!(op, Op::Retry { .. }) {
+            op = op.step(w, started);
+        }
+        if matches!(op, Op::Done) {
+            return;
+        }
+        op.run(w, started);
+    }
+}
+
 fn try_new<T>(
     w: &mut impl Words<T>,
     started: &mut Started<'_, T>,
