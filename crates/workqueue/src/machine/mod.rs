@@ -143,7 +143,8 @@ pub(crate) struct Core<T: Item> {
     running: usize,
     /// Those on their way.
     arriving: usize,
-    creating: bool,
+    /// Threads that have been asked for and have not arrived.
+    creating: usize,
     /// The last attempt to create a worker failed.
     refused: bool,
     /// Workers that are not gone, rescuers aside.
@@ -177,7 +178,7 @@ impl<T: Item> Core<T> {
             idle: Vec::new(),
             running: 0,
             arriving: 0,
-            creating: true,
+            creating: 1,
             refused: false,
             alive: 0,
             taken: 0,
@@ -279,7 +280,7 @@ impl<T: Item> Core<T> {
 
     /// A thread has arrived to be a worker. It counts as running and asks `next`.
     pub(crate) fn created(&mut self) -> usize {
-        self.creating = false;
+        self.creating = self.creating.saturating_sub(1);
         self.refused = false;
         let me = self.add(State::Gone);
         self.alive += 1;
@@ -311,15 +312,15 @@ impl<T: Item> Core<T> {
     /// A pool that has never had a worker wants one. `false` if it has one or one is being created.
     pub(crate) fn wants_first(&mut self) -> bool {
         let ordinary = |w: &Worker<T>| !matches!(w.state, State::Gone | State::Rescuing);
-        let wants = !self.creating && !self.workers.iter().any(ordinary);
-        self.creating |= wants;
+        let wants = self.creating == 0 && !self.workers.iter().any(ordinary);
+        self.creating += usize::from(wants);
         wants
     }
 
     /// The thread could not be started. Each later event asks again. Returns the workers that are
     /// to look whether one of them can [`keep`](Core::keep) asking.
     pub(crate) fn create_failed(&mut self) -> Vec<usize> {
-        self.creating = false;
+        self.creating = self.creating.saturating_sub(1);
         self.refused = true;
         if !self.is_short() || self.keeper.is_some() {
             return Vec::new();
@@ -606,7 +607,7 @@ impl<T: Item> Core<T> {
     }
 
     pub(crate) fn is_creating(&self) -> bool {
-        self.creating
+        self.creating > 0
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -633,7 +634,7 @@ impl<T: Item> Core<T> {
     /// Whether a worker is missing and none is on its way.
     fn is_short(&self) -> bool {
         let wanted = self.has_work() && self.running < self.target;
-        wanted && self.idle.is_empty() && !self.creating
+        wanted && self.idle.is_empty() && self.creating == 0
     }
 
     /// Brings a worker if one is needed.
@@ -658,12 +659,23 @@ impl<T: Item> Core<T> {
             self.set_off(worker);
             return Action::Wake(worker);
         }
-        // One creation at a time: the new worker brings the next one when it takes its first item.
-        if self.creating {
+        if !self.may_create() {
             return Action::None;
         }
-        self.creating = true;
+        self.creating += 1;
         Action::Create
+    }
+
+    /// One thread at a time, which brings the next when it takes its first item; but where more
+    /// may run and items would wait for long, as many as there is work and room for.
+    fn may_create(&self) -> bool {
+        if self.creating == 0 {
+            return true;
+        }
+        let room = self.alive > 0 && self.running + self.creating < self.target;
+        let work = self.ready.len() + usize::from(self.mail);
+        let left = work.saturating_sub(self.creating) as u64;
+        room && left > 0 && left.saturating_mul(self.estimate) >= self.patience
     }
 
     /// A worker that has left the idle list, or is new, is on its way to `next`.

@@ -79,8 +79,8 @@ const GOING: [State; 4] = [
 
 struct Driver {
     core: Core<Job>,
-    /// A thread start under way.
-    asked: bool,
+    /// Thread starts under way.
+    asked: usize,
     /// The last one failed.
     refused: bool,
     pushed: usize,
@@ -102,7 +102,7 @@ impl Driver {
         core.be_patient(patience);
         Self {
             core,
-            asked: true,
+            asked: 1,
             refused: false,
             pushed: 0,
             letters: Vec::new(),
@@ -123,7 +123,9 @@ impl Driver {
 
     fn perform(&mut self, action: Action) {
         if action == Action::Create {
-            assert!(!std::mem::replace(&mut self.asked, true), "one at a time");
+            self.asked += 1;
+            let room = self.core.running + self.asked <= self.core.target;
+            assert!(self.asked == 1 || room, "more than may run");
         }
     }
 
@@ -218,13 +220,13 @@ impl Driver {
                     self.core.unblock(worker);
                 }
             }
-            Event::Created if self.asked => {
-                (self.asked, self.refused) = (false, false);
+            Event::Created if self.asked > 0 => {
+                (self.asked, self.refused) = (self.asked - 1, false);
                 let worker = self.core.created();
                 self.seat(worker);
             }
-            Event::Refused if self.asked => {
-                (self.asked, self.refused) = (false, true);
+            Event::Refused if self.asked > 0 => {
+                (self.asked, self.refused) = (self.asked - 1, true);
                 let _ = self.core.create_failed();
             }
             Event::Created | Event::Refused => {}
@@ -307,10 +309,10 @@ impl Driver {
         // While there are too many, one of them keeps the time, and it is the longest idle.
         assert!(!core.has_too_many() || core.culler.is_some());
         assert!(core.culler.is_none_or(|w| core.idle.first() == Some(&w)));
-        let served = core.running >= core.target || core.creating || core.arriving > 0;
+        let served = core.running >= core.target || core.creating > 0 || core.arriving > 0;
         let in_want = self.refused && core.idle.is_empty();
         // Whom those that run hold back, somebody looks after, which ends all patience.
-        let on_its_way = core.creating || core.arriving > 0;
+        let on_its_way = core.creating > 0 || core.arriving > 0;
         assert!(!core.waits() || on_its_way || self.watched, "unseen");
         let seen = core.waits();
         assert!(!core.has_work() || served || in_want || seen, "stranded");
@@ -319,9 +321,8 @@ impl Driver {
     /// Everything goes on to its end.
     fn finish(mut self) {
         while self.started < self.pushed {
-            if self.core.wants_first() || self.asked {
-                self.asked = true;
-                self.core.creating = true;
+            self.asked += usize::from(self.core.wants_first());
+            if self.asked > 0 {
                 self.step(Event::Created);
             }
             self.step(Event::Unblock(0));

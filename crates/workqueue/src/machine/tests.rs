@@ -62,23 +62,78 @@ fn i3_workers_chain_up_to_the_target() {
     assert_eq!(core.running(), 2);
 }
 
-/// I.32: whatever happens while a worker is being created, nobody creates another one; and if what
-/// it was for is gone when it comes, it goes idle and is the one that the next item wakes.
+/// I.32: whatever happens while a worker is being created, nobody creates more than there is work
+/// and room for, in a bound pool one; and those for whom nothing is left when they come go idle and
+/// are woken by the next items.
 #[test]
-fn i32_one_creation_at_a_time() {
+fn i32_no_more_are_created_than_work_and_room() {
     let mut core = idle_pool(2);
     assert_eq!(core.push(job(1)), Action::Wake(0));
     assert_eq!(core.push(job(2)), Action::Create);
     assert_eq!(core.next(0), (Next::Run(job(1)), Action::None));
-    assert_eq!(core.block(0), Action::None, "one is on its way");
-    assert_eq!(core.push(job(3)), Action::None);
+    assert_eq!(core.block(0), Action::None, "one is on its way to the item");
+    assert_eq!(core.push(job(3)), Action::Create, "two items, two may run");
+    assert_eq!(core.push(job(4)), Action::None, "two are on their way");
     assert_eq!(core.ask_again(), Action::None);
-    assert_eq!(core.remove(|j| j.0 == 2), Some(job(2)));
-    assert_eq!(core.remove(|j| j.0 == 3), Some(job(3)));
-    assert!(!core.wants_first(), "one is on its way");
-    let second = core.created();
-    assert_eq!(core.next(second), (Next::Sleep, Action::None));
-    assert_eq!(core.push(job(4)), Action::Wake(second));
+    for n in 2..=4 {
+        assert_eq!(core.remove(|j| j.0 == n), Some(job(n)));
+    }
+    assert!(!core.wants_first(), "they are on their way");
+    let [second, third] = [core.created(), core.created()];
+    for worker in [second, third] {
+        assert_eq!(core.next(worker), (Next::Sleep, Action::None));
+    }
+    assert_eq!(core.push(job(5)), Action::Wake(third));
+    assert_eq!(core.push(job(6)), Action::Wake(second));
+
+    let mut bound = idle_pool(1);
+    let _ = bound.push(job(1));
+    let _ = bound.push(job(2));
+    assert_eq!(bound.next(0).0, Next::Run(job(1)));
+    assert_eq!(bound.block(0), Action::Create);
+    assert_eq!(bound.push(job(3)), Action::None, "one may run");
+    let second = bound.created();
+    assert_eq!(bound.next(second), (Next::Run(job(2)), Action::None));
+}
+
+/// Of two threads on their way one is refused: whether the other one comes or not, nobody waits for
+/// ever.
+#[test]
+fn one_of_two_creations_fails() {
+    for comes in [true, false] {
+        let mut core = idle_pool(2);
+        for n in 1..=4 {
+            let _ = core.push(job(n));
+        }
+        let _ = core.next(0);
+        assert_eq!(core.block(0), Action::Create, "one more");
+        assert_eq!(core.create_failed(), vec![], "another one is on its way");
+        if comes {
+            let second = core.created();
+            let (next, action) = core.next(second);
+            assert_eq!((next, action), (Next::Run(job(2)), Action::Create));
+        } else {
+            assert_eq!(core.create_failed(), vec![0], "it is to keep asking");
+        }
+    }
+}
+
+/// A new pool, and one whose items are short, wait for the one that comes.
+#[test]
+fn one_is_created_for_short_items() {
+    let mut core = Core::new(2);
+    assert_eq!(core.push(job(1)), Action::None);
+    assert_eq!(core.push(job(2)), Action::None, "the first is on its way");
+    core.be_patient(20_000);
+    let first = core.created();
+    for _ in 0..100 {
+        core.took(100);
+    }
+    assert_eq!(core.next(first), (Next::Run(job(1)), Action::None));
+    assert_eq!(core.block(first), Action::Create);
+    assert_eq!(core.push(job(3)), Action::None, "it will run both");
+    core.took(1_000_000);
+    assert_eq!(core.push(job(4)), Action::Create, "items have become long");
 }
 
 #[test]
@@ -345,7 +400,7 @@ fn the_longest_idle_leave_first() {
     let mut core = Core::<Job>::new(5);
     let mut told = Vec::new();
     for n in 0..5 {
-        core.creating = true;
+        core.creating = 1;
         let me = core.created();
         assert_eq!(core.next(me), (Next::Sleep, Action::None));
         told.extend(core.went_idle(me, at(n)));
