@@ -30,10 +30,13 @@ pub fn memory_of(contender: &PoolContender, workers: usize) -> Memory {
     }
 }
 
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
+/// Bytes of this process that are in memory, its files aside: the program's own text comes in as it
+/// is used for the first time, and is no worker's.
+pub(super) fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -8,7 +8,9 @@ mod rivals;
 pub(crate) use loads::compute;
 pub use loads::{Burst, PoolLoads, Spent, thread_count};
 pub use memory::{Memory, memory_of};
-pub use ours::{Again, Pending, Reusable, limited, metered, ours, ping_bound, ping_call};
+pub use ours::{
+    Again, Pending, Reusable, limited, memory_of_queued, metered, ours, ping_bound, ping_call,
+};
 pub use rivals::rivals;
 
 use crate::Part;

@@ -1,6 +1,7 @@
 //! Ours, and what only ours can do.
 
 use super::loads::{Spent, compute, done, lasting, nap, until_done};
+use super::memory::resident;
 use super::{Pool, PoolContender, PoolLoads};
 use crate::Part::{Ours, Variant};
 use inflight_sync::cpu;
@@ -126,6 +127,34 @@ impl Reusable {
             }
         })
     }
+}
+
+/// Bytes in memory for each of so many works that are queued and wait. Only in a process that has
+/// done nothing else.
+#[must_use]
+pub fn memory_of_queued(works: usize) -> f64 {
+    let own = queue(Queue::Limited(1));
+    let works: Vec<_> = (0..works).map(|_| Work::new(|| ())).collect();
+    let open = Arc::new(AtomicBool::new(false));
+    drop(own.wq.spawn({
+        let open = open.clone();
+        move || {
+            // Ordering: Acquire, pairs with the store below.
+            while !open.load(Ordering::Acquire) {
+                nap();
+            }
+        }
+    }));
+    let before = resident();
+    for work in &works {
+        let queued = own.wq.queue(work).expect("the queue is open");
+        assert!(queued.is_queued(), "once");
+    }
+    let queued = resident();
+    // Ordering: Release, pairs with the load above.
+    open.store(true, Ordering::Release);
+    own.wq.flush().expect("nobody waits for itself");
+    queued.saturating_sub(before) as f64 / works.len() as f64
 }
 
 /// A work that queues itself.

@@ -4,8 +4,8 @@ use crate::cell::{Cell, Figure, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::Part;
 use inflight_benches::pools::{
-    Again, Burst, Memory, PoolContender, PoolLoads, Reusable, Spent, limited, memory_of, metered,
-    ours, ping_bound, ping_call, rivals, thread_count,
+    Again, Burst, Memory, PoolContender, PoolLoads, Reusable, Spent, limited, memory_of,
+    memory_of_queued, metered, ours, ping_bound, ping_call, rivals, thread_count,
 };
 use inflight_benches::rounds::{median, quantile, rotate};
 use serde::{Deserialize, Serialize};
@@ -323,7 +323,12 @@ pub(crate) fn child(what: &str) -> std::process::ExitCode {
         let mut all = ours().into_iter().chain(rivals());
         all.find(|c| c.name == name).expect("one of the table")
     };
-    let alone = if what == "memory" {
+    let alone = if what == "works" {
+        Alone {
+            burst: None,
+            memory: Some([memory_of_queued(200_000), 0.0]),
+        }
+    } else if what == "memory" {
         let Memory { queued, thread } = memory_of(&contender(), MANY);
         Alone {
             burst: None,
@@ -485,6 +490,7 @@ pub(crate) fn memory(_: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let thread = cells[1]
         .of(MEASURED)
         .map_or(f64::NAN, |f| f.median / 1024.0);
+    let works = asked("works", false, "").and_then(|alone| alone.memory);
     let rows = vec![
         Row::worst(
             "memory of a queued closure",
@@ -492,6 +498,12 @@ pub(crate) fn memory(_: &Plan) -> (Vec<Cell>, Vec<Row>) {
             MEASURED,
             None,
             Goal::AtMost(1.0),
+        ),
+        Row::absolute(
+            "memory of a queued Work",
+            ("reusable", works.map_or(f64::NAN, |[bytes, _]| bytes)),
+            "bytes",
+            Goal::AtMost(0.0),
         ),
         Row::absolute(
             "memory of an idle worker",
