@@ -127,7 +127,7 @@ fn dump() {
         assert!(text.contains(&underlined), "{title}: {text}");
     }
     assert!(
-        text.contains("queue crypt unbound cache: 0 active, 0 inactive; 3 queued"),
+        text.contains("queue crypt unbound default: 0 active, 0 inactive; 3 queued"),
         "{text}"
     );
     assert_eq!(served.sys.dump().lines().count(), text.lines().count());
@@ -195,7 +195,8 @@ fn files_are_listed_and_written() {
         ("set crypt max_active zero", "not \"zero\""),
         ("set crypt max_active -3", "not \"-3\""),
         ("set crypt max_active 100000", "2048"),
-        ("set crypt nice 3", "can only be read"),
+        ("set crypt nice 33", "nice goes from -20 to 19, not to 33"),
+        ("set crypt per_cpu 1", "can only be read"),
         ("set crypt colour blue", "it has per_cpu, max_active"),
         (
             "set nobody max_active 3",

@@ -1,39 +1,55 @@
 //! What kind of workqueue it is, and where its items may run.
 
-use inflight_sync::Arc;
-use inflight_topology::{CpuSet, Scope, Topology};
+use crate::error::AttrsError;
+use inflight_topology::{CpuSet, Scope};
+use std::fmt;
 
-/// Where the items of an unbound workqueue run.
+/// Where the items of an unbound workqueue run, and with which priority.
 ///
-/// Queues with equal attributes share their pools.
+/// Queues with equal attributes share their pools, and those whose pools come out equal. Can be
+/// changed while the queue is in use: [`Workqueue::set_attrs`](crate::Workqueue::set_attrs).
 ///
 /// ```
-/// use inflight_topology::Scope;
+/// use inflight_topology::{CpuSet, Scope};
 /// use inflight_workqueue::Attrs;
 ///
-/// let attrs = Attrs::new().scope(Scope::Numa).strict(true);
+/// let attrs = Attrs::new().scope(Scope::Numa).strict(true).cpumask(CpuSet::from([0, 1]));
 /// assert_ne!(attrs, Attrs::new());
+/// assert_eq!(attrs.to_string(), "numa strict cpus 0-1");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attrs {
-    scope: Scope,
+    /// `None`: that of the system.
+    scope: Option<Scope>,
     strict: bool,
+    nice: i32,
+    /// Empty: all.
+    cpus: CpuSet,
 }
 
+/// The priorities there are.
+pub(crate) const NICE: std::ops::RangeInclusive<i32> = -20..=19;
+
+/// That of highpri workers and rescuers.
+pub(crate) const HIGHPRI: i32 = -20;
+
 impl Attrs {
-    /// Workers for each last-level cache, free to leave it when the scheduler likes.
+    /// The [default scope](crate::SystemBuilder::default_scope) of the system (`cache_shard` unless
+    /// changed), not strict, on all CPUs, with the priority of whoever makes the worker.
     ///
     /// ```
-    /// use inflight_topology::Scope;
     /// use inflight_workqueue::Attrs;
     ///
-    /// assert_eq!(Attrs::new(), Attrs::new().scope(Scope::Cache).strict(false));
+    /// assert_eq!(Attrs::new(), Attrs::new().strict(false).nice(0));
+    /// assert_eq!(Attrs::new().to_string(), "default");
     /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            scope: Scope::Cache,
+            scope: None,
             strict: false,
+            nice: 0,
+            cpus: CpuSet::new(),
         }
     }
 
@@ -42,11 +58,27 @@ impl Attrs {
     ///
     /// ```
     /// let attrs = inflight_workqueue::Attrs::new().scope(inflight_topology::Scope::System);
-    /// # let _ = attrs;
+    /// assert_eq!(attrs.to_string(), "system");
     /// ```
     #[must_use]
-    pub const fn scope(self, scope: Scope) -> Self {
+    pub fn scope(self, scope: Scope) -> Self {
+        let scope = Some(scope);
         Self { scope, ..self }
+    }
+
+    /// The default scope of the system, whatever it is or will be.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::Attrs;
+    /// assert_eq!(Attrs::new().scope(Scope::Numa).default_scope(), Attrs::new());
+    /// ```
+    #[must_use]
+    pub fn default_scope(self) -> Self {
+        Self {
+            scope: None,
+            ..self
+        }
     }
 
     /// Whether the workers are pinned to their group of CPUs. Strict queues keep their caches warm
@@ -57,22 +89,95 @@ impl Attrs {
     /// # let _ = attrs;
     /// ```
     #[must_use]
-    pub const fn strict(self, strict: bool) -> Self {
+    pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    pub(crate) const fn get_scope(self) -> Scope {
+    /// The priority of the workers: -20 to 19, lower is preferred. Where the system refuses it the
+    /// workers go on without ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
+    /// [`highpri`](crate::WorkqueueBuilder::highpri) queue has -20 whatever this says.
+    ///
+    /// ```
+    /// let attrs = inflight_workqueue::Attrs::new().nice(5);
+    /// assert_eq!(attrs.to_string(), "default nice 5");
+    /// ```
+    #[must_use]
+    pub fn nice(self, nice: i32) -> Self {
+        Self { nice, ..self }
+    }
+
+    /// The CPUs whose pools the queue may use; the empty set for all.
+    ///
+    /// What counts is the part of it within the system's
+    /// [unbound mask](crate::WorkqueueSystem::set_unbound_cpumask), or that whole mask if they have
+    /// nothing in common. An item queued on a CPU outside goes to the pool of what is left of its
+    /// group, or to one of all these CPUs.
+    ///
+    /// ```
+    /// use inflight_topology::{CpuSet, Topology};
+    /// use inflight_workqueue::{Attrs, WorkqueueSystem};
+    ///
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let attrs = Attrs::new().strict(true).cpumask(CpuSet::from([2, 3]));
+    /// let wq = sys.workqueue("two").unbound(attrs).build()?;
+    /// wq.spawn(|| ()).wait()?;
+    /// assert!(sys.dump().contains("pool u0 cpus 2-3 strict"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn cpumask(self, cpus: CpuSet) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// `None`: that of the system.
+    pub(crate) fn get_scope(&self) -> Option<Scope> {
         self.scope
     }
 
-    pub(crate) const fn is_strict(self) -> bool {
+    pub(crate) fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    pub(crate) fn get_nice(&self) -> i32 {
+        self.nice
+    }
+
+    /// What was asked for; empty for all.
+    pub(crate) fn get_cpumask(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    pub(crate) fn check(&self) -> Result<(), AttrsError> {
+        if NICE.contains(&self.nice) {
+            return Ok(());
+        }
+        Err(AttrsError::Nice { asked: self.nice })
     }
 }
 
 impl Default for Attrs {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl fmt::Display for Attrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            Some(scope) => scope.fmt(f)?,
+            None => f.write_str("default")?,
+        }
+        if self.strict {
+            f.write_str(" strict")?;
+        }
+        if self.nice != 0 {
+            write!(f, " nice {}", self.nice)?;
+        }
+        if !self.cpus.is_empty() {
+            write!(f, " cpus {}", self.cpus)?;
+        }
+        Ok(())
     }
 }
 
@@ -86,7 +191,7 @@ impl Default for Attrs {
 /// assert_eq!(wq.kind(), Kind::Unbound(Attrs::new()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
     /// An item runs on the CPU it is queued on, under concurrency management. `max_active` counts
@@ -98,98 +203,42 @@ pub enum Kind {
     Ordered(Attrs),
 }
 
-/// Which workers serve a pool. Queues whose places are equal share the pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    pub(crate) cpus: Cpus,
-    /// Its workers have high priority.
-    pub(crate) high: bool,
+/// What of a queue's kind never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Bound,
+    Unbound,
+    Ordered,
 }
 
-/// Where the workers of a pool run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cpus {
-    /// On one CPU.
-    One(usize),
-    /// On some CPUs, pinned to them if `strict`.
-    Pod { cpus: CpuSet, strict: bool },
-}
-
-impl Place {
-    /// How many workers may run at once.
-    pub(crate) fn target(&self) -> usize {
-        match &self.cpus {
-            Cpus::One(_) => 1,
-            Cpus::Pod { cpus, .. } => cpus.len(),
+impl Mode {
+    pub(crate) fn with(self, attrs: Attrs) -> Kind {
+        match self {
+            Self::Bound => Kind::Bound,
+            Self::Unbound => Kind::Unbound(attrs),
+            Self::Ordered => Kind::Ordered(attrs),
         }
+    }
+
+    pub(crate) fn is_bound(self) -> bool {
+        matches!(self, Self::Bound)
     }
 }
 
-/// Where the items of a queue can go: for each CPU one of a few places.
-#[derive(Debug)]
-pub(crate) struct Layout {
-    pub(crate) places: Vec<Place>,
-    /// Index into `places` by CPU number; `None` for numbers that are no usable CPU.
-    by_cpu: Vec<Option<u32>>,
-}
-
-impl Layout {
-    pub(crate) fn new(topology: &Topology, kind: Kind, high: bool) -> Arc<Self> {
-        let (places, sets): (Vec<Cpus>, Vec<CpuSet>) = match kind {
-            Kind::Bound => topology
-                .cpus()
-                .iter()
-                .map(|cpu| (Cpus::One(cpu), CpuSet::from([cpu])))
-                .unzip(),
-            Kind::Unbound(Attrs { scope, strict }) | Kind::Ordered(Attrs { scope, strict }) => {
-                let pods = topology.pods(scope).iter().map(|pod| pod.cpus().clone());
-                let pods = pods.map(|cpus| {
-                    (
-                        Cpus::Pod {
-                            cpus: cpus.clone(),
-                            strict,
-                        },
-                        cpus,
-                    )
-                });
-                pods.unzip()
-            }
-        };
-        let places = places
-            .into_iter()
-            .map(|cpus| Place { cpus, high })
-            .collect();
-        let mut by_cpu = vec![None; topology.cpus().last().map_or(0, |last| last + 1)];
-        for (index, set) in sets.iter().enumerate() {
-            for cpu in set {
-                by_cpu[cpu] = u32::try_from(index).ok();
-            }
-        }
-        Arc::new(Self { places, by_cpu })
-    }
-
-    /// The place for an item queued on `cpu`. Any number will do: a CPU that is offline, or that
-    /// this process may not use, has another one stand in.
-    pub(crate) fn place_of(&self, cpu: usize) -> usize {
-        match self.by_cpu.get(cpu).copied().flatten() {
-            Some(index) => index as usize,
-            None => cpu % self.places.len(),
+impl Kind {
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Bound => Mode::Bound,
+            Self::Unbound(_) => Mode::Unbound,
+            Self::Ordered(_) => Mode::Ordered,
         }
     }
-}
 
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_cpu_number_has_a_place() {
-        let topology = Topology::synthetic("cache:2 core:2").unwrap();
-        let bound = Layout::new(&topology, Kind::Bound, false);
-        assert_eq!(bound.places[bound.place_of(3)].cpus, Cpus::One(3));
-        assert!(bound.place_of(4_000) < 4, "an unknown CPU has a stand-in");
-        let unbound = Layout::new(&topology, Kind::Unbound(Attrs::new()), true);
-        assert_eq!((unbound.place_of(1), unbound.place_of(2)), (0, 1));
-        assert_eq!(unbound.places[1].target(), 2);
+    /// Those of a bound queue say nothing.
+    pub(crate) fn attrs(&self) -> Attrs {
+        match self {
+            Self::Bound => Attrs::new(),
+            Self::Unbound(attrs) | Self::Ordered(attrs) => attrs.clone(),
+        }
     }
 }

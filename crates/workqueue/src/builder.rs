@@ -3,6 +3,7 @@
 use crate::attrs::{Attrs, Kind};
 use crate::door;
 use crate::error::{BuildError, QueueError, SystemError};
+use crate::layout::Settings;
 use crate::learned::Learned;
 use crate::limits::Share;
 use crate::meter::Metering;
@@ -15,10 +16,11 @@ use crate::threads::Threads;
 use crate::timekeeper::Timekeeper;
 use crate::trace::{TraceEvent, Tracer};
 use crate::watchdog::{OnStall, Stall, Watchdog};
+use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex};
-use inflight_topology::Topology;
+use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +28,7 @@ use std::time::Duration;
 /// Describes a [`WorkqueueSystem`].
 ///
 /// ```
-/// use inflight_topology::Topology;
+/// use inflight_topology::{Scope, Topology};
 /// use inflight_workqueue::WorkqueueSystem;
 ///
 /// let topo = Topology::synthetic("cache:2 core:4")?;
@@ -44,6 +46,8 @@ pub struct SystemBuilder {
     tracer: Option<Tracer>,
     watchdog: Option<(Duration, OnStall)>,
     cpu_time: bool,
+    default_scope: Scope,
+    power_efficient: bool,
 }
 
 impl fmt::Debug for SystemBuilder {
@@ -57,6 +61,8 @@ impl fmt::Debug for SystemBuilder {
             .field("intensive_threshold", &self.intensive)
             .field("trace", &self.tracer.is_some())
             .field("cpu_time", &self.cpu_time)
+            .field("default_scope", &self.default_scope)
+            .field("power_efficient", &self.power_efficient)
             .field("watchdog", &self.watchdog.as_ref().map(|w| w.0))
             .finish()
     }
@@ -80,6 +86,8 @@ impl SystemBuilder {
             tracer: None,
             watchdog: None,
             cpu_time: false,
+            default_scope: Scope::CacheShard,
+            power_efficient: false,
         }
     }
 
@@ -211,7 +219,7 @@ impl SystemBuilder {
     /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
     ///
     /// ```
-    /// # use inflight_topology::Topology;
+    /// # use inflight_topology::{Scope, Topology};
     /// # use inflight_workqueue::WorkqueueSystem;
     /// let sys = WorkqueueSystem::builder().topology(Topology::discover()?).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -219,6 +227,38 @@ impl SystemBuilder {
     pub fn topology(self, topology: impl Borrow<Topology>) -> Self {
         let topology = Some(topology.borrow().clone());
         Self { topology, ..self }
+    }
+
+    /// The scope of unbound queues whose [`Attrs`] name none: `cache_shard` unless set.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().default_scope(Scope::Cache).build()?;
+    /// assert!(sys.dump().contains("CACHE (default)"));
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn default_scope(self, default_scope: Scope) -> Self {
+        Self {
+            default_scope,
+            ..self
+        }
+    }
+
+    /// Whether queues built as [`power_efficient`](WorkqueueBuilder::power_efficient) are unbound.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
+    /// let sys = WorkqueueSystem::builder().power_efficient(true).build()?;
+    /// let wq = sys.workqueue("lazy").bound().power_efficient().build()?;
+    /// assert_ne!(wq.kind(), Kind::Bound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn power_efficient(self, power_efficient: bool) -> Self {
+        Self {
+            power_efficient,
+            ..self
+        }
     }
 
     /// The clock of timed waits, the system's by default.
@@ -279,7 +319,11 @@ impl SystemBuilder {
         if self.cpu_time {
             metering.switch_on(&self.clock);
         }
-        Ok(WorkqueueSystem::new(Env {
+        let settings = Settings::new(topology.clone(), self.default_scope);
+        let env = Env {
+            now: Mutex::new(topology.clone()),
+            refreshed: AtomicUsize::new(0),
+            power_efficient: self.power_efficient,
             topology,
             clock: self.clock,
             faults: self.faults,
@@ -294,7 +338,8 @@ impl SystemBuilder {
             nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
             timekeeper: Timekeeper::default(),
-        }))
+        };
+        Ok(WorkqueueSystem::new(env, settings))
     }
 }
 
@@ -366,7 +411,8 @@ impl WorkqueueDraft {
         builder.max_active(1)
     }
 
-    /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs.
+    /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs. See
+    /// [`Attrs`] for which groups there are.
     ///
     /// ```
     /// # use inflight_topology::Scope;
@@ -480,6 +526,35 @@ impl WorkqueueBuilder {
         self
     }
 
+    /// It need not run on the CPU it is queued on, if that saves power: where the system is built
+    /// as [`power_efficient`](SystemBuilder::power_efficient) a bound queue becomes an unbound one,
+    /// so that items gather on CPUs that are awake. Its `max_active` then counts for the whole
+    /// queue.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("lazy").bound().power_efficient().build()?;
+    /// assert_eq!(wq.kind(), Kind::Bound, "the switch is off");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn power_efficient(mut self) -> Self {
+        self.flags.power_efficient = true;
+        self
+    }
+
+    /// Its items are held by [`WorkqueueSystem::freeze`]: none starts until the thaw.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("writeback").bound().freezable().build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freezable(mut self) -> Self {
+        self.flags.freezable = true;
+        self
+    }
+
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
     /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, at most
     /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
@@ -531,8 +606,8 @@ impl WorkqueueBuilder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] says what is wrong with the name or the limit, that the system is shutting
-    /// down, or that it refused the queue's rescuer its thread.
+    /// A [`BuildError`] says what is wrong with the name, the limit or the attributes, that the
+    /// system is shutting down, or that it refused the queue's rescuer its thread.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -542,12 +617,20 @@ impl WorkqueueBuilder {
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
-        let checked = checked_max_active(self.kind, self.limit.max_active);
+        let power_efficient = self.flags.power_efficient && system.env().power_efficient;
+        let kind = match self.kind {
+            Kind::Bound if power_efficient => Kind::Unbound(Attrs::new()),
+            kind => kind,
+        };
+        kind.attrs().check().map_err(BuildError::Attrs)?;
+        let checked = checked_max_active(kind.mode(), self.limit.max_active);
         checked.map_err(BuildError::MaxActive)?;
         let rescuer = self.flags.mem_reclaim.then(|| rescuer(&name, system.env()));
         let rescuer = rescuer.transpose()?;
-        let queue = door::Shared::new(name, self.kind, self.flags, self.limit, rescuer, &system);
-        system.register(&queue)?;
+        let (flags, limit) = (self.flags, self.limit);
+        let queue = system.register(|settings| {
+            door::Shared::new(name, &kind, flags, limit, rescuer, &system, settings)
+        })?;
         Ok(Workqueue::new(queue))
     }
 }

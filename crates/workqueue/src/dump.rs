@@ -1,8 +1,9 @@
 //! A system as text: scopes, pools, queues and what they do, in the layout of the kernel's
 //! `wq_dump` tool, and after it what is going on.
 
-use crate::attrs::{Attrs, Cpus, Kind, Place};
+use crate::attrs::{Kind, Mode};
 use crate::door;
+use crate::layout::{Cpus, Place, Settings};
 use crate::pool::Pool;
 use crate::stats;
 use inflight_sync::Arc;
@@ -13,6 +14,7 @@ use std::io;
 /// What a dump is made of, taken at about the same time.
 pub(crate) struct Dump<'a> {
     pub(crate) topology: &'a Topology,
+    pub(crate) settings: &'a Settings,
     pub(crate) pools: Vec<Arc<Pool>>,
     pub(crate) queues: Vec<Arc<door::Shared>>,
     pub(crate) nice_refused: Option<io::ErrorKind>,
@@ -63,10 +65,10 @@ impl fmt::Display for Dump<'_> {
 impl Dump<'_> {
     fn scopes(&self, out: &mut String) -> fmt::Result {
         title(out, "Affinity Scopes")?;
-        let all = self.topology.cpus().to_mask_string();
+        let all = self.settings.unbound_cpus().to_mask_string();
         writeln!(out, "wq_unbound_cpumask={all}")?;
         for scope in SCOPES {
-            let is_default = scope == Attrs::default().get_scope();
+            let is_default = scope == self.settings.default_scope;
             let name = scope.to_string().to_uppercase();
             let default = if is_default { " (default)" } else { "" };
             let pods = self.topology.pods(scope);
@@ -114,14 +116,17 @@ impl Dump<'_> {
                 "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
                  idle/workers={:3}/{:3} ",
                 flags(report.creating),
-                if pool.place().high { -20 } else { 0 },
+                pool.place().nice,
                 report.idle,
                 report.workers,
             )?;
             match &pool.place().cpus {
                 Cpus::One(cpu) => writeln!(out, "cpu={cpu:3}")?,
-                Cpus::Pod { cpus, strict } => {
-                    let allowed = if *strict { cpus } else { self.topology.cpus() };
+                Cpus::Pod {
+                    cpus,
+                    strict,
+                    allowed,
+                } => {
                     let strict = if *strict { " strict" } else { "" };
                     let (allowed, pod) = (allowed.to_mask_string(), cpus.to_mask_string());
                     writeln!(out, "cpus={allowed} pod_cpus={pod}{strict}")?;
@@ -147,14 +152,14 @@ impl Dump<'_> {
         }
         header(out, &(columns + " dfl"))?;
         for queue in &self.queues {
-            let (layout, kind) = (queue.layout(), type_of(queue.kind()));
+            let (layout, kind) = (queue.layout(), type_of(&queue.kind()));
             write!(out, "{:NAME$} {kind:10}", queue.name())?;
             for cpu in cpus {
                 let place = &layout.places[layout.place_of(cpu)];
                 write!(out, " {:>w$}", self.pool_at(place))?;
             }
             // There is no pool by default: the CPUs of a queue have all its pools.
-            if queue.kind() != Kind::Bound {
+            if !queue.mode().is_bound() {
                 write!(out, " {:>w$}", "-")?;
             }
             writeln!(out)?;
@@ -172,10 +177,10 @@ impl Dump<'_> {
             let Some(rescuer) = queue.rescuer() else {
                 continue;
             };
-            let unbound = if queue.kind() == Kind::Bound {
-                ""
+            let unbound = if queue.mode() == Mode::Bound {
+                String::new()
             } else {
-                &all
+                self.settings.effective(&queue.attrs()).to_mask_string()
             };
             let thread = rescuer.thread().map_or("-".to_owned(), |id| id.to_string());
             writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {all}", queue.name())?;
@@ -200,7 +205,7 @@ impl Dump<'_> {
         }
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
-        for queue in self.queues.iter().filter(|q| q.kind() != Kind::Bound) {
+        for queue in self.queues.iter().filter(|q| !q.mode().is_bound()) {
             let (active, max) = queue.level();
             // An ordered queue has one slot, on no node.
             let nodes = queue.levels_by_node();
@@ -242,7 +247,7 @@ fn flags(creating: bool) -> u8 {
     if creating { 2 } else { 0 }
 }
 
-fn type_of(kind: Kind) -> &'static str {
+fn type_of(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bound => "percpu",
         Kind::Unbound(attrs) if attrs.is_strict() => "unbound,S",

@@ -275,6 +275,8 @@ pub enum BuildError {
     },
     /// The limit is out of range.
     MaxActive(MaxActiveError),
+    /// The attributes are wrong.
+    Attrs(AttrsError),
     /// The system refused the threads of the queue's rescuer.
     NoRescuer(io::ErrorKind),
     /// The system is shutting down or has been.
@@ -294,6 +296,7 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::MaxActive(e) => e.fmt(f),
+            Self::Attrs(e) => e.fmt(f),
             Self::NoRescuer(kind) => write!(f, "no thread for the workqueue's rescuer: {kind}"),
             Self::ShutDown => QueueError::ShutDown.fmt(f),
         }
@@ -335,6 +338,51 @@ impl Error for SystemError {
         match self {
             Self::Topology(e) => Some(e),
         }
+    }
+}
+
+/// Why attributes, or what holds for all unbound queues, were not changed. Nothing has changed.
+///
+/// ```
+/// use inflight_workqueue::{Attrs, AttrsError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("events").bound().build()?;
+/// assert_eq!(wq.set_attrs(Attrs::new()), Err(AttrsError::NotUnbound));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AttrsError {
+    /// The workqueue is bound: its items run on the CPUs they are queued on.
+    NotUnbound,
+    /// No priority is called that: they go from -20 to 19.
+    Nice {
+        /// The priority asked for.
+        asked: i32,
+    },
+    /// None of these CPUs can be used.
+    NoCpu,
+    /// A new pool needs a worker, and the system refused it a thread.
+    NoWorker(io::ErrorKind),
+}
+
+impl fmt::Display for AttrsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUnbound => f.write_str("a bound workqueue has no attributes"),
+            Self::Nice { asked } => write!(f, "nice goes from -20 to 19, not to {asked}"),
+            Self::NoCpu => f.write_str("none of these CPUs can be used"),
+            Self::NoWorker(kind) => write!(f, "no thread for a new pool's first worker: {kind}"),
+        }
+    }
+}
+
+impl Error for AttrsError {}
+
+impl From<io::Error> for AttrsError {
+    fn from(refused: io::Error) -> Self {
+        Self::NoWorker(refused.kind())
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Gate<T> {
     max_active: usize,
     active: usize,
     inactive: Inactive<T>,
+    /// Nobody becomes active.
+    frozen: bool,
     pub(crate) ledger: Ledger,
     queued: u64,
     /// Items that have ended, by running or by being cancelled.
@@ -35,6 +37,7 @@ impl<T> Gate<T> {
             max_active,
             active: 0,
             inactive: Inactive::new(),
+            frozen: false,
             ledger: Ledger::default(),
             queued: 0,
             ended: 0,
@@ -55,7 +58,7 @@ impl<T> Gate<T> {
     /// A new item has come. `make` is told its ticket, if it is inactive, and its flush colour.
     pub(crate) fn admit(&mut self, make: impl FnOnce(Option<u64>, Colour) -> T) -> Admitted<T> {
         // Not past those that wait, even if the limit has just been raised: order is kept.
-        let active = self.inactive.is_empty() && self.active < self.max_active;
+        let active = !self.is_full();
         let colour = self.enter();
         if active {
             self.active += 1;
@@ -87,7 +90,7 @@ impl<T> Gate<T> {
 
     /// How many of so many newcomers would be active, and how many would have to wait.
     pub(crate) fn room_for(&self, newcomers: usize) -> (usize, usize) {
-        let room = if !self.inactive.is_empty() {
+        let room = if self.frozen || !self.inactive.is_empty() {
             0
         } else {
             self.max_active.saturating_sub(self.active)
@@ -105,7 +108,7 @@ impl<T> Gate<T> {
 
     /// The next inactive item, if there is room for it now. It has become active.
     pub(crate) fn promote(&mut self) -> Option<T> {
-        if self.active >= self.max_active {
+        if !self.has_room() {
             return None;
         }
         let item = self.inactive.pop()?;
@@ -118,9 +121,22 @@ impl<T> Gate<T> {
         self.max_active = max_active;
     }
 
+    /// Freezes or thaws. After a thaw the caller promotes until nothing comes.
+    pub(crate) fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    fn has_room(&self) -> bool {
+        !self.frozen && self.active < self.max_active
+    }
+
     /// Whether a newcomer would have to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.active >= self.max_active || !self.inactive.is_empty()
+        !self.has_room() || !self.inactive.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -199,6 +215,20 @@ mod tests {
         assert_eq!((gate.active(), gate.promote()), (1, None));
         gate.leave(0, true);
         assert_eq!(gate.promote(), Some("d"));
+    }
+
+    #[test]
+    fn b35_nobody_becomes_active_while_it_is_frozen() {
+        let mut gate = Gate::new(2);
+        let _ = admit(&mut gate, "a");
+        gate.set_frozen(true);
+        assert_eq!(gate.room_for(1), (0, 1));
+        assert!(matches!(admit(&mut gate, "b"), Admitted::Inactive(_)));
+        assert_eq!((gate.promote(), gate.admit_caller()), (None, None));
+        gate.leave(0, true);
+        assert_eq!((gate.active(), gate.promote()), (0, None));
+        gate.set_frozen(false);
+        assert_eq!(gate.promote(), Some("b"));
     }
 
     #[test]

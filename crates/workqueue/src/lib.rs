@@ -50,13 +50,16 @@ mod builder;
 mod delayed;
 mod door;
 mod dump;
+mod env;
 mod error;
 mod flush;
+mod freeze;
 mod future;
 mod gate;
 mod handle;
 mod inactive;
 mod item;
+mod layout;
 mod learned;
 #[cfg(any(test, feature = "unstable-sim"))]
 mod lending;
@@ -68,6 +71,7 @@ mod meter;
 mod metrics;
 mod panics;
 mod pool;
+mod pools;
 mod queue;
 mod rescuer;
 mod sampler;
@@ -89,9 +93,10 @@ pub use attrs::{Attrs, Kind};
 pub use builder::{SystemBuilder, WorkqueueBuilder, WorkqueueDraft};
 pub use delayed::DelayedWork;
 pub use error::{
-    BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError, NotDisabled,
-    PanicPayload, QueueError, SystemError, WouldDeadlock,
+    AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,
+    NotDisabled, PanicPayload, QueueError, SystemError, WouldDeadlock,
 };
+pub use freeze::Frozen;
 pub use handle::JoinHandle;
 pub use limits::Share;
 pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};

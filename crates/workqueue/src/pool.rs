@@ -1,57 +1,37 @@
 //! A worker pool: the core behind its lock, and the threads that drive it.
 
-use crate::attrs::{Cpus, Place};
 use crate::door::Shared;
+pub(crate) use crate::env::Env;
 use crate::flush::Colour;
 use crate::item::{Instance, POOL_KEYS, WorkRef};
-use crate::learned::Learned;
+use crate::layout::{Cpus, Place};
 use crate::machine::{Action, Core, Item, Next, Rest};
-use crate::meter::{Meter, Metering};
+use crate::meter::Meter;
+use crate::pools::{Lease, Pools};
 use crate::rescuer::Rescuer;
-use crate::sampler::{self, Finding, Sampler, Sampling, Suspect};
-use crate::threads::{Threads, nice};
-use crate::timekeeper::{Alarm, Timekeeper};
-use crate::trace::Tracer;
-use crate::watchdog::Watchdog;
+use crate::sampler::{self, Finding, Sampler, Suspect};
+use crate::threads::nice;
+use crate::timekeeper::Alarm;
 use crate::worker::{self, Seen};
 #[cfg(not(any(loom, shuttle)))]
 use inflight_sync::atomic::AtomicU32;
 use inflight_sync::atomic::{AtomicU64, Ordering};
-use inflight_sync::fault::Faults;
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker};
+use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker, Weak};
 use inflight_sync::{cpu, thread};
-use inflight_topology::{PinGuard, Topology};
+use inflight_topology::{CpuSet, PinGuard, Topology};
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 mod tools;
 
-/// What every pool of a system shares.
-pub(crate) struct Env {
-    pub(crate) topology: Topology,
-    pub(crate) clock: Clock,
-    pub(crate) faults: Faults,
-    /// After how long an idle worker too many leaves.
-    pub(crate) idle_timeout: Duration,
-    pub(crate) sampling: Sampling,
-    pub(crate) learned: Learned,
-    pub(crate) metering: Metering,
-    pub(crate) tracer: Option<Tracer>,
-    pub(crate) watchdog: Option<Watchdog>,
-    /// Why a thread did not get the priority it should have.
-    pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
-    pub(crate) threads: Mutex<Threads>,
-    pub(crate) timekeeper: Timekeeper,
-}
-
 /// One queueing of one item, on its way through a gate and a pool.
 pub(crate) struct Entry {
     pub(crate) work: WorkRef,
     pub(crate) queue: Arc<Shared>,
     /// Where it goes when it becomes active, as long as it is not.
-    pub(crate) pool: Option<Arc<Pool>>,
+    pub(crate) pool: Option<Arc<Lease>>,
     /// Which gate of the queue it passes.
     pub(crate) gate: usize,
     pub(crate) instance: Instance,
@@ -62,7 +42,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// It may run, in that pool.
-    pub(crate) fn into_active(mut self) -> (Arc<Pool>, Self) {
+    pub(crate) fn into_active(mut self) -> (Arc<Lease>, Self) {
         let pool = self.pool.take();
         (pool.expect("an inactive entry knows its pool"), self)
     }
@@ -226,6 +206,8 @@ pub(crate) struct Pool {
     /// Names it in dumps, and the threads of an unbound pool.
     id: usize,
     env: Arc<Env>,
+    /// Where it stands as long as it is one of the system's.
+    table: Weak<Pools>,
     sampler: Sampler,
     meter: Meter,
     /// How often an item has said that it gets on.
@@ -249,6 +231,21 @@ struct Inner {
     started: usize,
     /// Set while the timekeeper looks after the pool's distress.
     distress: Option<Distress>,
+    /// Somebody may put items in. Changes with the table's lock held.
+    leased: bool,
+    /// It is none of the system's pools any more.
+    retired: bool,
+}
+
+/// Workers of a pool that has gone, who are to leave.
+#[must_use = "they sleep"]
+pub(crate) struct Retired(Vec<Unparker>);
+
+impl Retired {
+    /// Outside all locks.
+    pub(crate) fn settle(self) {
+        wake_all(&self.0);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -274,6 +271,11 @@ impl Inner {
         }
     }
 
+    /// Nobody has a lease, and nothing is left.
+    fn is_unused(&self) -> bool {
+        !self.leased && !self.retired && self.core.is_quiet()
+    }
+
     fn unparkers(&self, workers: Vec<usize>) -> Vec<Unparker> {
         let workers = workers.into_iter();
         workers.map(|w| self.unparkers[w].clone()).collect()
@@ -287,6 +289,7 @@ impl Pool {
         place: Place,
         id: usize,
         env: &Arc<Env>,
+        table: &Arc<Pools>,
         rescued: bool,
     ) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
@@ -300,6 +303,8 @@ impl Pool {
                 watched: false,
                 started: 0,
                 distress: None,
+                leased: true,
+                retired: false,
             }),
             sampler: Sampler::default(),
             meter: Meter::default(),
@@ -307,6 +312,7 @@ impl Pool {
             place,
             id,
             env: env.clone(),
+            table: Arc::downgrade(table),
         });
         if pool.is_timed() {
             pool.state.lock().core.be_patient(PATIENCE);
@@ -338,7 +344,7 @@ impl Pool {
             inner.started += 1;
             inner.started - 1
         };
-        let high = if self.place.high { "H" } else { "" };
+        let high = if self.place.is_high() { "H" } else { "" };
         let name = match &self.place.cpus {
             Cpus::One(cpu) => format!("inflight/{cpu}:{number}{high}"),
             Cpus::Pod { .. } => format!("inflight/u{}:{number}{high}", self.id),
@@ -372,8 +378,11 @@ impl Pool {
                 called: known.is_some_and(|distress| distress.called),
             });
         }
+        let unused = inner.is_unused();
         drop(inner);
-        if known.is_none() {
+        if unused {
+            self.offer();
+        } else if known.is_none() {
             self.look_after_distress(now + FIRST_MAYDAY);
         }
         blocked
@@ -432,15 +441,12 @@ impl Pool {
     /// one of them, until [`return_thread`](Pool::return_thread). Where pinning is refused it runs
     /// elsewhere, as they do.
     pub(crate) fn borrow_thread(&self) -> Option<PinGuard> {
-        let topology = &self.env.topology;
-        match &self.place.cpus {
-            Cpus::One(cpu) => {
-                inflight_sync::cpu::set_current_for_thread(Some(*cpu));
-                topology.pin_current_thread(&[*cpu].into()).ok()
-            }
-            Cpus::Pod { cpus, strict: true } => topology.pin_current_thread(cpus).ok(),
-            Cpus::Pod { strict: false, .. } => None,
+        if let Cpus::One(cpu) = &self.place.cpus {
+            inflight_sync::cpu::set_current_for_thread(Some(*cpu));
         }
+        let topology = self.env.machine();
+        let cpus = self.pinned_to(&topology)?;
+        topology.pin_current_thread(&cpus).ok()
     }
 
     /// The end of [`borrow_thread`](Pool::borrow_thread).
@@ -452,20 +458,26 @@ impl Pool {
     /// Keeps the calling worker near its CPUs and gives it its priority, as far as the system lets
     /// it.
     pub(crate) fn settle_thread(&self) {
-        let topology = &self.env.topology;
-        match &self.place.cpus {
-            Cpus::One(cpu) => {
-                // Where pinning is refused the worker runs elsewhere; what it queues stays with it.
-                let _ = topology.pin_current_thread_for_good(&[*cpu].into());
-                inflight_sync::cpu::set_current_for_thread(Some(*cpu));
-            }
-            Cpus::Pod { cpus, strict: true } => {
-                let _ = topology.pin_current_thread_for_good(cpus);
-            }
-            Cpus::Pod { strict: false, .. } => {}
+        let topology = self.env.machine();
+        if let Some(cpus) = self.pinned_to(&topology) {
+            // Where pinning is refused the worker runs elsewhere; what it queues stays with it.
+            let _ = topology.pin_current_thread_for_good(&cpus);
         }
-        if self.place.high {
-            nice::raise(&self.env);
+        if let Cpus::One(cpu) = &self.place.cpus {
+            inflight_sync::cpu::set_current_for_thread(Some(*cpu));
+        }
+        if self.place.nice != 0 {
+            nice::set(&self.env, self.place.nice);
+        }
+    }
+
+    /// Where its workers are kept, if not everywhere.
+    fn pinned_to(&self, topology: &Topology) -> Option<CpuSet> {
+        match &self.place.cpus {
+            Cpus::One(cpu) => Some([*cpu].into()),
+            Cpus::Pod {
+                allowed, strict, ..
+            } => (*strict || allowed != topology.cpus()).then(|| allowed.clone()),
         }
     }
 
@@ -588,7 +600,42 @@ impl Pool {
 
     /// R4: the rescuer leaves.
     pub(crate) fn detach(self: &Arc<Self>, me: usize) -> Deed {
-        self.patient_event(|core| ((), core.detach(me))).1
+        let deed = self.patient_event(|core| ((), core.detach(me))).1;
+        let unused = self.state.lock().is_unused();
+        if unused {
+            self.offer();
+        }
+        deed
+    }
+
+    /// There is a lease again. The table's lock is held.
+    pub(crate) fn leased(&self) {
+        self.state.lock().leased = true;
+    }
+
+    /// There is no lease. The table's lock is held. If nothing is left in the pool it is over, and
+    /// the workers are to be told.
+    pub(crate) fn retire(&self) -> Option<Retired> {
+        let mut inner = self.state.lock();
+        inner.leased = false;
+        if !inner.is_unused() {
+            return None;
+        }
+        inner.retired = true;
+        let woken = inner.core.stop();
+        Some(Retired(inner.unparkers(woken)))
+    }
+
+    /// G3: nobody has a lease, and nothing is left.
+    fn offer(self: &Arc<Self>) {
+        if let Some(table) = self.table.upgrade() {
+            table.release(self);
+        }
+    }
+
+    /// Its workers leave before the system does.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.state.lock().retired
     }
 
     /// See [`Core::would_wake`].
@@ -633,7 +680,12 @@ impl Pool {
                 }
                 _ => {}
             }
-            return self.patient(inner, |_| (next, action));
+            let unused = inner.is_unused();
+            let (next, deed) = self.patient(inner, |_| (next, action));
+            if unused {
+                self.offer();
+            }
+            return (next, deed);
         }
     }
 

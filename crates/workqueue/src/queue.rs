@@ -1,9 +1,11 @@
 //! A workqueue: the door through which items go to the pools, with a limit of its own.
 
-use crate::attrs::Kind;
+use crate::attrs::{Attrs, Kind, Mode};
 use crate::delayed::DelayedWork;
 use crate::door::Shared;
-use crate::error::{BuildError, EnableError, JoinError, MaxActiveError, QueueError, WouldDeadlock};
+use crate::error::{
+    AttrsError, BuildError, EnableError, JoinError, MaxActiveError, QueueError, WouldDeadlock,
+};
 use crate::future;
 use crate::handle::{self, JoinHandle};
 use crate::stats::WorkqueueStats;
@@ -292,7 +294,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
-        let topology = self.shared.topology();
+        let topology = self.shared.env().machine();
         let here = cpu::current();
         let cpu = if topology.node_of(here) == Some(node) {
             Some(here)
@@ -488,9 +490,37 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
-        let max_active = checked_max_active(self.kind(), max_active)?;
+        let max_active = checked_max_active(self.shared.mode(), max_active)?;
         self.shared.set_max_active(max_active);
         Ok(())
+    }
+
+    /// Changes where the queue's items run, while it is in use.
+    ///
+    /// All or nothing: it returns when every item queued from now on goes the new way, or with an
+    /// error when nothing has changed. What has been queued before ends where it was to; an item
+    /// that runs and is queued meanwhile goes to the workers that run it, so one that keeps
+    /// queueing itself stays with them. An ordered queue stays ordered across the change. Pools
+    /// that no queue uses any more go, with their threads, when they are empty. From inside an item
+    /// of the queue it may be called too.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NotUnbound`] for a bound queue, [`AttrsError::Nice`], and
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
+    /// let numa = Attrs::new().scope(Scope::Numa);
+    /// crypt.set_attrs(numa.clone())?;
+    /// assert_eq!(crypt.kind(), Kind::Unbound(numa));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
+        self.shared.system().set_attrs(&self.shared, attrs)
     }
 
     /// Counts of what went through the queue, and of what is in it.
@@ -534,9 +564,9 @@ impl fmt::Debug for Workqueue {
     }
 }
 
-pub(crate) fn checked_max_active(kind: Kind, asked: usize) -> Result<usize, MaxActiveError> {
-    match kind {
-        Kind::Ordered(_) if asked != 1 => Err(MaxActiveError::Ordered),
+pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
+    match mode {
+        Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
         _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
         _ => Err(MaxActiveError::OutOfRange { asked }),
     }

@@ -4,6 +4,7 @@
 //! queue wait and for which the system refuses threads. There it runs those items, one after the
 //! other, until the pool can help itself.
 
+use crate::attrs::HIGHPRI;
 use crate::door::Shared;
 use crate::pool::{Env, Pool};
 use crate::sampler::proc;
@@ -92,7 +93,7 @@ impl Rescuer {
     /// The thread function.
     fn run(self: &Arc<Self>, env: &Arc<Env>) -> End {
         worker::join_system(env);
-        nice::raise(env);
+        nice::set(env, HIGHPRI);
         let parker = Parker::current();
         {
             let mut book = self.book.lock();

@@ -1,7 +1,8 @@
 //! What can be seen of a system from outside.
 
-use crate::attrs::{Cpus, Kind};
+use crate::attrs::Kind;
 use crate::door;
+use crate::layout::Cpus;
 use crate::pool::Pool;
 use inflight_sync::Arc;
 use std::fmt::{self, Write as _};
@@ -68,13 +69,15 @@ impl WorkqueueStats {
 pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
     match &pool.place().cpus {
         Cpus::One(cpu) => write!(out, "pool cpu {cpu}")?,
-        Cpus::Pod { cpus, strict } => {
+        Cpus::Pod { cpus, strict, .. } => {
             let strict = if *strict { " strict" } else { "" };
             write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
         }
     }
-    if pool.place().high {
-        write!(out, " highpri")?;
+    match pool.place().nice {
+        0 => {}
+        _ if pool.place().is_high() => write!(out, " highpri")?,
+        nice => write!(out, " nice {nice}")?,
     }
     let r = pool.report();
     write!(
@@ -109,15 +112,14 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
     write!(out, "queue {}", queue.name())?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,
-        Kind::Unbound(attrs) | Kind::Ordered(attrs) => {
-            let strict = if attrs.is_strict() { " strict" } else { "" };
-            let ordered = matches!(queue.kind(), Kind::Ordered(_));
-            let kind = if ordered { "ordered" } else { "unbound" };
-            write!(out, " {kind} {}{strict}", attrs.get_scope())?;
-        }
+        Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
+        Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
     }
     if queue.is_highpri() {
         write!(out, " highpri")?;
+    }
+    if queue.is_frozen() {
+        write!(out, " frozen")?;
     }
     let s = queue.stats();
     writeln!(

@@ -1,21 +1,27 @@
 //! The system: pools, their threads, and the end of both.
 
-use crate::attrs::Place;
+use crate::attrs::Attrs;
 use crate::builder::{SystemBuilder, WorkqueueDraft};
 use crate::door;
 use crate::dump::Dump;
-use crate::error::BuildError;
-use crate::item::Instance;
+use crate::error::{AttrsError, BuildError};
+use crate::freeze::Frozen;
+use crate::layout::{Place, Settings};
 use crate::panics::dispose;
-use crate::pool::{Entry, Env, Pool};
+use crate::pool::Env;
+#[cfg(feature = "metrics")]
+use crate::pool::Pool;
+use crate::pools::{Lease, Pools};
 #[cfg(loom)]
 use crate::sampler::Finding;
 use crate::timekeeper::Alarm;
 use crate::worker;
+use inflight_sync::atomic::Ordering;
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
+use inflight_topology::{CpuSet, Scope, Topology};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -56,7 +62,8 @@ struct Handle {
 
 pub(crate) struct Shared {
     env: Arc<Env>,
-    pools: Mutex<Vec<Arc<Pool>>>,
+    settings: Mutex<Settings>,
+    pools: Arc<Pools>,
     registry: Mutex<Registry>,
     /// The system has stopped.
     event: Event,
@@ -80,10 +87,11 @@ impl Registry {
 }
 
 impl Shared {
-    fn new(env: Env) -> Self {
+    fn new(env: Env, settings: Settings) -> Self {
         Self {
             env: Arc::new(env),
-            pools: Mutex::new(Vec::new()),
+            settings: Mutex::new(settings),
+            pools: Arc::default(),
             registry: Mutex::new(Registry::default()),
             event: Event::new(),
         }
@@ -93,27 +101,13 @@ impl Shared {
         &self.env
     }
 
-    /// The pool of that name, if it is one of this system's.
-    pub(crate) fn find_pool(&self, key: u32) -> Option<Arc<Pool>> {
-        let pools = self.pools.lock();
-        pools.iter().find(|pool| pool.key() == key).cloned()
-    }
-
-    /// Takes an entry out of whichever pool it is in.
-    pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
-        let pools = self.pools.lock();
-        pools.iter().find_map(|pool| pool.remove(key, instance))
+    pub(crate) fn pools(&self) -> &Arc<Pools> {
+        &self.pools
     }
 
     /// The pool that serves a place, made if there is none.
-    pub(crate) fn pool(&self, place: &Place, rescued: bool) -> io::Result<Arc<Pool>> {
-        let mut pools = self.pools.lock();
-        if let Some(pool) = pools.iter().find(|pool| pool.place() == place) {
-            return Ok(pool.clone());
-        }
-        let pool = Pool::new(place.clone(), pools.len(), &self.env, rescued)?;
-        pools.push(pool.clone());
-        Ok(pool)
+    pub(crate) fn pool(&self, place: &Place, rescued: bool) -> io::Result<Arc<Lease>> {
+        self.pools.lease(place, &self.env, rescued)
     }
 
     /// Something has been queued: the watchdog is to look after a while.
@@ -132,7 +126,7 @@ impl Shared {
         let Some(watchdog) = &self.env.watchdog else {
             return;
         };
-        let pools = self.pools.lock().clone();
+        let pools = self.pools.all();
         let queues = self.queues();
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
@@ -146,9 +140,11 @@ impl Shared {
     }
 
     pub(crate) fn dump(&self) -> String {
+        let settings = self.settings();
         let dump = Dump {
-            topology: &self.env.topology,
-            pools: self.pools.lock().clone(),
+            topology: &settings.topology,
+            settings: &settings,
+            pools: self.pools.all(),
             queues: self.queues(),
             nice_refused: *self.env.nice_refused.lock(),
         };
@@ -159,7 +155,92 @@ impl Shared {
         self.registry.lock().queues()
     }
 
-    pub(crate) fn register(self: &Arc<Self>, queue: &Arc<door::Shared>) -> Result<(), BuildError> {
+    /// What holds for all unbound queues now.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.lock().clone()
+    }
+
+    /// O1, O2 for one queue.
+    pub(crate) fn set_attrs(
+        &self,
+        queue: &Arc<door::Shared>,
+        attrs: Attrs,
+    ) -> Result<(), AttrsError> {
+        if queue.mode().is_bound() {
+            return Err(AttrsError::NotUnbound);
+        }
+        attrs.check()?;
+        let settings = self.settings.lock();
+        queue.prepare(attrs, &settings)?.perform();
+        Ok(())
+    }
+
+    /// O1, O2 for all unbound queues: other settings.
+    fn reconfigure(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
+    ) -> Result<(), AttrsError> {
+        let mut settings = self.settings.lock();
+        let mut new = settings.clone();
+        change(&mut new)?;
+        let queues = self.queues().into_iter();
+        let unbound = queues.filter(|queue| !queue.mode().is_bound());
+        let moves = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
+        let moves = moves.collect::<io::Result<Vec<_>>>()?;
+        if new.topology.version() != settings.topology.version()
+            || new.topology != settings.topology
+        {
+            *self.env.now.lock() = new.topology.clone();
+            // Relaxed: as said where it is.
+            self.env.refreshed.fetch_add(1, Ordering::Relaxed);
+        }
+        moves.into_iter().for_each(door::Move::perform);
+        *settings = new;
+        Ok(())
+    }
+
+    /// From now on freezable queues let nobody through.
+    pub(crate) fn freeze(&self) {
+        self.change_freezes(|settings| settings.freezes += 1);
+    }
+
+    /// The end of one [`freeze`](Shared::freeze).
+    pub(crate) fn thaw(&self) {
+        self.change_freezes(|settings| settings.freezes -= 1);
+    }
+
+    fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.lock();
+        let before = settings.is_frozen();
+        change(&mut settings);
+        let now = settings.is_frozen();
+        if before != now {
+            self.freezable().for_each(|queue| queue.set_frozen(now));
+        }
+    }
+
+    fn freezable(&self) -> impl Iterator<Item = Arc<door::Shared>> {
+        let queues = self.queues().into_iter();
+        queues.filter(|queue| queue.is_freezable())
+    }
+
+    /// Whether freezable queues have active items.
+    pub(crate) fn is_freezing(&self) -> bool {
+        self.freezable().any(|queue| queue.level().0 > 0)
+    }
+
+    /// A queue as the settings want it, in the list of those to which changes of them go.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        make: impl FnOnce(&Settings) -> Arc<door::Shared>,
+    ) -> Result<Arc<door::Shared>, BuildError> {
+        let settings = self.settings.lock();
+        let queue = make(&settings);
+        self.add(&queue)?;
+        Ok(queue)
+    }
+
+    fn add(&self, queue: &Arc<door::Shared>) -> Result<(), BuildError> {
         let mut registry = self.registry.lock();
         if registry.shut {
             return Err(BuildError::ShutDown);
@@ -173,7 +254,8 @@ impl Shared {
     /// Z1 to Z3: closes every queue. Whoever finds the last item gone stops the pools.
     fn begin_shutdown(&self) {
         self.registry.lock().shut = true;
-        // No queue is added after the flag, so these are all.
+        // No queue is added after the flag, so these are all. What is held runs.
+        self.change_freezes(|settings| settings.ended = true);
         self.queues().iter().for_each(|queue| queue.shut());
         self.env.timekeeper.close();
         self.registry.lock().closed = true;
@@ -197,7 +279,7 @@ impl Shared {
             return;
         }
         self.env.threads.lock().stopped = true;
-        let pools = self.pools.lock().clone();
+        let pools = self.pools.all();
         pools.iter().for_each(|pool| pool.stop());
         queues.iter().for_each(|queue| queue.dismiss_rescuer());
         self.env.timekeeper.stop();
@@ -269,8 +351,8 @@ impl Drop for Handle {
 }
 
 impl WorkqueueSystem {
-    pub(crate) fn new(env: Env) -> Self {
-        let shared = Arc::new(Shared::new(env));
+    pub(crate) fn new(env: Env, settings: Settings) -> Self {
+        let shared = Arc::new(Shared::new(env, settings));
         let handle = Arc::new(Handle { shared });
         Self { handle }
     }
@@ -282,7 +364,7 @@ impl WorkqueueSystem {
 
     #[cfg(feature = "metrics")]
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
-        self.handle.shared.pools.lock().clone()
+        self.handle.shared.pools.all()
     }
 
     /// A system to be described.
@@ -386,7 +468,7 @@ impl WorkqueueSystem {
         let shared = &self.handle.shared;
         if shared.env.metering.switch_on(&shared.env.clock) {
             // What the threads have used until now is noted, and nobody's.
-            let pools = shared.pools.lock().clone();
+            let pools = shared.pools.all();
             pools.iter().for_each(|pool| pool.read_meter());
         }
     }
@@ -422,6 +504,128 @@ impl WorkqueueSystem {
         Ok(server)
     }
 
+    /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
+    /// dropped: none of their items starts. Returns at once; items that were active already run to
+    /// their end ([`Frozen::is_busy`]).
+    ///
+    /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
+    /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
+    /// start. Freezes may overlap. The end of the system lets everything go.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("writeback").bound().freezable().build()?;
+    /// let frozen = sys.freeze();
+    /// let handle = wq.spawn(|| ());
+    /// assert_eq!(wq.stats().active, 0);
+    /// drop(frozen);
+    /// handle.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze(&self) -> Frozen {
+        Frozen::new(&self.handle.shared)
+    }
+
+    /// Which CPUs unbound queues may use, from now on; bound ones are not concerned.
+    ///
+    /// At first these are all the process may use but the isolated ones. Isolated CPUs are used if
+    /// they are named here; CPUs that cannot be used are left out. All or nothing, while the queues
+    /// are in use, as [`set_attrs`](crate::Workqueue::set_attrs) does for one queue; a queue whose
+    /// own mask has nothing in common with this one uses all of this one.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NoCpu`] if none of the CPUs can be used, and
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    ///
+    /// ```
+    /// # use inflight_topology::{CpuSet, Topology};
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// sys.set_unbound_cpumask(&CpuSet::from([2, 3]))?;
+    /// assert_eq!(sys.unbound_cpumask(), CpuSet::from([2, 3]));
+    /// assert!(sys.set_unbound_cpumask(&CpuSet::from([4])).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
+        self.handle.shared.reconfigure(|settings| {
+            if cpus.is_disjoint(settings.topology.allowed()) {
+                return Err(AttrsError::NoCpu);
+            }
+            settings.unbound = Some(cpus.clone());
+            Ok(())
+        })
+    }
+
+    /// The CPUs that unbound queues use.
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let topo = Topology::synthetic("core:4 isolated:3")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// assert_eq!(sys.unbound_cpumask().to_string(), "0-2");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn unbound_cpumask(&self) -> CpuSet {
+        self.handle.shared.settings.lock().unbound_cpus()
+    }
+
+    /// The machine has changed: CPUs have gone, or come back. `topology` is what
+    /// [`Topology::refresh`] has found; the system does not look by itself.
+    ///
+    /// Unbound queues go over to the pools that their attributes give on the new machine, all or
+    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues keep a
+    /// pool for each CPU that there was when they were made: while its CPU is away, its workers run
+    /// where the system lets them, and each is pinned again before the first item it runs after the
+    /// CPU has come back. Items queued on a CPU that was never there have another one stand in.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread. All goes on
+    /// as before, and the call can be repeated.
+    ///
+    /// ```
+    /// # use inflight_topology::{Refresh, Topology};
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let topo = Topology::discover()?;
+    /// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
+    /// if let Refresh::Changed(now) = topo.refresh()? {
+    ///     sys.refresh(&now)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refresh(&self, topology: &Topology) -> Result<(), AttrsError> {
+        self.handle.shared.reconfigure(|settings| {
+            settings.topology = topology.clone();
+            Ok(())
+        })
+    }
+
+    /// Changes the scope of unbound queues whose [`Attrs`] name none, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// sys.set_default_scope(Scope::Numa)?;
+    /// assert!(sys.dump().contains("NUMA (default)"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
+        self.handle.shared.reconfigure(|settings| {
+            settings.default_scope = scope;
+            Ok(())
+        })
+    }
+
     /// The system as text for a person: the machine, the pools, where the queues' items go, and
     /// what they do now. The form may change.
     ///
@@ -445,10 +649,15 @@ impl WorkqueueSystem {
 #[cfg(loom)]
 #[doc(hidden)]
 impl WorkqueueSystem {
+    /// How many pools there are.
+    pub fn pool_count(&self) -> usize {
+        self.handle.shared.pools.all().len()
+    }
+
     /// L2 and L3 by a model's hand: every worker that holds others back is seen asleep, or
     /// computing for long, whatever it does. Returns whether that was news of any.
     pub fn look(&self, asleep: bool) -> bool {
-        let pools = self.handle.shared.pools.lock().clone();
+        let pools = self.handle.shared.pools.all();
         pools.iter().any(|pool| {
             let suspects = pool.suspects().unwrap_or_default().into_iter();
             let seen = suspects.map(|s| {
@@ -468,7 +677,7 @@ impl fmt::Debug for WorkqueueSystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.handle.shared;
         f.debug_struct("WorkqueueSystem")
-            .field("pools", &shared.pools.lock().len())
+            .field("pools", &shared.pools.all().len())
             .field("queues", &shared.queues().len())
             .field("shut", &shared.registry.lock().shut)
             .finish_non_exhaustive()

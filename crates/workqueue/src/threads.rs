@@ -85,16 +85,12 @@ impl Env {
 pub(crate) mod nice {
     use crate::pool::Env;
 
-    /// The nice value of highpri workers and rescuers.
+    /// Gives the calling thread that priority. If the system refuses, the thread goes on without,
+    /// and the refusal can be asked for.
     #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-    const HIGH: i32 = -20;
-
-    /// Raises the calling thread's priority. If the system refuses, the thread goes on without, and
-    /// the refusal can be asked for.
-    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-    pub(crate) fn raise(env: &Env) {
+    pub(crate) fn set(env: &Env, nice: i32) {
         let me = rustix::thread::gettid();
-        if let Err(e) = rustix::process::setpriority_process(Some(me), HIGH) {
+        if let Err(e) = rustix::process::setpriority_process(Some(me), nice) {
             let kind = std::io::Error::from(e).kind();
             *env.nice_refused.lock() = Some(kind);
         }
@@ -102,7 +98,7 @@ pub(crate) mod nice {
 
     /// There are no priorities of single threads here.
     #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
-    pub(crate) fn raise(env: &Env) {
+    pub(crate) fn set(env: &Env, _nice: i32) {
         *env.nice_refused.lock() = Some(std::io::ErrorKind::Unsupported);
     }
 }

@@ -233,17 +233,24 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     pool.meter();
     let mut stopwatch = Stopwatch::new(pool);
     let mut took = None;
+    let mut refreshed = pool.env().refreshed();
     let end = loop {
         let (next, deed) = pool.next(context.me, took.take());
         deed.perform();
         match next {
             Next::Run(entry) => {
+                if refreshed != pool.env().refreshed() {
+                    // CPUs have come or gone: back to its own, if they are there.
+                    refreshed = pool.env().refreshed();
+                    pool.settle_thread();
+                }
                 execute(&context, entry);
                 took = stopwatch.lap(pool);
             }
             Next::Fetch => unreachable!("the pool has fetched it"),
             Next::Sleep if sleep(pool, context.me, &parker) => stopwatch = Stopwatch::new(pool),
             Next::Sleep => break End::Early,
+            Next::Exit if pool.is_retired() => break End::Early,
             Next::Exit => break End::WithSystem,
         }
     };

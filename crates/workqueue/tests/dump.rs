@@ -66,7 +66,11 @@ fn d5_big_machines() {
         .topology(topology)
         .build()
         .unwrap();
-    let wq = sys.workqueue("wide").unbound(Attrs::new()).build().unwrap();
+    let wq = sys
+        .workqueue("wide")
+        .unbound(Attrs::new().scope(inflight_topology::Scope::Cache))
+        .build()
+        .unwrap();
     wq.spawn_on(127, || ()).wait().unwrap();
     let dump = sys.dump();
     let all = "ffffffff,ffffffff,ffffffff,ffffffff";

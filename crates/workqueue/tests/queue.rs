@@ -459,6 +459,7 @@ fn an_unbound_pool_runs_one_item_for_each_cpu() {
 #[test]
 fn equal_attributes_share_pools_and_others_do_not() {
     let sys = system();
+    let mut queues = Vec::new();
     for (name, attrs) in [
         ("a", Attrs::new()),
         ("b", Attrs::new()),
@@ -469,6 +470,7 @@ fn equal_attributes_share_pools_and_others_do_not() {
         let work = Work::new(|| ());
         assert!(wq.queue_on(0, &work).unwrap().is_queued());
         wq.flush().unwrap();
+        queues.push(wq);
     }
     let dump = sys.dump();
     assert_eq!(

@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_workqueue::serve::{AskError, Reply, Request, ServeError, Server, ask};
-use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Kind, Workqueue, WorkqueueSystem};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -47,7 +47,7 @@ fn what_is_asked_is_answered() {
     };
     assert_eq!(text.lines().next(), Some("Affinity Scopes"));
     assert!(
-        text.contains("queue crypt unbound cache: 0 active"),
+        text.contains("queue crypt unbound default: 0 active"),
         "{text}"
     );
     let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
@@ -93,14 +93,14 @@ fn d4_control_files_are_shown() {
         });
         line.collect::<Vec<_>>().join(" ")
     };
-    let rest = "nice=0 cpumask=0000000f affinity_scope=cache";
+    let rest = "nice!=0 cpumask!=0000000f affinity_scope!=default (cache_shard)";
     assert_eq!(
         text(0),
-        format!("per_cpu=0 max_active!=1 {rest} affinity_strict=1")
+        format!("per_cpu=0 max_active!=1 {rest} affinity_strict!=1")
     );
     assert_eq!(
         text(1),
-        format!("per_cpu=0 max_active=1 {rest} affinity_strict=0")
+        format!("per_cpu=0 max_active=1 {rest} affinity_strict!=0")
     );
     assert_eq!(text(2), "per_cpu=1 max_active!=1024");
 }
@@ -130,6 +130,29 @@ fn d4_control_files_are_written() {
     assert_eq!(queues[0].max_active, 3);
 }
 
+/// Each write re-applies all attributes, also those of an ordered queue.
+#[test]
+fn d4_attributes_are_written() {
+    let (sys, queues) = several();
+    let (_dir, path, _server) = served(&sys);
+    for (file, value) in [
+        ("nice", "5"),
+        ("cpumask", "0000000c"),
+        ("affinity_scope", "numa"),
+        ("affinity_strict", "0"),
+    ] {
+        assert_eq!(set(&path, "slow", file, value), Ok(()));
+        assert_eq!(set(&path, "journal", file, value), Ok(()));
+    }
+    let cpus = inflight_topology::CpuSet::from([2, 3]);
+    let attrs = Attrs::new().nice(5).cpumask(cpus);
+    let numa = attrs.clone().scope(inflight_topology::Scope::Numa);
+    assert_eq!(queues[0].kind(), Kind::Unbound(numa.clone()));
+    assert_eq!(queues[1].kind(), Kind::Ordered(numa));
+    assert_eq!(set(&path, "slow", "affinity_scope", "default"), Ok(()));
+    assert_eq!(queues[0].kind(), Kind::Unbound(attrs));
+}
+
 #[test]
 fn d4_what_cannot_be_written_is_refused_in_one_line() {
     let (sys, _queues) = several();
@@ -151,7 +174,27 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
         ),
         ("slow", "max_active", "many", &format!("{number} \"many\"")),
         ("slow", "max_active", "-1", &format!("{number} \"-1\"")),
-        ("slow", "nice", "3", "nice of slow can only be read"),
+        ("slow", "per_cpu", "3", "per_cpu of slow can only be read"),
+        ("slow", "nice", "20", "nice goes from -20 to 19, not to 20"),
+        (
+            "slow",
+            "cpumask",
+            "x",
+            "cpumask is a mask in hexadecimal, not \"x\"",
+        ),
+        (
+            "slow",
+            "affinity_scope",
+            "Cache",
+            "affinity_scope is default, cpu, smt, cache_shard, cache, numa or system, \
+             not \"Cache\"",
+        ),
+        (
+            "slow",
+            "affinity_strict",
+            "yes",
+            "affinity_strict is 0 or 1, not \"yes\"",
+        ),
         (
             "journal",
             "max_active",

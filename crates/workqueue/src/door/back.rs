@@ -82,7 +82,7 @@ impl Home {
             .map(|entry| state.leave(entry.colour, Ended::Cancelled, false));
         drop(state);
         // Not found at all: a worker has it in hand and will find that it cannot claim it.
-        let entry = inactive.or_else(|| queue.system.remove(key, instance));
+        let entry = inactive.or_else(|| queue.system.pools().remove(key, instance));
         let left = left.or_else(|| {
             // Pools are shared: it may have come through another queue.
             let entry = entry.as_ref()?;

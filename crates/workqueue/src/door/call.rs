@@ -2,7 +2,6 @@
 
 use super::Shared;
 use super::fronts::Started;
-use crate::attrs::Kind;
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::flush::Colour;
 use crate::handle;
@@ -20,7 +19,8 @@ impl Shared {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let here = self.lets_callers_run() && worker::may_begin_inline();
+        // What is bound to CPUs runs there.
+        let here = !self.mode.is_bound() && worker::may_begin_inline();
         let slot = if here {
             self.slot_for_caller()
         } else {
@@ -43,27 +43,22 @@ impl Shared {
         }
     }
 
-    /// Somebody's priority is not lent to others, and what is bound to CPUs runs there.
-    fn lets_callers_run(&self) -> bool {
-        match self.kind {
-            Kind::Bound => false,
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => !attrs.is_strict() && !self.is_highpri(),
-        }
-    }
-
     /// H1, H2: a slot, unless a worker will come to an item queued now without being woken for it.
     fn slot_for_caller(self: &Arc<Self>) -> Result<Option<(usize, Colour)>, QueueError> {
-        let (at, place) = self.route(cpu::current(), None);
+        let cpu = cpu::current();
+        let at = self.gate_of(cpu, None);
         let gate = &self.gates[at];
         let mut door = gate.state.lock();
         if let Some(refusal) = door.refusal(self.key()) {
             return Err(refusal);
         }
-        if gate.letters() > 0 {
+        // H0: somebody's priority is not lent to others.
+        if gate.letters() > 0 || !door.layout.lets_callers_run {
             return Ok(None);
         }
-        let busy = |pool: &Arc<crate::pool::Pool>| !pool.would_wake();
-        if door.pools[self.pool_at(place)].as_ref().is_some_and(busy) {
+        let busy = |pool: &Arc<crate::pools::Lease>| !pool.would_wake();
+        let place = door.layout.place_of(cpu);
+        if door.pools[place].as_ref().is_some_and(busy) {
             return Ok(None);
         }
         let Some(fronts) = &self.fronts else {

@@ -4,8 +4,9 @@ use super::fronts::Started;
 use super::{DoorState, Shared};
 use crate::error::QueueError;
 use crate::flush::Colour;
+use crate::gate::Gate;
 use crate::item::{Ended, WorkRef};
-use crate::pool::Deed;
+use crate::pool::{Deed, Entry};
 use crate::trace::{self, TraceStep};
 use crate::worker;
 use inflight_sync::Arc;
@@ -177,10 +178,20 @@ impl Shared {
             fronts.slots.set_max_active(max_active, each);
             return started.settle(self);
         }
+        self.let_through(|gate| gate.set_max_active(max_active));
+    }
+
+    /// Nobody becomes active, or as many as may again. A freezable queue has no front ends.
+    pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) {
+        self.let_through(|gate| gate.set_frozen(frozen));
+    }
+
+    /// Changes what limits each gate, and lets those through who may go then.
+    fn let_through(self: &Arc<Self>, change: impl Fn(&mut Gate<Entry>)) {
         for gate in 0..self.gates.len() {
             let (mut state, mut deeds) = self.open(gate);
             let mut promoted = Vec::new();
-            state.gate.set_max_active(max_active);
+            change(&mut state.gate);
             loop {
                 let (deed, work) = state.promote();
                 match deed {

@@ -3,12 +3,11 @@
 //! The gate of a front end counts what passes; what is active and what waits is the limit's.
 
 use super::Shared;
-use crate::attrs::{Cpus, Kind, Layout};
 use crate::item::WorkRef;
+use crate::layout::{Cpus, Layout};
 use crate::limits::{Full, Share, Slots, Waits};
 use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
-use inflight_sync::Arc;
 use inflight_topology::Topology;
 
 /// How many items of a queue may be active at once.
@@ -23,10 +22,6 @@ pub(crate) struct Limit {
 /// One for each CPU.
 #[derive(Debug)]
 pub(super) struct Fronts {
-    /// Its places are the gates.
-    cpus: Arc<Layout>,
-    /// By gate: the place where its items go.
-    places: Box<[usize]>,
     pub(super) slots: Slots<Entry>,
 }
 
@@ -56,39 +51,19 @@ impl Waits for Entry {
 }
 
 impl Fronts {
-    pub(super) fn new(topology: &Topology, kind: Kind, layout: &Layout, limit: Limit) -> Self {
-        let cpus = Layout::new(topology, Kind::Bound, false);
-        let cpu_of = |gate: usize| match &cpus.places[gate].cpus {
-            Cpus::One(cpu) => *cpu,
-            Cpus::Pod { .. } => unreachable!("a place of a bound queue is a CPU"),
-        };
-        debug_assert!(matches!(kind, Kind::Unbound(_)));
-        let places: Box<[_]> = (0..cpus.places.len())
-            .map(|gate| layout.place_of(cpu_of(gate)))
-            .collect();
+    /// The gates are the places of `by_cpu`; their nodes are those of the places of `layout`, for
+    /// good.
+    pub(super) fn new(topology: &Topology, layout: &Layout, by_cpu: &Layout, limit: Limit) -> Self {
+        let gates = 0..by_cpu.places.len();
+        let places = gates.map(|gate| layout.place_of(super::cpu_of(by_cpu, gate)));
         let nodes: Vec<_> = places
-            .iter()
-            .map(|place| node_of(topology, &layout.places[*place].cpus))
+            .map(|place| node_of(topology, &layout.places[place].cpus))
             .collect();
         let slots = Slots::new(limit.share, limit.max_active, &by_node(topology), &nodes);
         if let Some(min_active) = limit.min_active {
             slots.set_min_active(min_active, &mut |_, _| unreachable!("nothing waits yet"));
         }
-        Self {
-            cpus,
-            places,
-            slots,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// The gate for items queued on that CPU, and the place where they go.
-    pub(super) fn route(&self, cpu: usize) -> (usize, usize) {
-        let gate = self.cpus.place_of(cpu);
-        (gate, self.places[gate])
+        Self { slots }
     }
 
     /// A, J, B.

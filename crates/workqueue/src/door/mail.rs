@@ -3,8 +3,10 @@
 use super::fronts::{Entered, Started};
 use super::{Door, DoorState, Shared};
 use crate::item::{Set, WorkRef};
+use crate::layout::Layout;
 use crate::limits::Full;
-use crate::pool::{Deeds, Pool};
+use crate::pool::Deeds;
+use crate::pools::Lease;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
 
@@ -23,11 +25,13 @@ pub(super) struct Mail {
     pub(super) closed: bool,
     /// By the places of the gate's pools.
     pub(super) bells: Vec<Option<Bell>>,
+    /// Where the items of the gate go.
+    pub(super) layout: Arc<Layout>,
 }
 
 /// How a pool learns of its letters.
 pub(super) struct Bell {
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<Lease>,
     /// Somebody has rung, or is about to, since the mailbox was emptied.
     pub(super) rung: bool,
 }
@@ -54,18 +58,30 @@ impl Door {
 
     /// The letters become items that have been queued. The gate is locked.
     fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
-        let mut letters = {
-            if self.letters() == 0 {
-                return Deeds::default();
-            }
-            let mut mail = self.mail.inside.lock();
-            // Relaxed: as said where it is.
-            self.mail.letters.store(0, Ordering::Relaxed);
-            for bell in mail.bells.iter_mut().flatten() {
-                bell.rung = false;
-            }
-            std::mem::replace(&mut mail.letters, std::mem::take(&mut state.room))
-        };
+        if self.letters() == 0 {
+            return Deeds::default();
+        }
+        let letters = self.empty(&mut self.mail.inside.lock(), &mut state.room);
+        Self::sort(queue, gate, state, letters)
+    }
+
+    /// Takes the letters out, and leaves `room`.
+    pub(super) fn empty(&self, mail: &mut Mail, room: &mut Vec<Letter>) -> Vec<Letter> {
+        // Relaxed: as said where it is.
+        self.mail.letters.store(0, Ordering::Relaxed);
+        for bell in mail.bells.iter_mut().flatten() {
+            bell.rung = false;
+        }
+        std::mem::replace(&mut mail.letters, std::mem::take(room))
+    }
+
+    /// What was in the mailbox becomes items that have been queued. The gate is locked.
+    pub(super) fn sort(
+        queue: &Arc<Shared>,
+        gate: usize,
+        state: &mut DoorState,
+        mut letters: Vec<Letter>,
+    ) -> Deeds {
         let mut deeds = Deeds::default();
         {
             let DoorState {

@@ -1,10 +1,12 @@
 //! What is behind a workqueue handle: its gates, and the way of an item through them to a pool.
 
-use crate::attrs::{Kind, Layout};
+use crate::attrs::{Attrs, Kind, Mode};
 use crate::gate::Gate;
 use crate::item::WorkRef;
+use crate::layout::{Cpus, Layout, Settings};
 use crate::limits::Share;
-use crate::pool::{Entry, Env, Pool};
+use crate::pool::{Entry, Env};
+use crate::pools::Lease;
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
 use crate::system;
@@ -23,20 +25,27 @@ mod call;
 mod flow;
 mod fronts;
 mod mail;
+mod places;
 mod submit;
 
 pub(crate) use back::{Home, Withdrawn};
 use fronts::Fronts;
 pub(crate) use fronts::Limit;
 use mail::{Letter, Mail, Mailbox};
+pub(crate) use places::Move;
 
 pub(crate) struct Shared {
     name: String,
     /// Names the queue among all of the system that ever were.
     number: u64,
-    kind: Kind,
-    layout: Arc<Layout>,
-    /// One for each CPU, but a single one for an ordered queue.
+    mode: Mode,
+    highpri: bool,
+    freezable: bool,
+    /// Changes with the settings' lock held.
+    way: Mutex<Way>,
+    /// The gates of a bound queue, or the front ends of an unbound one, by CPU.
+    by_cpu: Layout,
+    /// One for each CPU, but a single one for an ordered queue and for a freezable unbound one.
     gates: Box<[CachePadded<Door>]>,
     /// Of an unbound queue: where its gates lead, and the limit over all of them.
     fronts: Option<Fronts>,
@@ -56,12 +65,20 @@ pub(crate) struct Shared {
     system: Arc<system::Shared>,
 }
 
+/// Where all its items go.
+struct Way {
+    attrs: Attrs,
+    layout: Arc<Layout>,
+}
+
 /// What a queue's builder may switch on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) highpri: bool,
     pub(crate) mem_reclaim: bool,
     pub(crate) cpu_intensive: bool,
+    pub(crate) power_efficient: bool,
+    pub(crate) freezable: bool,
 }
 
 /// What is counted for a queue as a whole. Relaxed: statistics.
@@ -94,7 +111,9 @@ struct Door {
 pub(crate) struct DoorState {
     gate: Gate<Entry>,
     /// Pools by place, or the only one. Filled as they are needed.
-    pools: Vec<Option<Arc<Pool>>>,
+    pools: Vec<Option<Arc<Lease>>>,
+    /// Where the items of this gate go.
+    layout: Arc<Layout>,
     /// Room for the letters of the next visit.
     room: Vec<Letter>,
     draining: usize,
@@ -105,39 +124,58 @@ pub(crate) struct DoorState {
     cancelled: u64,
 }
 
+/// The CPU of a gate, if there is one for each.
+fn cpu_of(by_cpu: &Layout, gate: usize) -> usize {
+    match &by_cpu.places[gate].cpus {
+        Cpus::One(cpu) => *cpu,
+        Cpus::Pod { .. } => unreachable!("a place of a bound queue is a CPU"),
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         name: String,
-        kind: Kind,
+        kind: &Kind,
         flags: Flags,
         limit: Limit,
         rescuer: Option<Arc<Rescuer>>,
         system: &Arc<system::Shared>,
+        settings: &Settings,
     ) -> Arc<Self> {
-        let layout = Layout::new(&system.env().topology, kind, flags.highpri);
-        let fronts = matches!(kind, Kind::Unbound(_))
-            .then(|| Fronts::new(&system.env().topology, kind, &layout, limit));
-        let (gates, pools) = match (kind, &fronts) {
-            (Kind::Ordered(_), _) => (1, layout.places.len()),
-            (_, Some(fronts)) => (fronts.len(), 1),
-            (_, None) => (layout.places.len(), 1),
+        let (mode, attrs) = (kind.mode(), kind.attrs());
+        let layout = Arc::new(Layout::new(settings, mode, &attrs, flags.highpri));
+        let by_cpu = Layout::new(settings, Mode::Bound, &attrs, flags.highpri);
+        let fronts = (mode == Mode::Unbound && !flags.freezable)
+            .then(|| Fronts::new(&settings.topology, &layout, &by_cpu, limit));
+        let single = !mode.is_bound() && fronts.is_none();
+        let gates = if single { 1 } else { by_cpu.places.len() };
+        let gate = || match fronts {
+            Some(_) => Gate::front(),
+            None => Gate::new(limit.max_active),
         };
-        let door = || {
+        let frozen = flags.freezable && settings.is_frozen();
+        let door = |at: usize| {
+            let layout = match cpu_of(&by_cpu, at) {
+                _ if single => layout.clone(),
+                cpu => Arc::new(layout.only(layout.place_of(cpu))),
+            };
+            let pools = layout.places.len();
+            let mut gate = gate();
+            gate.set_frozen(frozen);
             CachePadded::new(Door {
                 mail: CachePadded::new(Mailbox {
                     inside: Mutex::new(Mail {
                         letters: Vec::new(),
                         closed: false,
                         bells: (0..pools).map(|_| None).collect(),
+                        layout: layout.clone(),
                     }),
                     letters: AtomicUsize::new(0),
                 }),
                 state: Mutex::new(DoorState {
-                    gate: match kind {
-                        Kind::Unbound(_) => Gate::front(),
-                        Kind::Bound | Kind::Ordered(_) => Gate::new(limit.max_active),
-                    },
+                    gate,
                     pools: vec![None; pools],
+                    layout,
                     room: Vec::new(),
                     draining: 0,
                     destroyed: false,
@@ -149,22 +187,26 @@ impl Shared {
                 started: AtomicU64::new(0),
             })
         };
+        let gates = (0..gates).map(door).collect();
         Arc::new_cyclic(|me| Self {
             homes: (0..system.env().topology.cpus().len().clamp(1, HOMES))
                 .map(|_| Arc::new(Home(CachePadded::new(me.clone()))))
                 .collect(),
             name,
             number: system.env().metering.number(),
-            kind,
-            layout,
-            gates: (0..gates).map(|_| door()).collect(),
+            mode,
+            highpri: flags.highpri,
+            freezable: flags.freezable,
+            gates,
+            by_cpu,
             fronts,
+            way: Mutex::new(Way { attrs, layout }),
             event: Event::new(),
             refused: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             last_panic: Mutex::new(None),
             // Every active item of an unbound queue runs, up to its CPUs: the flag means nothing.
-            cpu_intensive: flags.cpu_intensive && kind == Kind::Bound,
+            cpu_intensive: flags.cpu_intensive && mode.is_bound(),
             rescuer,
             system: system.clone(),
         })
@@ -187,8 +229,28 @@ impl Shared {
         self.cpu_intensive
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+    /// Where its items go now.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.way.lock().layout.clone()
+    }
+
+    pub(crate) fn attrs(&self) -> Attrs {
+        self.way.lock().attrs.clone()
+    }
+
+    /// Whether a freeze holds its items.
+    pub(crate) fn is_freezable(&self) -> bool {
+        self.freezable
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.gates
+            .iter()
+            .any(|door| door.state.lock().gate.is_frozen())
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// How many items are active, over all CPUs, and how many may be: on each CPU of a bound queue,
@@ -225,15 +287,19 @@ impl Shared {
     }
 
     pub(crate) fn is_highpri(&self) -> bool {
-        self.layout.places[0].high
+        self.highpri
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.kind
+        self.mode.with(self.attrs())
     }
 
     pub(crate) fn env(&self) -> &Arc<Env> {
         self.system.env()
+    }
+
+    pub(crate) fn system(&self) -> &Arc<system::Shared> {
+        &self.system
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -325,7 +391,7 @@ impl Shared {
     }
 
     pub(crate) fn is_congested(&self, cpu: usize) -> bool {
-        let (gate, _) = self.route(cpu, None);
+        let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
         if let Some(fronts) = &self.fronts {
             return fronts.slots.room(gate) <= door.letters();
@@ -381,7 +447,7 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workqueue")
             .field("name", &self.name)
-            .field("kind", &self.kind)
+            .field("kind", &self.kind())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -3,11 +3,12 @@
 use super::fronts::{Entered, Started};
 use super::mail::{Bell, Letter};
 use super::{Door, DoorState, Shared};
-use crate::attrs::{Cpus, Kind};
 use crate::error::QueueError;
 use crate::gate::{Admitted, Gate};
 use crate::item::{self, Instance, Item, Name, Run, Set, Unset, Uprooted, WorkRef};
-use crate::pool::{Deeds, Entry, Pool};
+use crate::layout::Cpus;
+use crate::pool::{Deeds, Entry};
+use crate::pools::Lease;
 use crate::timekeeper::{Delayed, Poke};
 use crate::trace::{self, TraceStep};
 use crate::work::{Modified, Queued};
@@ -23,7 +24,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(10);
 struct Admission<'a> {
     door: MutexGuard<'a, DoorState>,
     gate: usize,
-    pool: Arc<Pool>,
+    pool: Arc<Lease>,
     /// What was in the mailbox has come.
     deeds: Deeds,
 }
@@ -50,27 +51,31 @@ impl Queueing {
 }
 
 impl Shared {
-    /// Which gate and place an item queued on `cpu` goes to, given the pool that runs it already.
-    pub(super) fn route(&self, cpu: usize, runner: Option<&Arc<Pool>>) -> (usize, usize) {
-        if let Some(fronts) = &self.fronts {
-            return fronts.route(cpu);
+    /// Which gate an item queued on `cpu` goes to, given the pool that runs it already.
+    pub(super) fn gate_of(&self, cpu: usize, runner: Option<&Arc<Lease>>) -> usize {
+        if self.gates.len() == 1 {
+            return 0;
         }
-        let place = match runner.map(|pool| &pool.place().cpus) {
+        match runner.map(|pool| &pool.place().cpus) {
             // Bound to bound: it counts where it runs.
-            Some(Cpus::One(at)) if self.kind == Kind::Bound => self.layout.place_of(*at),
-            _ => self.layout.place_of(cpu),
-        };
-        match self.kind {
-            Kind::Ordered(_) => (0, place),
-            Kind::Bound | Kind::Unbound(_) => (place, place),
+            Some(Cpus::One(at)) if self.mode.is_bound() => self.by_cpu.place_of(*at),
+            _ => self.by_cpu.place_of(cpu),
         }
     }
 
-    /// Which of its gate's pools serves a place.
-    pub(super) fn pool_at(&self, place: usize) -> usize {
-        match self.kind {
-            Kind::Bound | Kind::Unbound(_) => 0,
-            Kind::Ordered(_) => place,
+    /// Q1-Q3 for an item, with the pool that ran it when it was asked.
+    fn admission_of(
+        self: &Arc<Self>,
+        work: &WorkRef,
+        cpu: usize,
+    ) -> Result<(Option<u32>, Admission<'_>), QueueError> {
+        loop {
+            let runner = work.runner();
+            match self.admission(runner, cpu) {
+                // That run has ended, and its pool has gone.
+                Err(QueueError::OtherSystem) if work.runner() != runner => {}
+                admission => return Ok((runner, admission?)),
+            }
         }
     }
 
@@ -81,9 +86,10 @@ impl Shared {
         runner: Option<u32>,
         cpu: usize,
     ) -> Result<Admission<'_>, QueueError> {
-        let (gate, place) = self.route(cpu, None);
+        let gate = self.gate_of(cpu, None);
         let (mut door, deeds) = self.open(gate);
-        let here = door.pools[self.pool_at(place)].as_ref().map(|p| p.key());
+        let place = door.layout.place_of(cpu);
+        let here = door.pools[place].as_ref().map(|p| p.key());
         if runner.is_some() && runner != here {
             drop(door);
             deeds.perform();
@@ -102,9 +108,9 @@ impl Shared {
         runner: Option<u32>,
         cpu: usize,
     ) -> Result<Admission<'_>, QueueError> {
-        let pool = runner.and_then(|key| self.system.find_pool(key));
+        let pool = runner.and_then(|key| self.system.pools().find(key));
         let pool = pool.ok_or(QueueError::OtherSystem)?;
-        let (gate, _) = self.route(cpu, Some(&pool));
+        let gate = self.gate_of(cpu, Some(&pool));
         let (door, deeds) = self.open(gate);
         let pool = match door.refusal(self.key()) {
             Some(refusal) => Err(refusal),
@@ -116,7 +122,7 @@ impl Shared {
     fn admitted(
         door: MutexGuard<'_, DoorState>,
         gate: usize,
-        pool: Result<Arc<Pool>, QueueError>,
+        pool: Result<Arc<Lease>, QueueError>,
         deeds: Deeds,
     ) -> Result<Admission<'_>, QueueError> {
         match pool {
@@ -141,7 +147,7 @@ impl Shared {
         work: WorkRef,
         set: Set,
         gate: usize,
-        pool: &Arc<Pool>,
+        pool: &Arc<Lease>,
     ) -> Entered {
         let entry = |work, active: bool, colour| Entry {
             work,
@@ -179,7 +185,7 @@ impl Shared {
         work: WorkRef,
         set: Set,
         gate: usize,
-        pool: &Arc<Pool>,
+        pool: &Arc<Lease>,
     ) -> Entry {
         Entry {
             work,
@@ -264,7 +270,7 @@ impl Shared {
     /// S1 to S3, by way of the gate.
     fn submit_to_gate(self: &Arc<Self>, work: &WorkRef, cpu: usize) -> Result<Queued, QueueError> {
         loop {
-            let admission = self.admission(work.runner(), cpu)?;
+            let (_, admission) = self.admission_of(work, cpu)?;
             // From here on nothing fails: PENDING is never seen set for an item that is not queued.
             match work.set_pending(Some(admission.pool.key())) {
                 Ok(set) => {
@@ -292,8 +298,7 @@ impl Shared {
         cpu: usize,
         handle: impl FnOnce() -> WorkRef,
     ) -> Option<Queued> {
-        let (gate, place) = self.route(cpu, None);
-        let place = self.pool_at(place);
+        let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
         // A worker would ring for itself, only to fetch the letter before anything else.
         if door.letters() == 0 && worker::is_at(self.key(), gate) {
@@ -302,6 +307,7 @@ impl Shared {
         let mailbox = &door.mail;
         let mut guard = mailbox.inside.lock();
         let mail = &mut *guard;
+        let place = mail.layout.place_of(cpu);
         let bell = mail.bells[place].as_mut().filter(|_| !mail.closed)?;
         let set = match work.set_pending(Some(bell.pool.key())) {
             Ok(set) => set,
@@ -417,7 +423,7 @@ impl Shared {
         cpu: usize,
     ) -> Result<Modified, QueueError> {
         // Gates are locked one at a time, so that of the old place cannot be let go later.
-        let Admission { door, deeds, .. } = self.admission(work.runner(), cpu)?;
+        let (_, Admission { door, deeds, .. }) = self.admission_of(work, cpu)?;
         drop(door);
         let (uprooted, instance) = Self::uproot(work, &mut item);
         let old = item.settle_in(work, self.key(), self.home(cpu));
@@ -440,8 +446,7 @@ impl Shared {
         instance: Instance,
     ) -> Result<Queueing, QueueError> {
         // If it runs, that run may end meanwhile, but no other can begin.
-        let runner = work.runner();
-        let admission = self.admission(runner, cpu)?;
+        let (runner, admission) = self.admission_of(work, cpu)?;
         let set = Set {
             instance,
             may_be_running: runner.is_some(),
@@ -558,9 +563,8 @@ impl Shared {
 
     /// Says no now rather than when the time has come.
     fn refuse_at(self: &Arc<Self>, work: &WorkRef, cpu: usize) -> Result<(), QueueError> {
-        let runner = work.runner().and_then(|key| self.system.find_pool(key));
-        let (gate, _) = self.route(cpu, runner.as_ref());
-        let door: &Door = &self.gates[gate];
+        let runner = work.runner().and_then(|key| self.system.pools().find(key));
+        let door: &Door = &self.gates[self.gate_of(cpu, runner.as_ref())];
         let refusal = door.state.lock().refusal(self.key());
         refusal.map_or(Ok(()), Err)
     }
@@ -572,17 +576,16 @@ impl Shared {
         gate: usize,
         door: &mut DoorState,
         place: usize,
-    ) -> Result<Arc<Pool>, QueueError> {
-        let slot = self.pool_at(place);
-        if let Some(pool) = &door.pools[slot] {
+    ) -> Result<Arc<Lease>, QueueError> {
+        if let Some(pool) = &door.pools[place] {
             return Ok(pool.clone());
         }
         let rescued = self.rescuer.is_some();
-        let pool = self.system.pool(&self.layout.places[place], rescued);
+        let pool = self.system.pool(&door.layout.places[place], rescued);
         let pool = pool.map_err(|e| QueueError::NoWorker(e.kind()))?;
         self.check_manned(door, &pool)?;
-        door.pools[slot] = Some(pool.clone());
-        self.gates[gate].mail.inside.lock().bells[slot] = Some(Bell {
+        door.pools[place] = Some(pool.clone());
+        self.gates[gate].mail.inside.lock().bells[place] = Some(Bell {
             pool: pool.clone(),
             rung: false,
         });
@@ -590,8 +593,8 @@ impl Shared {
     }
 
     /// A queue without a rescuer uses no pool that never had a worker. Those it knows have.
-    fn check_manned(&self, door: &DoorState, pool: &Arc<Pool>) -> Result<(), QueueError> {
-        let known = |p: &Arc<Pool>| Arc::ptr_eq(p, pool);
+    fn check_manned(&self, door: &DoorState, pool: &Arc<Lease>) -> Result<(), QueueError> {
+        let known = |p: &Arc<Lease>| Arc::ptr_eq(p, pool);
         if self.rescuer.is_some() || door.pools.iter().flatten().any(known) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! What can be seen of a pool, and what its workers use.
 
 use super::{Inner, Pool};
-use crate::attrs::Cpus;
+use crate::layout::Cpus;
 use crate::machine::State;
 use crate::meter::{self, Metered};
 use crate::timekeeper::Alarm;
@@ -22,7 +22,7 @@ impl Inner {
 impl Pool {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
-        let high = if self.place.high { " highpri" } else { "" };
+        let high = if self.place.is_high() { " highpri" } else { "" };
         match &self.place.cpus {
             Cpus::One(cpu) => format!("cpu {cpu}{high}"),
             Cpus::Pod { .. } => format!("u{}{high}", self.id),

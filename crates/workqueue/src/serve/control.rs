@@ -2,11 +2,12 @@
 //! they exist here.
 
 use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request};
-use crate::attrs::Kind;
+use crate::attrs::{Attrs, HIGHPRI, Kind};
 use crate::door::Shared;
 use crate::queue::checked_max_active;
 use crate::system;
 use inflight_sync::Arc;
+use inflight_topology::CpuSet;
 
 /// Does what is asked.
 pub(super) fn answer(system: &system::Shared, request: &Request) -> Reply {
@@ -18,7 +19,10 @@ pub(super) fn answer(system: &system::Shared, request: &Request) -> Reply {
             queues: system.queues().iter().map(counters).collect(),
         },
         Request::Files => Reply::Files {
-            queues: system.queues().iter().map(files).collect(),
+            queues: {
+                let queues = system.queues();
+                queues.iter().map(|queue| files(system, queue)).collect()
+            },
         },
         Request::Set { queue, file, value } => match set(system, queue, file, value) {
             Ok(()) => Reply::Done,
@@ -32,7 +36,7 @@ fn counters(queue: &Arc<Shared>) -> QueueCounters {
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     QueueCounters {
         name: queue.name().to_owned(),
-        unbound: queue.kind() != Kind::Bound,
+        unbound: !queue.mode().is_bound(),
         mem_reclaim: queue.rescuer().is_some(),
         max_active: queue.level().1,
         queued: stats.queued,
@@ -52,7 +56,7 @@ fn counters(queue: &Arc<Shared>) -> QueueCounters {
     }
 }
 
-fn files(queue: &Arc<Shared>) -> QueueFiles {
+fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
     let mut files = Vec::new();
     let mut file = |name: &str, value: String, writable| {
         files.push(ControlFile {
@@ -61,17 +65,31 @@ fn files(queue: &Arc<Shared>) -> QueueFiles {
             writable,
         });
     };
-    let bound = queue.kind() == Kind::Bound;
+    let bound = queue.mode().is_bound();
     file("per_cpu", u8::from(bound).to_string(), false);
     let ordered = matches!(queue.kind(), Kind::Ordered(_));
     file("max_active", queue.level().1.to_string(), !ordered);
     if let Kind::Unbound(attrs) | Kind::Ordered(attrs) = queue.kind() {
-        let nice = if queue.is_highpri() { -20 } else { 0 };
-        file("nice", nice.to_string(), false);
-        file("cpumask", queue.topology().cpus().to_mask_string(), false);
-        file("affinity_scope", attrs.get_scope().to_string(), false);
+        let nice = if queue.is_highpri() {
+            HIGHPRI
+        } else {
+            attrs.get_nice()
+        };
+        file("nice", nice.to_string(), !queue.is_highpri());
+        let asked = attrs.get_cpumask();
+        let cpus = if asked.is_empty() {
+            queue.topology().possible()
+        } else {
+            asked
+        };
+        file("cpumask", cpus.to_mask_string(), true);
+        let scope = match attrs.get_scope() {
+            Some(scope) => scope.to_string(),
+            None => format!("default ({})", system.settings().default_scope),
+        };
+        file("affinity_scope", scope, true);
         let strict = u8::from(attrs.is_strict());
-        file("affinity_strict", strict.to_string(), false);
+        file("affinity_strict", strict.to_string(), true);
     }
     QueueFiles {
         name: queue.name().to_owned(),
@@ -81,7 +99,7 @@ fn files(queue: &Arc<Shared>) -> QueueFiles {
 
 fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(), String> {
     let queue = only(system, name)?;
-    let known = files(&queue).files;
+    let known = files(system, &queue).files;
     let Some(found) = known.iter().find(|known| known.name == file) else {
         let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
         let names = names.join(", ");
@@ -90,12 +108,42 @@ fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(
     if !found.writable {
         return Err(format!("{file} of {name} can only be read"));
     }
-    // What can be written is the limit.
-    let number = value.trim().parse();
-    let number = number.map_err(|_| format!("{file} is a number from 1 on, not {value:?}"))?;
-    let limit = checked_max_active(queue.kind(), number).map_err(|e| e.to_string())?;
-    queue.set_max_active(limit);
-    Ok(())
+    let value = value.trim();
+    if file == "max_active" {
+        let number = value.parse();
+        let number = number.map_err(|_| format!("{file} is a number from 1 on, not {value:?}"))?;
+        let limit = checked_max_active(queue.mode(), number).map_err(|e| e.to_string())?;
+        queue.set_max_active(limit);
+        return Ok(());
+    }
+    let attrs = changed(queue.attrs(), file, value)?;
+    system.set_attrs(&queue, attrs).map_err(|e| e.to_string())
+}
+
+/// The attributes with one of them written.
+fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
+    let wrong = |what: &str| format!("{file} is {what}, not {value:?}");
+    match file {
+        "nice" => {
+            let nice = value
+                .parse()
+                .map_err(|_| wrong("a number from -20 to 19"))?;
+            Ok(attrs.nice(nice))
+        }
+        "cpumask" => {
+            let cpus = CpuSet::from_mask_str(value);
+            Ok(attrs.cpumask(cpus.map_err(|_| wrong("a mask in hexadecimal"))?))
+        }
+        "affinity_scope" if value == "default" => Ok(attrs.default_scope()),
+        "affinity_scope" => {
+            let known = "default, cpu, smt, cache_shard, cache, numa or system";
+            Ok(attrs.scope(value.parse().map_err(|_| wrong(known))?))
+        }
+        _ => {
+            let strict: i64 = value.parse().map_err(|_| wrong("0 or 1"))?;
+            Ok(attrs.strict(strict != 0))
+        }
+    }
 }
 
 /// The only queue of that name.

@@ -1,0 +1,128 @@
+//! Freezing and thawing.
+
+mod support;
+
+use inflight_sync::thread;
+use inflight_workqueue::{Attrs, DelayedWork, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem};
+use std::time::Duration;
+use support::{Level, Log, gated, system};
+
+fn each_kind(sys: &WorkqueueSystem) -> [Workqueue; 3] {
+    let build = |builder: WorkqueueBuilder| builder.freezable().build().unwrap();
+    [
+        build(sys.workqueue("bound").bound()),
+        build(sys.workqueue("unbound").unbound(Attrs::new())),
+        build(sys.workqueue("ordered").ordered()),
+    ]
+}
+
+/// B35: what is active runs to its end, what comes waits, and goes on in its order.
+#[test]
+fn b35_nothing_starts_until_the_thaw() {
+    let sys = system();
+    for wq in each_kind(&sys) {
+        let (work, gate, begun) = gated();
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+        begun.wait(1);
+        let frozen = sys.freeze();
+        assert!(frozen.is_busy());
+        let log = Log::new();
+        for n in 0..5 {
+            let log = log.clone();
+            drop(wq.spawn_on(0, move || log.push(n)));
+        }
+        gate.raise();
+        work.flush().unwrap();
+        while frozen.is_busy() {
+            thread::yield_now();
+        }
+        assert_eq!((wq.stats().started, wq.stats().inactive), (1, 5));
+        assert!(sys.dump().contains("frozen: 0 active, 5 inactive"));
+        drop(frozen);
+        wq.flush().unwrap();
+        assert_eq!(log.entries().len(), 5);
+        if wq.name() == "ordered" {
+            assert_eq!(log.entries(), [0, 1, 2, 3, 4]);
+        }
+    }
+}
+
+#[test]
+fn queues_that_are_not_freezable_go_on() {
+    let sys = system();
+    let wq = sys.workqueue("on").bound().build().unwrap();
+    let _frozen = sys.freeze();
+    assert_eq!(wq.spawn(|| 7).wait().unwrap(), 7);
+}
+
+/// B36: a held item can be taken back, and a limit that is raised lets nobody go.
+#[test]
+fn b36_held_items_can_be_cancelled() {
+    let sys = system();
+    let [wq, ..] = each_kind(&sys);
+    let frozen = sys.freeze();
+    let work = Work::new(|| ());
+    assert!(wq.queue(&work).unwrap().is_queued());
+    wq.set_max_active(7).unwrap();
+    assert_eq!(work.cancel_sync(), Ok(true));
+    assert_eq!((wq.stats().started, wq.stats().cancelled), (0, 1));
+    drop(frozen);
+    wq.flush().unwrap();
+}
+
+/// B37: also what is made while it is frozen; and the thaw comes with the last of several.
+#[test]
+fn b37_freezes_overlap_and_hold_new_queues() {
+    let sys = system();
+    let (first, second) = (sys.freeze(), sys.freeze());
+    let ran = Level::new();
+    let mut queues = each_kind(&sys).to_vec();
+    queues[1].set_attrs(Attrs::new().strict(true)).unwrap();
+    for wq in &queues {
+        let ran = ran.clone();
+        drop(wq.spawn(move || ran.raise()));
+    }
+    let delayed = DelayedWork::new(|| ());
+    let later = Duration::from_nanos(1);
+    assert!(
+        queues[0]
+            .queue_delayed(&delayed, later)
+            .unwrap()
+            .is_queued()
+    );
+    drop(first);
+    assert!(queues.iter().all(|wq| wq.stats().started == 0));
+    drop(second);
+    delayed.flush().unwrap();
+    queues.drain(..).for_each(|wq| wq.flush().unwrap());
+    assert_eq!(ran.get(), 3);
+}
+
+/// A call would run on its caller's thread: it waits like the others.
+#[test]
+fn calls_wait_too() {
+    let sys = system();
+    let wq = each_kind(&sys)[1].clone();
+    let frozen = sys.freeze();
+    let caller = thread::spawn({
+        let wq = wq.clone();
+        move || wq.call(|| 7)
+    });
+    while wq.stats().inactive == 0 {
+        thread::yield_now();
+    }
+    drop(frozen);
+    assert_eq!(caller.join().unwrap().unwrap(), 7);
+}
+
+/// The end of the system runs what was queued, frozen or not.
+#[test]
+fn the_end_thaws() {
+    let sys = system();
+    let [wq, ..] = each_kind(&sys);
+    let frozen = sys.freeze();
+    let handle = wq.spawn(|| 7);
+    drop(sys);
+    assert_eq!(handle.wait().unwrap(), 7);
+    drop(frozen);
+}

@@ -1,0 +1,186 @@
+//! Models of queues that go over to other pools, and of pools that go when no queue uses them any
+//! more. Step names as in `PROTOCOL.md`.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | G2 does not look for a lease | `a_pool_goes_against_a_new_queue` |
+//! | G2 does not look what is left in the pool | `a_pool_goes_against_its_last_item` and others |
+//! | no G3: a worker that finds nothing left rests | `a_pool_goes_against_its_last_item` and others |
+//! | a lookup by name takes no lease | `i17_i17_a_pool_goes_against_the_next_run_of_its_item` |
+//! | O2 leaves letters for the new layout | `i17_a_move_against_queue`, `i27_an_ordered_queue_moves` |
+//! | O2 leaves the mailbox its old bells | `i17_a_move_against_queue`, `i27_an_ordered_queue_moves` |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::thread;
+use inflight_sync::{Arc, Mutex};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
+use model_support::{Count, ONE, THREE, TWO};
+use std::time::Duration;
+
+fn system() -> WorkqueueSystem {
+    let topo = Topology::synthetic("core:1").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    builder.idle_timeout(Duration::MAX).build().unwrap()
+}
+
+fn unbound(sys: &WorkqueueSystem, strict: bool) -> Workqueue {
+    let attrs = Attrs::new().scope(Scope::System).strict(strict);
+    sys.workqueue("model").unbound(attrs).build().unwrap()
+}
+
+/// Whether no pool is left, in the end. If one is for ever, the model finds no end.
+fn await_none(sys: &WorkqueueSystem) {
+    while sys.pool_count() > 0 {
+        thread::yield_now();
+    }
+}
+
+/// G1 against the end of the last item (E1, N3, G3): whoever comes last sees that nobody needs the
+/// pool, its thread leaves, and the item has run.
+#[test]
+fn a_pool_goes_against_its_last_item() {
+    check("a_pool_goes_against_its_last_item", TWO, || {
+        let sys = system();
+        let wq = unbound(&sys, false);
+        let runs = Count::new();
+        drop(wq.spawn({
+            let runs = runs.clone();
+            move || runs.add()
+        }));
+        drop(wq);
+        await_none(&sys);
+        drop(sys);
+        assert_eq!(runs.get(), 1);
+    });
+}
+
+/// G2 against Q3 of another queue with the same place: it takes a lease on the pool, or gets a new
+/// one. Its item runs either way.
+#[test]
+fn a_pool_goes_against_a_new_queue() {
+    check("a_pool_goes_against_a_new_queue", TWO, || {
+        let sys = system();
+        let (old, new) = (unbound(&sys, false), unbound(&sys, false));
+        old.spawn(|| ()).wait().unwrap();
+        let late = thread::spawn(move || drop(old));
+        assert_eq!(new.spawn(|| 7).wait().unwrap(), 7);
+        late.join().unwrap();
+        assert_eq!(sys.pool_count(), 1, "the pool that is used is the system's");
+        drop(new);
+        await_none(&sys);
+        drop(sys);
+    });
+}
+
+/// I.17, I.24: a work runs in a pool that nobody else uses, and is queued on another queue. It goes
+/// to the pool that runs it, if that still does when S2 looks; that pool then stays for the item.
+#[test]
+fn i17_a_pool_goes_against_the_next_run_of_its_item() {
+    check(
+        "i17_a_pool_goes_against_the_next_run_of_its_item",
+        THREE,
+        || {
+            let sys = system();
+            let (old, new) = (unbound(&sys, false), unbound(&sys, true));
+            let (runs, inside) = (Count::new(), Count::new());
+            let work = Work::new({
+                let (runs, inside) = (runs.clone(), inside.clone());
+                move || {
+                    assert_eq!(inside.add(), 0, "it never runs twice at once");
+                    inside.sub();
+                    runs.add();
+                }
+            });
+            assert!(old.queue(&work).unwrap().is_queued());
+            drop(old);
+            let queued = new.queue(&work).unwrap().is_queued();
+            work.flush().unwrap();
+            assert_eq!(runs.get(), 1 + usize::from(queued));
+            drop(new);
+            await_none(&sys);
+            drop(sys);
+        },
+    );
+}
+
+/// I.17: an item is queued (V1 or Q2) while the queue goes over to another pool (O2). It runs once,
+/// in the old one or the new one, and the old one goes when nothing is left in it.
+#[test]
+fn i17_a_move_against_queue() {
+    check("i17_a_move_against_queue", ONE, || {
+        let sys = system();
+        let wq = unbound(&sys, false);
+        // So that there is a mailbox to put letters in.
+        wq.spawn(|| ()).wait().unwrap();
+        let runs = Count::new();
+        let other = thread::spawn({
+            let (wq, runs) = (wq.clone(), runs.clone());
+            move || drop(wq.spawn(move || runs.add()))
+        });
+        let strict = Attrs::new().scope(Scope::System).strict(true);
+        wq.set_attrs(strict).unwrap();
+        other.join().unwrap();
+        wq.flush().unwrap();
+        assert_eq!(runs.get(), 1);
+        drop(wq);
+        await_none(&sys);
+        drop(sys);
+    });
+}
+
+/// I.27: an ordered queue goes over to another pool between two items. They run in their order, and
+/// never both at once.
+#[test]
+fn i27_an_ordered_queue_moves() {
+    check("i27_an_ordered_queue_moves", ONE, || {
+        let sys = system();
+        let attrs = Attrs::new().scope(Scope::System);
+        let builder = sys.workqueue("model").ordered_with(attrs.clone());
+        let wq = builder.build().unwrap();
+        let log: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let inside = Count::new();
+        let item = |n| {
+            let (log, inside) = (log.clone(), inside.clone());
+            drop(wq.spawn(move || {
+                assert_eq!(inside.add(), 0, "one at a time");
+                log.lock().push(n);
+                inside.sub();
+            }));
+        };
+        item(1);
+        item(2); // In the mailbox, or inactive.
+        wq.set_attrs(attrs.strict(true)).unwrap();
+        item(3);
+        wq.flush().unwrap();
+        assert_eq!(*log.lock(), [1, 2, 3]);
+        drop(wq);
+        await_none(&sys);
+        drop(sys);
+    });
+}
+
+/// I.13 for a thaw: an item is queued (V1, V2 or Q2) while the queue thaws. It is found inactive
+/// and let go, or passes by itself.
+#[test]
+fn i13_a_thaw_against_queue() {
+    check("i13_a_thaw_against_queue", TWO, || {
+        let sys = system();
+        let wq = sys.workqueue("model").bound().freezable().build().unwrap();
+        let frozen = sys.freeze();
+        let runs = Count::new();
+        let other = thread::spawn({
+            let (wq, runs) = (wq.clone(), runs.clone());
+            move || drop(wq.spawn(move || runs.add()))
+        });
+        drop(frozen);
+        other.join().unwrap();
+        wq.flush().unwrap();
+        assert_eq!(runs.get(), 1);
+        drop(sys);
+    });
+}
