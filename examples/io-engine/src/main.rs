@@ -12,6 +12,7 @@ compile_error!("io-engine is for Linux: io_uring, O_DIRECT, eventfd");
 
 mod block;
 mod buffer;
+mod checks;
 mod checksum;
 mod control;
 mod engine;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use inflight::tags::{Admission, NoPreempt, Steering};
 use inflight::topology::Scope;
@@ -229,9 +230,16 @@ pub(crate) struct Options {
           value_parser = parse_count)]
     poll: usize,
 
-    /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system
-    #[arg(long, value_name = "SCOPE", default_value = "cache")]
-    workqueue_scope: String,
+    /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system; the
+    /// table then tells where the checksums ran [default: cache_shard]
+    #[arg(long, value_name = "SCOPE", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
+    workqueue_scope: Option<String>,
+
+    /// Pin the checksum workers to the CPUs that share their pool
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
+          default_missing_value = "1", value_parser = parse_switch)]
+    strict: bool,
 
     /// Show the workqueues on a socket while the run lasts: inflight-wq --socket PATH monitor
     #[arg(long, value_name = "PATH")]
@@ -270,6 +278,9 @@ pub(crate) struct Config {
     /// The first so many jobs poll.
     pub(crate) poll: usize,
     pub(crate) workqueue_scope: Scope,
+    pub(crate) strict: bool,
+    /// Where the checksums ran is told in the table.
+    pub(crate) by_scope: bool,
     pub(crate) serve: Option<PathBuf>,
     pub(crate) randseed: u64,
 }
@@ -376,7 +387,12 @@ impl Options {
                 format!("--steering '{}' is none of {names}", self.steering)
             })?,
             poll: self.poll,
-            workqueue_scope: parse_scope(&self.workqueue_scope)?,
+            by_scope: self.workqueue_scope.is_some() || self.strict,
+            workqueue_scope: match &self.workqueue_scope {
+                Some(scope) => scope.parse().context("--workqueue-scope")?,
+                None => Scope::CacheShard,
+            },
+            strict: self.strict,
             serve: self.serve,
             randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
         })
@@ -387,12 +403,6 @@ fn within(name: &str, value: usize, most: usize) -> Result<usize> {
     ensure!(value > 0, "{name} must not be zero");
     ensure!(value <= most, "{name} {value} is more than {most}");
     Ok(value)
-}
-
-fn parse_scope(text: &str) -> Result<Scope> {
-    text.parse().ok().with_context(|| {
-        format!("--workqueue-scope '{text}' is none of cpu, smt, cache_shard, cache, numa, system")
-    })
 }
 
 #[cfg(test)]

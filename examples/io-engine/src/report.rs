@@ -9,6 +9,7 @@ use serde::Serialize;
 use inflight::tags::QueueStats;
 use inflight::tags::steering::SteeringStats;
 
+use crate::checks::CheckReport;
 use crate::options::Config;
 use crate::stats::{CpuTime, JobStats, Latencies, Reaping, Samples, spread};
 
@@ -195,6 +196,9 @@ pub(crate) struct Report {
     #[serde(skip)]
     by_tenant: bool,
     steering: SteeringReport,
+    checksums: Option<CheckReport>,
+    #[serde(skip)]
+    by_scope: bool,
     poll: PollReport,
     job_spread: Option<f64>,
     jobs: Vec<JobReport>,
@@ -219,6 +223,8 @@ pub(crate) struct Measured {
     /// The name of each group of jobs, and what it counted.
     pub(crate) tenants: Vec<(String, QueueStats)>,
     pub(crate) steering: SteeringStats,
+    /// None without `--verify`.
+    pub(crate) checks: Option<CheckReport>,
     pub(crate) jobs: Vec<JobStats>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<String>,
@@ -307,6 +313,8 @@ impl Report {
             by_tenant: config.by_tenant,
             tenants,
             steering: SteeringReport::new(config.steering.name(), &measured.steering),
+            checksums: measured.checks,
+            by_scope: config.by_scope,
             poll: PollReport::new(config, &measured.jobs),
             job_spread: spread(measured.jobs.iter().map(JobStats::blocks)).map(rounded),
             jobs: measured
@@ -437,6 +445,9 @@ impl Report {
                 s.wakeups,
                 s.max_batch
             )?;
+        }
+        if let Some(checks) = self.checksums.as_ref().filter(|_| self.by_scope) {
+            writeln!(f, "  checksums  {}", checks.row())?;
         }
         let poll = &self.poll;
         if poll.jobs > 0 {

@@ -14,6 +14,7 @@ use inflight::topology::{Scope, Topology};
 use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
+use crate::checks::Checks;
 use crate::checksum::Checksum;
 use crate::control::{Control, Starter};
 use crate::engine::{Engine, Inbox, Psync, Ring, Uring, deliver};
@@ -79,7 +80,7 @@ struct Crew {
     /// None if there is no work for it.
     system: Option<WorkqueueSystem>,
     server: Option<Server>,
-    checksums: Option<Workqueue>,
+    checksums: Option<Checks>,
     workers: Option<Workqueue>,
     /// Runs completions that were steered.
     complete: Option<Workqueue>,
@@ -98,12 +99,12 @@ impl Crew {
                 complete: None,
             });
         }
-        let system = WorkqueueSystem::builder().topology(topology).build();
+        let system = WorkqueueSystem::builder().topology(&topology).build();
         let system = system.context("making the workers")?;
         // The tags bound what is under way, so the queues need no limit of their own.
         let max_active = (config.numjobs * config.iodepth).min(MAX_ACTIVE_LIMIT);
-        let workqueue = |name: &str, scope| {
-            let unbound = system.workqueue(name).unbound(Attrs::new().scope(scope));
+        let workqueue = |name: &str, attrs: Attrs| {
+            let unbound = system.workqueue(name).unbound(attrs);
             unbound
                 .max_active(max_active)
                 .build()
@@ -111,10 +112,15 @@ impl Crew {
         };
         Ok(Self {
             checksums: verify
-                .then(|| workqueue("checksums", config.workqueue_scope))
+                .then(|| {
+                    let scope = config.workqueue_scope;
+                    let attrs = Attrs::new().scope(scope).strict(config.strict);
+                    let queue = workqueue("checksums", attrs)?;
+                    Ok::<_, anyhow::Error>(Checks::new(queue, &topology, scope))
+                })
                 .transpose()?,
             workers: psync
-                .then(|| workqueue("psync", Scope::System))
+                .then(|| workqueue("psync", Attrs::new().scope(Scope::System)))
                 .transpose()?,
             complete: steered
                 .then(|| system.workqueue("complete").bound().highpri().build())
@@ -238,6 +244,10 @@ impl Machine {
             (_, failure) => failure.map(|error| crate::explain(&error)),
         };
         let tags = self.set.stats();
+        let config = &self.shared.config;
+        let elapsed = spent.unwrap_or_default().0;
+        let checks = self.shared.checksums.as_ref();
+        let checks = checks.map(|c| c.report(config.workqueue_scope, config.strict, elapsed));
         let tenants = self.tenants.iter();
         Ok(Report::new(
             &self.shared.config,
@@ -251,6 +261,7 @@ impl Machine {
                 tag_wakeups: tags.wakeups,
                 tenants: tenants.map(|t| (t.name().to_owned(), t.stats())).collect(),
                 steering: self.completions.stats(),
+                checks,
                 jobs,
                 interrupted: control.interrupted(),
                 error: failure,

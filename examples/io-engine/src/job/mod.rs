@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use crate::checks::Checks;
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use inflight::tags::{AllocOptions, Queue, Tag};
-use inflight::workqueue::Workqueue;
 
 use crate::block::Format;
 use crate::control::Control;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) run: u64,
     pub(crate) control: Control,
     /// Where blocks are sealed and checked; none without `--verify`.
-    pub(crate) checksums: Option<Workqueue>,
+    pub(crate) checksums: Option<Checks>,
 }
 
 impl Shared {
@@ -201,7 +201,7 @@ mod tests {
     use crate::options::Options;
     use clap::Parser as _;
     use inflight::tags::TagSet;
-    use inflight::topology::Topology;
+    use inflight::topology::{Scope, Topology};
     use inflight::workqueue::{Attrs, WorkqueueSystem};
 
     const RUN: &str = "io-engine --size 1m --rw randrw --iodepth 4 --number_ios 100";
@@ -233,7 +233,10 @@ mod tests {
             run: 1,
             file: Arc::new(tempfile::tempfile().unwrap()),
             name: "f".to_owned(),
-            checksums: (config.verify != Checksum::None).then(|| queue("checksums")),
+            checksums: (config.verify != Checksum::None).then(|| {
+                let topology = Topology::synthetic("core:1").unwrap();
+                Checks::new(queue("checksums"), &topology, Scope::Cache)
+            }),
             config,
         });
         shared.control.stop();

@@ -114,6 +114,42 @@ fn every_workqueue_scope_is_accepted() {
     }
 }
 
+/// The published experiment's shape: 32 KiB, random reads and writes, SHA-512, workers by scope.
+#[test]
+fn checksums_are_told_by_pod() {
+    let options = "--size 4m --bs 32k --rw randrw --number_ios 60 --numjobs 2 --verify sha512";
+    for (more, scope, strict) in [
+        (" --strict", "cache_shard", true),
+        (" --workqueue-scope cpu --strict", "cpu", true),
+        (" --workqueue-scope system", "system", false),
+    ] {
+        let ran = Place::new().run(&format!("{options}{more}"));
+        let table = ran.expect(0).stdout;
+        let strict = if strict { " strict" } else { "" };
+        let row = format!("  checksums  {scope}{strict}: 120 checksums, ");
+        assert!(table.contains(&row), "{table}");
+        let json = Place::new().run(&format!("--json {options}{more}"));
+        let json = json.expect(0).json();
+        assert_eq!(json.count("checksums/made"), 120);
+        let pods = json.get("checksums/pod_busy_percent").as_array().unwrap();
+        let busy: f64 = pods.iter().filter_map(|pod| pod.as_f64()).sum();
+        assert!(busy > 0.0, "{pods:?}");
+        if scope == "system" {
+            assert_eq!((pods.len(), json.count("checksums/repatriations")), (1, 0));
+        }
+    }
+    let none = Place::new().run("--json --size 64k --rw write --number_ios 2 --verify none");
+    assert_eq!(none.expect(0).json().get("checksums"), &Value::Null);
+}
+
+#[test]
+fn a_scope_that_is_almost_right_is_told_the_right_one() {
+    let ran = Place::new().run("--workqueue-scope cache_shart");
+    let said = ran.expect(2).stderr;
+    assert!(said.contains("did you mean 'cache_shard'?"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn sequential_reads_wrap_around() {
     let ran = Place::new().run("--json --size 32k --rw read --number_ios 20");
@@ -185,7 +221,8 @@ fn direct_io_reads_what_direct_io_wrote() {
 fn help_documents_options_and_exit_statuses() {
     let help = Place::new().run("--help").expect(0).stdout;
     let options = "filename size bs rw iodepth numjobs runtime direct fsync verify engine json \
-                   max-split hw-queues workqueue-scope number_ios admission tenants steering poll";
+                   max-split hw-queues workqueue-scope strict number_ios admission tenants \
+                   steering poll";
     for option in options.split_whitespace() {
         assert!(help.contains(&format!("--{option}")), "{option} is missing");
     }
