@@ -527,7 +527,7 @@ impl<T: Item> Core<T> {
     /// Nothing is left: no item, no mail, and nobody who runs, comes or helps.
     pub(crate) fn is_quiet(&self) -> bool {
         let away = |w: &Worker<T>| matches!(w.state, State::Idle | State::Gone);
-        !self.has_work() && !self.creating && self.workers.iter().all(away)
+        !self.has_work() && self.creating == 0 && self.workers.iter().all(away)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
