@@ -3,15 +3,15 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | no retry after joining (B) | `h1_…`, `h7_…` |
-//! | the marks are read before the token is published (R3 before R2) | `h1_…` |
-//! | R3 does not see the own line | `h2_…` |
-//! | the mark is set after the retry (J after B) | `h1_…` |
-//! | a mark is cleared without the lock (R6) | `h3_…` |
-//! | releases do not see the debt | `h4_…` |
-//! | a token is lost at a stale mark | `h3_…`, `h5_…` |
-//! | what is left of a batch is put down without a look | `h6_…` |
-//! | what was gathered is put into the stock without a look | `h8_…` |
+//! | no retry after joining (B) | `i6_…`, `lend_h7_…` |
+//! | the marks are read before the token is published (R3 before R2) | `i6_…` |
+//! | R3 does not see the own line | `lend_h2_…` |
+//! | the mark is set after the retry (J after B) | `i6_…` |
+//! | a mark is cleared without the lock (R6) | `lend_h3_…` |
+//! | releases do not see the debt | `lend_h4_…` |
+//! | a token is lost at a stale mark | `lend_h3_…`, `lend_h5_…` |
+//! | what is left of a batch is put down without a look | `lend_h6_…` |
+//! | what was gathered is put into the stock without a look | `lend_h8_…` |
 //! | a line is told empty before what it gave has been handed on | `i14_…` |
 
 #![cfg(loom)]
@@ -93,9 +93,9 @@ fn run(name: &str, bound: Bound, queue: impl Fn() -> Queue + Sync + Send + 'stat
 /// H1 with one group, I.13 and I.6: a token is published while an item joins; J and B against R2
 /// and R3.
 #[test]
-fn h1_join_against_publish() {
+fn i6_join_against_publish() {
     let queue = || Queue::new(1, 1, BARE);
-    run("h1_join_against_publish", FOUR, queue, |queue| {
+    run("i6_join_against_publish", FOUR, queue, |queue| {
         queue.admit(0);
         let other = thread::spawn({
             let queue = queue.clone();
@@ -110,9 +110,9 @@ fn h1_join_against_publish() {
 
 /// H1 between groups: the mark, not the line, tells whoever publishes.
 #[test]
-fn h1_join_against_publish_elsewhere() {
+fn i6_join_against_publish_elsewhere() {
     let queue = || Queue::new(1, 2, BARE);
-    run("h1_join_against_publish_elsewhere", THREE, queue, |queue| {
+    run("i6_join_against_publish_elsewhere", THREE, queue, |queue| {
         queue.admit(0);
         let other = thread::spawn({
             let queue = queue.clone();
@@ -127,13 +127,13 @@ fn h1_join_against_publish_elsewhere() {
 
 /// H1 with one central count: the token is published in the stock.
 #[test]
-fn h1_join_against_the_stock() {
+fn i6_join_against_the_stock() {
     let central = Tuning {
         central_below: 32,
         ..BARE
     };
     let queue = move || Queue::new(1, 2, central);
-    run("h1_join_against_the_stock", THREE, queue, |queue| {
+    run("i6_join_against_the_stock", THREE, queue, |queue| {
         assert!(queue.slots.is_central());
         queue.admit(0);
         let other = thread::spawn({
@@ -150,9 +150,9 @@ fn h1_join_against_the_stock() {
 /// H2, I.15: somebody waits already, and a second one joins the same line while two tokens come
 /// back, one after the other.
 #[test]
-fn h2_the_own_line_is_looked_at() {
+fn lend_h2_the_own_line_is_looked_at() {
     let queue = || Queue::new(1, 1, BARE);
-    run("h2_the_own_line_is_looked_at", THREE, queue, |queue| {
+    run("lend_h2_the_own_line_is_looked_at", THREE, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
         let other = thread::spawn({
@@ -171,9 +171,9 @@ fn h2_the_own_line_is_looked_at() {
 
 /// H2, H1: two join at once, as letters of one mailbox do, while both tokens come back.
 #[test]
-fn h2_several_join_at_once() {
+fn lend_h2_several_join_at_once() {
     let queue = || Queue::new(2, 1, BARE);
-    run("h2_several_join_at_once", THREE, queue, |queue| {
+    run("lend_h2_several_join_at_once", THREE, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
         let other = thread::spawn({
@@ -195,9 +195,9 @@ fn h2_several_join_at_once() {
 
 /// H3: a stale mark is cleared while somebody joins under it.
 #[test]
-fn h3_clear_against_join() {
+fn lend_h3_clear_against_join() {
     let queue = || Queue::new(1, 2, BARE);
-    run("h3_clear_against_join", THREE, queue, |queue| {
+    run("lend_h3_clear_against_join", THREE, queue, |queue| {
         queue.admit(0);
         // Group 1 is marked, and empty again.
         queue.admit(1);
@@ -217,27 +217,32 @@ fn h3_clear_against_join() {
 
 /// H4, I.16: the limit is lowered while an item ends: the debt is paid.
 #[test]
-fn h4_lower_against_release() {
+fn lend_h4_lower_against_release() {
     let queue = || Queue::new(2, 1, BARE);
-    run("h4_lower_against_release", THREE_OR_ALL, queue, |queue| {
-        queue.admit(0);
-        queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
-        queue.set_max_active(1);
-        other.join().unwrap();
-        queue.assert_sum(1);
-    });
+    run(
+        "lend_h4_lower_against_release",
+        THREE_OR_ALL,
+        queue,
+        |queue| {
+            queue.admit(0);
+            queue.admit(0);
+            let other = thread::spawn({
+                let queue = queue.clone();
+                move || queue.leave(0)
+            });
+            queue.set_max_active(1);
+            other.join().unwrap();
+            queue.assert_sum(1);
+        },
+    );
 }
 
 /// H4: the limit is lowered while somebody who waits tries once more: the token that lowering has
 /// collected too much, or a release between, still gets to him.
 #[test]
-fn h4_lower_against_retry() {
+fn lend_h4_lower_against_retry() {
     let queue = || Queue::new(2, 1, BARE);
-    run("h4_lower_against_retry", TWO, queue, |queue| {
+    run("lend_h4_lower_against_retry", TWO, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
         let other = thread::spawn({
@@ -261,9 +266,9 @@ fn h4_lower_against_retry() {
 
 /// H5: two give to the same one who waits; one token comes back.
 #[test]
-fn h5_two_give_to_one() {
+fn lend_h5_two_give_to_one() {
     let queue = || Queue::new(2, 3, BARE);
-    run("h5_two_give_to_one", TWO, queue, |queue| {
+    run("lend_h5_two_give_to_one", TWO, queue, |queue| {
         queue.admit(0);
         queue.admit(1);
         queue.admit(2);
@@ -281,7 +286,7 @@ fn h5_two_give_to_one() {
 /// H6: a batch comes from the stock while somebody of another group joins: what is left of the
 /// batch is published, and whoever publishes looks.
 #[test]
-fn h6_what_is_left_of_a_batch() {
+fn lend_h6_what_is_left_of_a_batch() {
     // A batch is two.
     let queue = || {
         let queue = Queue::new(16, 2, BARE);
@@ -291,7 +296,7 @@ fn h6_what_is_left_of_a_batch() {
         }
         queue
     };
-    run("h6_what_is_left_of_a_batch", TWO, queue, |queue| {
+    run("lend_h6_what_is_left_of_a_batch", TWO, queue, |queue| {
         let had = queue.started.get();
         let other = thread::spawn({
             let queue = queue.clone();
@@ -306,9 +311,9 @@ fn h6_what_is_left_of_a_batch() {
 
 /// H7, I.36: the limit is raised while somebody joins.
 #[test]
-fn h7_raise_against_join() {
+fn lend_h7_raise_against_join() {
     let queue = || Queue::new(1, 1, BARE);
-    run("h7_raise_against_join", FOUR, queue, |queue| {
+    run("lend_h7_raise_against_join", FOUR, queue, |queue| {
         queue.admit(0);
         let other = thread::spawn({
             let queue = queue.clone();
@@ -323,27 +328,32 @@ fn h7_raise_against_join() {
 
 /// H7 with nodes that do not lend: what waits is served in rounds.
 #[test]
-fn h7_raise_of_parts_against_join() {
+fn lend_h7_raise_of_parts_against_join() {
     let queue = || Queue {
         slots: Arc::new(Slots::tuned(Share::PerNode, 1, &[1], &[Some(0)], BARE)),
         started: Count::new(),
     };
-    run("h7_raise_of_parts_against_join", FOUR, queue, |queue| {
-        queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.set_max_active(2)
-        });
-        queue.admit(0);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 2);
-    });
+    run(
+        "lend_h7_raise_of_parts_against_join",
+        FOUR,
+        queue,
+        |queue| {
+            queue.admit(0);
+            let other = thread::spawn({
+                let queue = queue.clone();
+                move || queue.set_max_active(2)
+            });
+            queue.admit(0);
+            other.join().unwrap();
+            assert_eq!(queue.started.get(), 2);
+        },
+    );
 }
 
 /// H8: the central count is switched on, and what lies with a group goes to the stock, while
 /// somebody joins.
 #[test]
-fn h8_switch_against_join() {
+fn lend_h8_switch_against_join() {
     // Four for each node is one count; the limit is lowered below that.
     let tuning = Tuning {
         central_below: 2,
@@ -358,7 +368,7 @@ fn h8_switch_against_join() {
         queue.leave(0);
         queue
     };
-    run("h8_switch_against_join", TWO, queue, |queue| {
+    run("lend_h8_switch_against_join", TWO, queue, |queue| {
         assert!(!queue.slots.is_central());
         let other = thread::spawn({
             let queue = queue.clone();
