@@ -13,9 +13,9 @@ program="$target/release/instructions"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
-# instructions NAME PAIRS: of a whole run.
+# instructions NAME PAIRS, instructions --items MACHINE ITEMS: of a whole run.
 instructions() {
-    valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$program" "$1" "$2" \
+    valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$program" "$@" \
         2>"$scratch/log" >/dev/null || { cat "$scratch/log"; return 1; }
     sed -n 's/^summary: *\([0-9]*\).*/\1/p;s/^totals: *\([0-9]*\).*/\1/p' "$scratch/out" | head -n 1
 }
@@ -25,6 +25,14 @@ printf '%-36s %s\n' "get+put, 64 ids, under valgrind" "instructions"
     few="$(instructions "$name" 10000)"
     many="$(instructions "$name" 30000)"
     printf '%-36s %8.1f\n' "$name" "$(awk "BEGIN { print ($many - $few) / 20000 }")"
+done
+
+# Of a queue's whole path, submitter and workers, one submitter on machines of 2, 64 and 256 CPUs.
+printf '\n%-36s %s\n' "item of an unbound queue" "instructions"
+for machine in "core:2" "numa:2 cache:4 core:8" "numa:2 cache:8 core:8 smt:2"; do
+    few="$(instructions --items "$machine" 12800)"
+    many="$(instructions --items "$machine" 38400)"
+    printf '%-36s %8.1f\n' "$machine" "$(awk "BEGIN { print ($many - $few) / 25600 }")"
 done
 
 if ! command -v gdb >/dev/null 2>&1 || [ "$("$program" --step checked)" != Rseq ]; then

@@ -7,7 +7,7 @@
 
 use crate::pools::compute;
 use crossbeam::channel::{self, Receiver, Sender};
-use inflight_topology::Scope;
+use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::fmt;
 use std::iter;
@@ -139,7 +139,19 @@ impl Own {
     /// If the machine has no topology.
     #[must_use]
     pub fn new(scope: Scope, max_active: usize) -> Self {
-        let system = WorkqueueSystem::builder().build().expect("a topology");
+        let machine = Topology::discover().expect("a machine with a CPU");
+        Self::on(machine, scope, max_active)
+    }
+
+    /// An unbound queue of that scope on such a machine.
+    ///
+    /// # Panics
+    ///
+    /// If the limit is none.
+    #[must_use]
+    pub fn on(machine: Topology, scope: Scope, max_active: usize) -> Self {
+        let builder = WorkqueueSystem::builder().topology(machine);
+        let system = builder.build().expect("a system");
         let draft = system.workqueue("bench").unbound(Attrs::new().scope(scope));
         let wq = draft.max_active(max_active).build().expect("a good limit");
         Self {

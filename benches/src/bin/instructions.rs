@@ -1,12 +1,16 @@
 //! `instructions NAME PAIRS`: get+put pairs of one contender, for callgrind to count.
 //! `instructions --list`: the names.
 //! `instructions --step checked|trusted`: a few pairs of ours, for a debugger to step through.
+//! `instructions --items MACHINE ITEMS`: items of an unbound queue on a described machine.
 //! What `ci/instructions.sh` runs.
 
+use inflight_benches::scopes::{Load, Own, Target};
 use inflight_benches::{ours, rivals};
 use inflight_sbitmap::SbitmapQueue;
+use inflight_topology::{Scope, Topology};
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +26,13 @@ fn main() -> ExitCode {
             let queue = queue.build().expect("valid");
             println!("{:?}", queue.back_end());
             assert!((0..8).all(|_| counted_pair(black_box(&queue))));
+            ExitCode::SUCCESS
+        }
+        ["--items", machine, items] => {
+            let (Ok(machine), Ok(items)) = (Topology::synthetic(machine), items.parse()) else {
+                return usage();
+            };
+            run_items(machine, items);
             ExitCode::SUCCESS
         }
         [name, pairs] => {
@@ -46,7 +57,23 @@ fn counted_pair(queue: &SbitmapQueue) -> bool {
     queue.try_get().is_some_and(|id| queue.put(id).is_ok())
 }
 
+/// One submitter on the first CPU, 64 works at a time, `max_active` 1024.
+fn run_items(machine: Topology, items: usize) {
+    inflight_sync::cpu::set_current_for_thread(Some(0));
+    let own = Own::on(machine, Scope::CacheShard, 1024);
+    let mut submitter = own.submitter(Load {
+        window: 64,
+        cost: Duration::ZERO,
+    });
+    for _ in 0..items / 64 {
+        (0..64).for_each(|_| submitter.submit());
+        submitter.wait();
+    }
+}
+
 fn usage() -> ExitCode {
-    eprintln!("usage: instructions --list | --step checked|trusted | NAME PAIRS");
+    eprintln!(
+        "usage: instructions --list | --step checked|trusted | --items MACHINE ITEMS | NAME PAIRS"
+    );
     ExitCode::from(2)
 }
