@@ -261,7 +261,10 @@ fn a_socket_without_permission() {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = if fs::metadata("/proc/self").unwrap().uid() == 0 {
         let copy = dir.join("program");
-        fs::copy(PROGRAM, &copy).unwrap();
+        // By another process: children of other tests would inherit a file open for writing here,
+        // and what is open for writing can't be run.
+        let copied = Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap();
+        assert!(copied.success());
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(copy);
         command.current_dir("/").uid(65534).gid(65534);
