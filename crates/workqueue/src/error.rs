@@ -365,6 +365,8 @@ pub enum AttrsError {
     NoCpu,
     /// A new pool needs a worker, and the system refused it a thread.
     NoWorker(io::ErrorKind),
+    /// The workqueue system has been shut down, and a new pool would be needed.
+    ShutDown,
 }
 
 impl fmt::Display for AttrsError {
@@ -374,17 +376,12 @@ impl fmt::Display for AttrsError {
             Self::Nice { asked } => write!(f, "nice goes from -20 to 19, not to {asked}"),
             Self::NoCpu => f.write_str("none of these CPUs can be used"),
             Self::NoWorker(kind) => write!(f, "no thread for a new pool's first worker: {kind}"),
+            Self::ShutDown => f.write_str("the workqueue system has been shut down"),
         }
     }
 }
 
 impl Error for AttrsError {}
-
-impl From<io::Error> for AttrsError {
-    fn from(refused: io::Error) -> Self {
-        Self::NoWorker(refused.kind())
-    }
-}
 
 /// Why a spawned function gave no result.
 ///

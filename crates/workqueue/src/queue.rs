@@ -12,7 +12,7 @@ use crate::stats::WorkqueueStats;
 use crate::work::{Modified, Queued, Work};
 use crate::worker;
 use inflight_sync::{Arc, cpu};
-use inflight_topology::Scope;
+use inflight_topology::{Scope, Topology};
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -119,8 +119,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`QueueError::NoSuchCpu`] for a number that no CPU of the topology has, and those of
-    /// [`queue`](Workqueue::queue).
+    /// [`QueueError::NoSuchCpu`] for a number that no CPU of the topology has, neither of that the
+    /// system was made with nor of the one it was last
+    /// [told of](crate::WorkqueueSystem::refresh); and those of [`queue`](Workqueue::queue).
     ///
     /// ```
     /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -507,7 +508,8 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`AttrsError::NotUnbound`] for a bound queue, [`AttrsError::Nice`], and
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread, or
+    /// [`AttrsError::ShutDown`] if that is because the system has ended.
     ///
     /// ```
     /// # use inflight_topology::Scope;
@@ -543,8 +545,11 @@ impl Workqueue {
     }
 
     fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
-        let topology = self.shared.topology();
-        if topology.possible().contains(cpu) || topology.cpus().contains(cpu) {
+        let has = |topology: &Topology| {
+            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
+        };
+        // The machine may have grown since the system was made.
+        if has(self.shared.topology()) || has(&self.shared.env().machine()) {
             return Ok(());
         }
         Err(QueueError::NoSuchCpu(cpu))

@@ -2,7 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::builder::{SystemBuilder, WorkqueueDraft};
-use crate::door;
+use crate::door::{self, Promoted};
 use crate::dump::Dump;
 use crate::error::{AttrsError, BuildError};
 use crate::freeze::Frozen;
@@ -171,7 +171,10 @@ impl Shared {
         }
         attrs.check()?;
         let settings = self.settings.lock();
-        queue.prepare(attrs, &settings)?.perform();
+        let prepared = queue.prepare(attrs, &settings);
+        let through = prepared.map_err(|e| self.no_worker(&e))?.perform();
+        drop(settings);
+        through.into_iter().for_each(Promoted::tell);
         Ok(())
     }
 
@@ -186,7 +189,8 @@ impl Shared {
         let queues = self.queues().into_iter();
         let unbound = queues.filter(|queue| !queue.mode().is_bound());
         let moves = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
-        let moves = moves.collect::<io::Result<Vec<_>>>()?;
+        let moves = moves.collect::<io::Result<Vec<_>>>();
+        let moves = moves.map_err(|e| self.no_worker(&e))?;
         if new.topology.version() != settings.topology.version()
             || new.topology != settings.topology
         {
@@ -194,9 +198,20 @@ impl Shared {
             // Relaxed: as said where it is.
             self.env.refreshed.fetch_add(1, Ordering::Relaxed);
         }
-        moves.into_iter().for_each(door::Move::perform);
+        let through: Vec<_> = moves.into_iter().filter_map(door::Move::perform).collect();
         *settings = new;
+        drop(settings);
+        through.into_iter().for_each(Promoted::tell);
         Ok(())
+    }
+
+    /// Why a pool that is needed has no worker.
+    fn no_worker(&self, refused: &io::Error) -> AttrsError {
+        if self.is_stopped() {
+            AttrsError::ShutDown
+        } else {
+            AttrsError::NoWorker(refused.kind())
+        }
     }
 
     /// From now on freezable queues let nobody through.
@@ -215,7 +230,10 @@ impl Shared {
         change(&mut settings);
         let now = settings.is_frozen();
         if before != now {
-            self.freezable().for_each(|queue| queue.set_frozen(now));
+            let through = self.freezable().map(|queue| queue.set_frozen(now));
+            let through: Vec<_> = through.collect();
+            drop(settings);
+            through.into_iter().for_each(Promoted::tell);
         }
     }
 

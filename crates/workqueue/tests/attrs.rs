@@ -11,6 +11,7 @@ use inflight_workqueue::{
 };
 use proptest::prelude::*;
 use std::io;
+use std::time::Duration;
 use support::{Inside, Level, Log, bound, four_cpus, gated, system};
 
 fn unbound(sys: &WorkqueueSystem, attrs: Attrs) -> Workqueue {
@@ -274,6 +275,32 @@ fn b33_a_cpu_leaves_and_returns() {
     await_pools(&sys, &["1 cpus 0-1 strict", "8 cpus 2-3 strict"]);
     assert_eq!(pool_of(&wq, 3), "u8");
     assert!(irq.queue_on(4, &Work::new(|| ())).is_err());
+}
+
+/// A CPU that was not there when the system was made can be named once it has come.
+#[test]
+fn a_machine_that_grows() {
+    let sys = system();
+    let old = bound(&sys);
+    assert!(old.queue_on(4, &Work::new(|| ())).is_err());
+    let now = Topology::synthetic("cache:2 core:3").unwrap();
+    sys.refresh(&now).unwrap();
+    assert_eq!(pool_of(&bound(&sys), 4), "4");
+    assert_eq!(pool_of(&old, 4), "0", "another one stands in");
+    let wq = unbound(&sys, cache());
+    assert_eq!(pool_of(&wq, 5), pool_of(&wq, 3));
+    assert!(old.queue_on(6, &Work::new(|| ())).is_err());
+}
+
+#[test]
+fn after_the_end_nothing_moves() {
+    let sys = system();
+    let wq = unbound(&sys, cache());
+    wq.spawn_on(0, || ()).wait().unwrap();
+    sys.shutdown_timeout(Duration::MAX).unwrap();
+    let refused = Err(AttrsError::ShutDown);
+    assert_eq!(wq.set_attrs(cache().strict(true)), refused);
+    assert_eq!(sys.set_unbound_cpumask(&CpuSet::from([1])), refused);
 }
 
 /// Ordering cannot be taken away by any call.

@@ -2,10 +2,12 @@
 
 mod support;
 
-use inflight_sync::thread;
-use inflight_workqueue::{Attrs, DelayedWork, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_workqueue::{
+    Attrs, DelayedWork, TraceStep, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
+};
 use std::time::Duration;
-use support::{Level, Log, gated, system};
+use support::{Level, Log, four_cpus, gated, system};
 
 fn each_kind(sys: &WorkqueueSystem) -> [Workqueue; 3] {
     let build = |builder: WorkqueueBuilder| builder.freezable().build().unwrap();
@@ -125,4 +127,40 @@ fn the_end_thaws() {
     drop(sys);
     assert_eq!(handle.wait().unwrap(), 7);
     drop(frozen);
+}
+
+/// A tracer that is told of an item let through by a thaw may ask the system whatever it likes.
+#[test]
+fn no_lock_is_held_while_a_thaw_is_told() {
+    let (asked, system) = (Level::new(), Arc::new(Mutex::new(None::<WorkqueueSystem>)));
+    let sys = WorkqueueSystem::builder()
+        .sampling(false)
+        .topology(four_cpus());
+    let sys = sys.trace({
+        let (asked, system) = (asked.clone(), Arc::downgrade(&system));
+        move |event| {
+            let system = system.upgrade().and_then(|slot| slot.lock().clone());
+            if let (TraceStep::Activated, Some(sys)) = (event.step, system) {
+                drop(sys.freeze());
+                asked.raise();
+            }
+        }
+    });
+    let sys = sys.build().unwrap();
+    *system.lock() = Some(sys.clone());
+    let wq = sys.workqueue("w").bound().freezable().build().unwrap();
+    let frozen = sys.freeze();
+    let item = wq.spawn(|| ());
+    let thaw = thread::spawn(move || drop(frozen));
+    for _ in 0..10_000_000 {
+        if asked.get() == 1 {
+            thaw.join().unwrap();
+            item.wait().unwrap();
+            return *system.lock() = None;
+        }
+        thread::yield_now();
+    }
+    // Whoever hangs has a handle on the system.
+    std::mem::forget(system);
+    panic!("a tracer waits for a lock");
 }

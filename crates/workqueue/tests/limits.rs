@@ -290,3 +290,43 @@ fn the_limit_holds_while_submitters_move() {
         assert_eq!(stats.queued, stats.completed + stats.cancelled);
     }
 }
+
+/// C7, C11: a part is reckoned from the CPUs that the queue uses, and again whenever they change.
+/// Who waited for a part that grows goes on.
+#[test]
+fn c7_parts_follow_the_cpus_a_queue_uses() {
+    let sys = system("numa:2 core:8");
+    let numa = || Attrs::new().scope(Scope::Numa);
+    let node = |node: usize| (node * 8..node * 8 + 8).collect();
+    let builder = sys.workqueue("jobs").unbound(numa().cpumask(node(0)));
+    let wq = builder
+        .max_active(16)
+        .share(Share::PerNode)
+        .build()
+        .unwrap();
+    let parts = || {
+        nodes(&sys)[..2]
+            .iter()
+            .map(|part| part.1)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(parts(), [16, 8], "the other node has the least there is");
+    wq.set_attrs(numa()).unwrap();
+    assert_eq!(parts(), [8, 8]);
+    sys.refresh(&Topology::synthetic("numa:2 core:8 offline:7").unwrap())
+        .unwrap();
+    assert_eq!(parts(), [8, 9]);
+    let items: Vec<_> = (0..12).map(|_| waiting(&wq, 0)).collect();
+    assert_eq!((wq.stats().active, wq.stats().inactive), (8, 4));
+    sys.set_unbound_cpumask(&node(0)).unwrap();
+    assert_eq!(parts(), [16, 8]);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (12, 0));
+    sys.set_unbound_cpumask(&node(1)).unwrap();
+    assert_eq!(
+        (parts(), wq.stats().active),
+        (vec![8, 16], 12),
+        "nobody is stopped"
+    );
+    items.into_iter().for_each(|item| end(&wq, item));
+    assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
+}

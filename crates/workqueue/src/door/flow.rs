@@ -26,6 +26,22 @@ pub(super) struct Left {
     shut: bool,
 }
 
+/// Those that a change has let through, if somebody wants to know.
+#[must_use]
+pub(crate) struct Promoted {
+    pub(super) queue: Arc<Shared>,
+    pub(super) works: Vec<WorkRef>,
+}
+
+impl Promoted {
+    /// No lock is held, that of the settings included: who is told may ask the system anything.
+    pub(crate) fn tell(self) {
+        for work in &self.works {
+            self.queue.trace(work, TraceStep::Activated);
+        }
+    }
+}
+
 impl Left {
     pub(super) fn settle(self, queue: &Shared) {
         self.deed.perform();
@@ -178,19 +194,20 @@ impl Shared {
             fronts.slots.set_max_active(max_active, each);
             return started.settle(self);
         }
-        self.let_through(|gate| gate.set_max_active(max_active));
+        self.let_through(|gate| gate.set_max_active(max_active))
+            .tell();
     }
 
     /// Nobody becomes active, or as many as may again. A freezable queue has no front ends.
-    pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) {
-        self.let_through(|gate| gate.set_frozen(frozen));
+    pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) -> Promoted {
+        self.let_through(|gate| gate.set_frozen(frozen))
     }
 
     /// Changes what limits each gate, and lets those through who may go then.
-    fn let_through(self: &Arc<Self>, change: impl Fn(&mut Gate<Entry>)) {
+    fn let_through(self: &Arc<Self>, change: impl Fn(&mut Gate<Entry>)) -> Promoted {
+        let mut promoted = Vec::new();
         for gate in 0..self.gates.len() {
             let (mut state, mut deeds) = self.open(gate);
-            let mut promoted = Vec::new();
             change(&mut state.gate);
             loop {
                 let (deed, work) = state.promote();
@@ -202,9 +219,10 @@ impl Shared {
             }
             drop(state);
             deeds.perform();
-            for work in promoted {
-                self.trace(&work, TraceStep::Activated);
-            }
+        }
+        Promoted {
+            queue: self.clone(),
+            works: promoted,
         }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! The gate of a front end counts what passes; what is active and what waits is the limit's.
 
-use super::Shared;
+use super::{Promoted, Shared};
+use crate::attrs::Attrs;
 use crate::item::WorkRef;
-use crate::layout::{Cpus, Layout};
+use crate::layout::{Cpus, Layout, Settings};
 use crate::limits::{Full, Share, Slots, Waits};
 use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
+use inflight_sync::Arc;
 use inflight_topology::Topology;
 
 /// How many items of a queue may be active at once.
@@ -23,6 +25,8 @@ pub(crate) struct Limit {
 #[derive(Debug)]
 pub(super) struct Fronts {
     pub(super) slots: Slots<Entry>,
+    /// The memory nodes there were when the queue was made, by their numbers.
+    nodes: Vec<usize>,
 }
 
 /// What has become of a newcomer.
@@ -53,17 +57,42 @@ impl Waits for Entry {
 impl Fronts {
     /// The gates are the places of `by_cpu`; their nodes are those of the places of `layout`, for
     /// good.
-    pub(super) fn new(topology: &Topology, layout: &Layout, by_cpu: &Layout, limit: Limit) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        attrs: &Attrs,
+        layout: &Layout,
+        by_cpu: &Layout,
+        limit: Limit,
+    ) -> Self {
+        let topology = &settings.topology;
+        let known = topology.nodes().to_vec();
+        let cpus = by_node(&known, settings, attrs);
         let gates = 0..by_cpu.places.len();
         let places = gates.map(|gate| layout.place_of(super::cpu_of(by_cpu, gate)));
         let nodes: Vec<_> = places
             .map(|place| node_of(topology, &layout.places[place].cpus))
             .collect();
-        let slots = Slots::new(limit.share, limit.max_active, &by_node(topology), &nodes);
+        let slots = Slots::new(limit.share, limit.max_active, &cpus, &nodes);
         if let Some(min_active) = limit.min_active {
             slots.set_min_active(min_active, &mut |_, _| unreachable!("nothing waits yet"));
         }
-        Self { slots }
+        Self {
+            slots,
+            nodes: known,
+        }
+    }
+
+    /// How many CPUs of each node the queue may use with such attributes and settings.
+    pub(super) fn cpus_by_node(&self, settings: &Settings, attrs: &Attrs) -> Vec<usize> {
+        by_node(&self.nodes, settings, attrs)
+    }
+
+    /// It may use so many CPUs of each node from now on.
+    pub(super) fn set_cpus(&self, cpus: &[usize]) -> Started {
+        let mut started = Started::default();
+        let each = &mut |_, entry| started.push(entry);
+        self.slots.set_cpus(cpus, each);
+        started
     }
 
     /// A, J, B.
@@ -122,15 +151,25 @@ impl Started {
             queue.trace(&work, TraceStep::Activated);
         }
     }
+
+    /// They are on their way; no lock but that of the settings is held.
+    pub(super) fn perform(self, queue: &Arc<Shared>) -> Promoted {
+        self.deeds.perform();
+        Promoted {
+            queue: queue.clone(),
+            works: self.traced,
+        }
+    }
 }
 
-/// Usable online CPUs by node.
-fn by_node(topology: &Topology) -> Vec<usize> {
+/// C7: by node, the CPUs that a queue with such attributes uses.
+fn by_node(nodes: &[usize], settings: &Settings, attrs: &Attrs) -> Vec<usize> {
+    let effective = settings.effective(attrs);
     let cpus = |node: &usize| {
-        let here = |cpu: &usize| topology.node_of(*cpu) == Some(*node);
-        topology.cpus().iter().filter(here).count()
+        let here = |cpu: &usize| settings.topology.node_of(*cpu) == Some(*node);
+        effective.iter().filter(here).count()
     };
-    topology.nodes().iter().map(cpus).collect()
+    nodes.iter().map(cpus).collect()
 }
 
 /// The node of these CPUs, as an index, if they are of one.

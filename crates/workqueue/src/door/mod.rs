@@ -29,6 +29,7 @@ mod places;
 mod submit;
 
 pub(crate) use back::{Home, Withdrawn};
+pub(crate) use flow::Promoted;
 use fronts::Fronts;
 pub(crate) use fronts::Limit;
 use mail::{Letter, Mail, Mailbox};
@@ -146,7 +147,7 @@ impl Shared {
         let layout = Arc::new(Layout::new(settings, mode, &attrs, flags.highpri));
         let by_cpu = Layout::new(settings, Mode::Bound, &attrs, flags.highpri);
         let fronts = (mode == Mode::Unbound && !flags.freezable)
-            .then(|| Fronts::new(&settings.topology, &layout, &by_cpu, limit));
+            .then(|| Fronts::new(settings, &attrs, &layout, &by_cpu, limit));
         let single = !mode.is_bound() && fronts.is_none();
         let gates = if single { 1 } else { by_cpu.places.len() };
         let gate = || match fronts {

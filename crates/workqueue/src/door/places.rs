@@ -1,7 +1,7 @@
 //! How a queue goes over to other pools while it is in use. `PROTOCOL.md`, move.
 
 use super::mail::Bell;
-use super::{Shared, cpu_of};
+use super::{Promoted, Shared, cpu_of};
 use crate::attrs::Attrs;
 use crate::layout::{Layout, Settings};
 use crate::pools::Lease;
@@ -16,6 +16,8 @@ pub(crate) struct Move {
     layout: Arc<Layout>,
     /// By place: those that the queue is to have from the start.
     pools: Vec<Option<Arc<Lease>>>,
+    /// Of those it may use then, by node, if they are counted.
+    cpus: Option<Vec<usize>>,
 }
 
 impl Shared {
@@ -32,7 +34,9 @@ impl Shared {
             }
             pools[place] = Some(pool);
         }
+        let fronts = self.fronts.as_ref();
         Ok(Move {
+            cpus: fronts.map(|fronts| fronts.cpus_by_node(settings, &attrs)),
             queue: self.clone(),
             attrs,
             layout: Arc::new(layout),
@@ -58,12 +62,13 @@ impl Shared {
 
 impl Move {
     /// O2: from now on items go the new way. Those that are queued end on the old one.
-    pub(crate) fn perform(self) {
+    pub(crate) fn perform(self) -> Option<Promoted> {
         let Self {
             queue,
             attrs,
             layout,
             pools,
+            cpus,
         } = self;
         for (gate, door) in queue.gates.iter().enumerate() {
             let (layout, pools) = match queue.fronts {
@@ -99,5 +104,7 @@ impl Move {
             std::mem::replace(&mut *way, super::Way { attrs, layout })
         };
         drop(old);
+        let (fronts, cpus) = (queue.fronts.as_ref()?, cpus?);
+        Some(fronts.set_cpus(&cpus).perform(&queue))
     }
 }

@@ -413,7 +413,6 @@ impl<T: Waits> Slots<T> {
     }
 
     /// CPUs have come or gone.
-    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn set_cpus(&self, cpus: &[usize], started: &mut Started<'_, T>) {
         self.change(started, |setting| setting.cpus = cpus.to_vec());
     }
