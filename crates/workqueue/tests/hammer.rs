@@ -1,14 +1,17 @@
 //! Unbound queues under everything at once, seeded: threads queue, cancel, flush and drain while
-//! attributes, limits, masks and the machine change, freezes come and go, and queues are dropped.
+//! attributes, limits, masks and the machine change, freezes come and go, threads are refused, and
+//! queues are dropped. `INFLIGHT_STRESS_SEED` names one seed.
 #![cfg(not(any(loom, shuttle)))]
 
 mod support;
 
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{
-    Attrs, QueueError, Share, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem, blocking,
+    Attrs, AttrsError, QueueError, Share, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
+    blocking,
 };
 
 const SUBMITTERS: usize = 3;
@@ -94,6 +97,8 @@ struct World {
     cores: usize,
     /// The CPUs that queues use stay the same, and with them the parts of the nodes.
     steady: bool,
+    /// Threads are refused now and then.
+    faults: Faults,
     queues: Vec<Queue>,
     /// Moves with each step of anybody.
     news: Arc<AtomicUsize>,
@@ -133,7 +138,10 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (nodes, cores) = (rng.usize(1..=8), rng.usize(1..=3));
-        let builder = WorkqueueSystem::builder().sampling(rng.bool());
+        let faults = Faults::new();
+        let builder = WorkqueueSystem::builder()
+            .sampling(rng.bool())
+            .faults(&faults);
         let sys = builder
             .topology(machine(nodes, cores, &[]))
             .build()
@@ -164,6 +172,7 @@ impl World {
             nodes,
             cores,
             steady: rng.bool(),
+            faults,
             queues: queues.into(),
             news,
             left: AtomicUsize::new(0),
@@ -244,7 +253,7 @@ impl World {
                         }
                     });
                     // Taken even by a queue that is drained.
-                    let accepted = wq.queue_on(cpu, &child).unwrap().is_queued();
+                    let accepted = wq.queue_on(cpu, &child).is_ok_and(|q| q.is_queued());
                     mine.accepted
                         .fetch_add(usize::from(accepted), Ordering::Relaxed);
                 }
@@ -266,7 +275,7 @@ impl World {
                     .accepted
                     .fetch_add(accepted, Ordering::Relaxed);
             }
-            Err(QueueError::Draining) => {}
+            Err(QueueError::Draining | QueueError::NoWorker(_)) => {}
             Err(other) => queue.account.breach(format!("refused: {other}")),
         }
     }
@@ -300,10 +309,10 @@ impl World {
                     0 => queue.wq.drain().unwrap(),
                     _ => queue.wq.flush().unwrap(),
                 },
-                29 => queue
-                    .wq
-                    .set_attrs(some_attrs(&mut rng, self.maskable()))
-                    .unwrap(),
+                29 => {
+                    let attrs = some_attrs(&mut rng, self.maskable());
+                    self.check_change(queue.wq.set_attrs(attrs));
+                }
                 30 => self.short_lived(&mut rng),
                 _ => {
                     let stats = queue.wq.stats();
@@ -326,7 +335,7 @@ impl World {
             drop(wq.spawn_on(cpu, move || news.fetch_add(1, Ordering::Relaxed)));
         }
         if rng.bool() {
-            wq.set_attrs(some_attrs(rng, self.maskable())).unwrap();
+            self.check_change(wq.set_attrs(some_attrs(rng, self.maskable())));
         }
     }
 
@@ -335,7 +344,7 @@ impl World {
         let mut frozen = Vec::new();
         while self.left.load(Ordering::Relaxed) > 0 {
             let cpus = self.cpus();
-            match rng.u8(..8) {
+            match rng.u8(..9) {
                 0..=2 => {
                     let at = rng.usize(..self.queues.len());
                     let limit = rng.usize(1..=most[at]);
@@ -343,19 +352,22 @@ impl World {
                 }
                 3 if !self.steady => {
                     let gone: Vec<_> = (1..cpus).filter(|_| rng.u8(..4) == 0).collect();
-                    self.sys
-                        .refresh(&machine(self.nodes, self.cores, &gone))
-                        .unwrap();
+                    let now = machine(self.nodes, self.cores, &gone);
+                    self.check_change(self.sys.refresh(&now));
                 }
                 4 if !self.steady => {
                     let mask: CpuSet = (0..cpus).filter(|_| rng.bool()).collect();
-                    let _ = self.sys.set_unbound_cpumask(&mask);
+                    match self.sys.set_unbound_cpumask(&mask) {
+                        Err(AttrsError::NoCpu) => {} // All of them are away.
+                        changed => self.check_change(changed),
+                    }
                 }
-                5 => self
-                    .sys
-                    .set_default_scope(Scope::ALL[rng.usize(..6)])
-                    .unwrap(),
+                5 => {
+                    let scope = Scope::ALL[rng.usize(..6)];
+                    self.check_change(self.sys.set_default_scope(scope));
+                }
                 6 => frozen.push(self.sys.freeze()),
+                7 => self.faults.refuse_spawns(rng.u8(..3) == 0),
                 _ => frozen.clear(),
             }
             if frozen.len() > 2 {
@@ -363,6 +375,15 @@ impl World {
             }
             thread::yield_now();
         }
+        self.faults.refuse_spawns(false);
+    }
+
+    /// All or nothing; only a thread can be missing.
+    fn check_change(&self, changed: Result<(), AttrsError>) {
+        assert!(
+            matches!(changed, Ok(()) | Err(AttrsError::NoWorker(_))),
+            "{changed:?}"
+        );
     }
 
     /// Nothing is left, and all is accounted for.
