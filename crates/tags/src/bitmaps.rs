@@ -84,10 +84,10 @@ pub(crate) struct Target {
 #[derive(Debug)]
 struct HwQueue {
     normal: SbitmapQueue,
-    /// If the set has reserved tags.
-    reserved: Option<SbitmapQueue>,
+    /// If the set has reserved tags. Boxed, as the other one: most sets have none.
+    reserved: Option<Box<SbitmapQueue>>,
     /// If the set has tags beyond the depth. Nobody waits for these.
-    extra: Option<SbitmapQueue>,
+    extra: Option<Box<SbitmapQueue>>,
     /// Who has how many of the normal ones.
     ledger: Arc<Ledger>,
 }
@@ -158,8 +158,8 @@ impl Bitmaps {
             let ledger = Arc::new(Ledger::new(setup.share, normal, most));
             HwQueue {
                 normal: bitmap(normal, most, Some(Box::new(Shares(ledger.clone())))),
-                reserved: (reserved > 0).then(|| bitmap(reserved, reserved, None)),
-                extra: (extra > 0).then(|| bitmap(extra, extra, None)),
+                reserved: (reserved > 0).then(|| Box::new(bitmap(reserved, reserved, None))),
+                extra: (extra > 0).then(|| Box::new(bitmap(extra, extra, None))),
                 ledger,
             }
         };

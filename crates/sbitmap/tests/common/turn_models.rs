@@ -432,7 +432,7 @@ pub(crate) fn dropped_at_home_against_hand_over(new: New) {
 
 /// The only task at home is dropped while an id is handed over: either it had it and gave it up, or
 /// the putter still owns it and puts it, which nobody refuses.
-pub fn emptied_home_against_hand_over(new: New) {
+pub(crate) fn emptied_home_against_hand_over(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
