@@ -543,8 +543,7 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// Its items are held by [`WorkqueueSystem::freeze`]: none starts until the thaw. A freezable
-    /// unbound queue has one exact count, whatever its [`share`](WorkqueueBuilder::share).
+    /// Its items are held by [`WorkqueueSystem::freeze`]: none starts until the thaw.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -571,8 +570,7 @@ impl WorkqueueBuilder {
     }
 
     /// How the limit of an unbound queue is split among the memory nodes: [`Share::Lend`] unless
-    /// set, which is exact. For other queues, for freezable ones, which have one exact count, and
-    /// on a machine with one node it means nothing.
+    /// set, which is exact. For other queues, and on a machine with one node, it means nothing.
     ///
     /// ```
     /// use inflight_workqueue::{Attrs, Share};

@@ -2,9 +2,9 @@
 //!
 //! A gate stands between a workqueue and the pools. It counts the items that are active (on a
 //! pool's list or being run) against `max_active` and keeps the others, oldest first, until one
-//! ends. A bound workqueue has a gate for each CPU; an ordered one has a single gate, and so has an
-//! unbound one that is freezable. The gates of other unbound ones, their front ends, only count
-//! what passes: the limit is in [`limits`](crate::limits).
+//! ends. A bound workqueue has a gate for each CPU; an ordered one has a single gate. The gates of
+//! an unbound one, its front ends, only count what passes: the limit is in
+//! [`limits`](crate::limits).
 
 use crate::flush::{Colour, Ledger};
 use crate::inactive::Inactive;

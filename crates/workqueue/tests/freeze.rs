@@ -3,8 +3,9 @@
 mod support;
 
 use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, DelayedWork, TraceStep, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
+    Attrs, DelayedWork, Share, TraceStep, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
 };
 use std::time::Duration;
 use support::{Level, Log, four_cpus, gated, system};
@@ -163,4 +164,136 @@ fn no_lock_is_held_while_a_thaw_is_told() {
     // Whoever hangs has a handle on the system.
     std::mem::forget(system);
     panic!("a tracer waits for a lock");
+}
+
+/// With a pool and a part for each of two nodes.
+fn in_parts(max: usize) -> (WorkqueueSystem, Workqueue) {
+    let topo = Topology::synthetic("numa:2 core:2").unwrap();
+    let sys = WorkqueueSystem::builder().topology(topo).sampling(false);
+    let sys = sys.build().unwrap();
+    let wq = sys.workqueue("w").unbound(Attrs::new().scope(Scope::Numa));
+    let wq = wq.share(Share::PerNode).max_active(max).min_active(1);
+    let wq = wq.freezable().build().unwrap();
+    (sys, wq)
+}
+
+/// Each node has its part before and after, and none meanwhile; a limit that is set meanwhile is
+/// that of the thaw.
+#[test]
+fn b35_a_freezable_queue_has_parts() {
+    let (sys, wq) = in_parts(2);
+    let (end, begun) = (Level::new(), Level::new());
+    let queue = |cpu| {
+        let (end, begun) = (end.clone(), begun.clone());
+        drop(wq.spawn_on(cpu, move || {
+            begun.raise();
+            end.wait(1);
+        }));
+    };
+    [0, 1, 0, 1].into_iter().for_each(queue);
+    begun.wait(1);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (1, 3));
+    queue(2);
+    begun.wait(2);
+    let frozen = sys.freeze();
+    queue(3);
+    wq.set_max_active(4).unwrap();
+    assert_eq!((wq.stats().active, wq.stats().inactive), (2, 4));
+    assert!(wq.is_congested(2) && frozen.is_busy());
+    drop(frozen);
+    // Two on each node: four in all, and two that wait for the first.
+    begun.wait(4);
+    assert_eq!((wq.stats().active, wq.stats().inactive), (4, 2));
+    end.raise();
+    wq.flush().unwrap();
+    assert_eq!(wq.stats().completed, 6);
+}
+
+/// What came to a CPU while it was frozen goes on in its order, behind what waited before.
+#[test]
+fn b35_a_thaw_keeps_the_order_of_each_cpu() {
+    let (sys, wq) = in_parts(1);
+    let logs = [0, 1, 2, 3].map(|_| Log::new());
+    let mut frozen = None;
+    for n in 0..20 {
+        if n == 5 {
+            frozen = Some(sys.freeze());
+        }
+        for (cpu, log) in logs.iter().enumerate() {
+            let log = log.clone();
+            drop(wq.spawn_on(cpu, move || log.push(n)));
+        }
+    }
+    drop(frozen);
+    wq.flush().unwrap();
+    for log in logs {
+        assert_eq!(log.entries(), (0..20).collect::<Vec<_>>());
+    }
+}
+
+/// An item that waits for one behind its own slot is told so, frozen or not: the thaw would not
+/// help it.
+#[test]
+fn who_waits_behind_oneself_is_told_while_frozen() {
+    for share in [Share::PerNode, Share::Lend] {
+        let sys = system();
+        let wq = sys.workqueue("w").unbound(Attrs::new()).share(share);
+        let wq = wq.max_active(1).freezable().build().unwrap();
+        let work = Work::new(|| ());
+        let refused = wq.spawn_on(0, {
+            let (sys, wq, work) = (sys.clone(), wq.clone(), work.clone());
+            move || {
+                assert!(wq.queue_on(3, &work).unwrap().is_queued());
+                let _frozen = sys.freeze();
+                work.flush().is_err()
+            }
+        });
+        assert!(refused.wait().unwrap());
+        wq.flush().unwrap();
+        assert_eq!(wq.stats().completed, 2);
+    }
+}
+
+/// Once nothing is active nothing starts before the thaw, whoever queues and ends items meanwhile.
+#[test]
+fn nothing_starts_in_a_freeze_under_load() {
+    for share in [Share::PerNode, Share::Lend] {
+        let topo = Topology::synthetic("numa:4 core:2").unwrap();
+        let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+        let wq = sys.workqueue("w").unbound(Attrs::new().scope(Scope::Numa));
+        let wq = wq.share(share).max_active(3).freezable().build().unwrap();
+        let over = Level::new();
+        let submitters: Vec<_> = (0..2)
+            .map(|seed| {
+                let (wq, over) = (wq.clone(), over.clone());
+                thread::spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    while over.get() == 0 {
+                        drop(wq.spawn_on(rng.usize(..8), || ()));
+                        while wq.stats().inactive > 200 && over.get() == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..200 {
+            let frozen = sys.freeze();
+            while frozen.is_busy() {
+                thread::yield_now();
+            }
+            let started = wq.stats().started;
+            (0..20).for_each(|_| thread::yield_now());
+            assert_eq!(wq.stats().started, started, "{share:?}");
+            assert!(!frozen.is_busy());
+            drop(frozen);
+            thread::yield_now();
+        }
+        over.raise();
+        submitters.into_iter().for_each(|s| s.join().unwrap());
+        wq.flush().unwrap();
+        let stats = wq.stats();
+        assert_eq!((stats.active, stats.inactive), (0, 0));
+        assert_eq!(stats.completed, stats.queued);
+    }
 }

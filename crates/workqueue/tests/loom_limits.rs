@@ -13,6 +13,10 @@
 //! | what is left of a batch is put down without a look | `lend_h6_…` |
 //! | what was gathered is put into the stock without a look | `lend_h8_…` |
 //! | a line is told empty before what it gave has been handed on | `i14_…` |
+//! | a freeze does not hold the lines (F1) | `f1_a_freeze_against_…` |
+//! | a held line is told empty | `f1_a_freeze_against_release` |
+//! | a thaw raises the limit before it lets the lines go | `f1_a_freeze_…`, `f1_a_thaw_…` |
+//! | the mark of a held line is cleared | `f1_a_freeze_against_those_who_wait` |
 
 #![cfg(loom)]
 
@@ -50,6 +54,10 @@ impl Queue {
     fn new(limit: usize, nodes: usize, tuning: Tuning) -> Self {
         let fronts: Vec<_> = (0..nodes).map(Some).collect();
         let slots = Slots::tuned(Share::Lend, limit, &vec![1; nodes], &fronts, tuning);
+        Self::of(slots)
+    }
+
+    fn of(slots: Slots<Item>) -> Self {
         Self {
             slots: Arc::new(slots),
             started: Count::new(),
@@ -79,6 +87,21 @@ impl Queue {
         self.slots.set_max_active(limit, &mut started);
     }
 
+    /// F, F1.
+    fn set_frozen(&self, frozen: bool) {
+        let mut started = |_, _| _ = self.started.add();
+        self.slots.set_frozen(frozen, &mut started);
+    }
+
+    /// Another thread does something with it.
+    fn beside<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(Self) -> R + Send + 'static,
+    ) -> thread::JoinHandle<R> {
+        let queue = self.clone();
+        thread::spawn(move || f(queue))
+    }
+
     /// I1, at rest.
     fn assert_sum(&self, limit: usize) {
         let (active, idle) = (self.slots.active(), self.slots.idle_tokens());
@@ -90,39 +113,33 @@ fn run(name: &str, bound: Bound, queue: impl Fn() -> Queue + Sync + Send + 'stat
     check(name, bound, move || f(&queue()));
 }
 
-/// H1 with one group, I.13 and I.6: a token is published while an item joins; J and B against R2
-/// and R3.
-#[test]
-fn i6_join_against_publish() {
-    let queue = || Queue::new(1, 1, BARE);
-    run("i6_join_against_publish", FOUR, queue, |queue| {
+/// One slot, that is taken; then somebody joins while its holder leaves.
+fn join_against_leave(name: &str, bound: Bound, nodes: usize, tuning: Tuning) {
+    let queue = move || Queue::new(1, nodes, tuning);
+    let central = tuning.central_below > 0;
+    check(name, bound, move || {
+        let queue = queue();
+        assert_eq!(queue.slots.is_central(), central);
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
-        queue.admit(0);
+        let other = queue.beside(|queue| queue.leave(0));
+        queue.admit(nodes - 1);
         other.join().unwrap();
         assert_eq!(queue.started.get(), 2);
         queue.assert_sum(1);
     });
 }
 
+/// H1 with one group, I.13 and I.6: a token is published while an item joins; J and B against R2
+/// and R3.
+#[test]
+fn i6_join_against_publish() {
+    join_against_leave("i6_join_against_publish", FOUR, 1, BARE);
+}
+
 /// H1 between groups: the mark, not the line, tells whoever publishes.
 #[test]
 fn i6_join_against_publish_elsewhere() {
-    let queue = || Queue::new(1, 2, BARE);
-    run("i6_join_against_publish_elsewhere", THREE, queue, |queue| {
-        queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
-        queue.admit(1);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 2);
-        queue.assert_sum(1);
-    });
+    join_against_leave("i6_join_against_publish_elsewhere", THREE, 2, BARE);
 }
 
 /// H1 with one central count: the token is published in the stock.
@@ -132,19 +149,7 @@ fn i6_join_against_the_stock() {
         central_below: 32,
         ..BARE
     };
-    let queue = move || Queue::new(1, 2, central);
-    run("i6_join_against_the_stock", THREE, queue, |queue| {
-        assert!(queue.slots.is_central());
-        queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
-        queue.admit(1);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 2);
-        queue.assert_sum(1);
-    });
+    join_against_leave("i6_join_against_the_stock", THREE, 2, central);
 }
 
 /// H2, I.15: somebody waits already, and a second one joins the same line while two tokens come
@@ -155,12 +160,9 @@ fn lend_h2_the_own_line_is_looked_at() {
     run("lend_h2_the_own_line_is_looked_at", THREE, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                queue.leave(0);
-                queue.leave(0);
-            }
+        let other = queue.beside(|queue| {
+            queue.leave(0);
+            queue.leave(0);
         });
         queue.admit(0);
         other.join().unwrap();
@@ -176,12 +178,9 @@ fn lend_h2_several_join_at_once() {
     run("lend_h2_several_join_at_once", THREE, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                queue.leave(0);
-                queue.leave(0);
-            }
+        let other = queue.beside(|queue| {
+            queue.leave(0);
+            queue.leave(0);
         });
         let mut started = |_, _| _ = queue.started.add();
         queue
@@ -204,10 +203,7 @@ fn lend_h3_clear_against_join() {
         queue.leave(0);
         queue.leave(1);
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
+        let other = queue.beside(|queue| queue.leave(0));
         queue.admit(1);
         other.join().unwrap();
         assert_eq!(queue.started.get(), 4);
@@ -226,10 +222,7 @@ fn lend_h4_lower_against_release() {
         |queue| {
             queue.admit(0);
             queue.admit(0);
-            let other = thread::spawn({
-                let queue = queue.clone();
-                move || queue.leave(0)
-            });
+            let other = queue.beside(|queue| queue.leave(0));
             queue.set_max_active(1);
             other.join().unwrap();
             queue.assert_sum(1);
@@ -245,17 +238,11 @@ fn lend_h4_lower_against_retry() {
     run("lend_h4_lower_against_retry", TWO, queue, |queue| {
         queue.admit(0);
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                queue.leave(0);
-                queue.leave(0);
-            }
+        let other = queue.beside(|queue| {
+            queue.leave(0);
+            queue.leave(0);
         });
-        let joins = thread::spawn({
-            let queue = queue.clone();
-            move || queue.admit(0)
-        });
+        let joins = queue.beside(|queue| queue.admit(0));
         queue.set_max_active(1);
         other.join().unwrap();
         joins.join().unwrap();
@@ -272,10 +259,7 @@ fn lend_h5_two_give_to_one() {
         queue.admit(0);
         queue.admit(1);
         queue.admit(2);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(0)
-        });
+        let other = queue.beside(|queue| queue.leave(0));
         queue.leave(1);
         other.join().unwrap();
         assert_eq!(queue.started.get(), 3);
@@ -298,10 +282,7 @@ fn lend_h6_what_is_left_of_a_batch() {
     };
     run("lend_h6_what_is_left_of_a_batch", TWO, queue, |queue| {
         let had = queue.started.get();
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.admit(1)
-        });
+        let other = queue.beside(|queue| queue.admit(1));
         queue.admit(0);
         other.join().unwrap();
         assert_eq!(queue.started.get(), had + 2);
@@ -315,10 +296,7 @@ fn lend_h7_raise_against_join() {
     let queue = || Queue::new(1, 1, BARE);
     run("lend_h7_raise_against_join", FOUR, queue, |queue| {
         queue.admit(0);
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.set_max_active(2)
-        });
+        let other = queue.beside(|queue| queue.set_max_active(2));
         queue.admit(0);
         other.join().unwrap();
         assert_eq!(queue.started.get(), 2);
@@ -329,20 +307,14 @@ fn lend_h7_raise_against_join() {
 /// H7 with nodes that do not lend: what waits is served in rounds.
 #[test]
 fn lend_h7_raise_of_parts_against_join() {
-    let queue = || Queue {
-        slots: Arc::new(Slots::tuned(Share::PerNode, 1, &[1], &[Some(0)], BARE)),
-        started: Count::new(),
-    };
+    let queue = || Queue::of(Slots::tuned(Share::PerNode, 1, &[1], &[Some(0)], BARE));
     run(
         "lend_h7_raise_of_parts_against_join",
         FOUR,
         queue,
         |queue| {
             queue.admit(0);
-            let other = thread::spawn({
-                let queue = queue.clone();
-                move || queue.set_max_active(2)
-            });
+            let other = queue.beside(|queue| queue.set_max_active(2));
             queue.admit(0);
             other.join().unwrap();
             assert_eq!(queue.started.get(), 2);
@@ -370,10 +342,7 @@ fn lend_h8_switch_against_join() {
     };
     run("lend_h8_switch_against_join", TWO, queue, |queue| {
         assert!(!queue.slots.is_central());
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.set_max_active(3)
-        });
+        let other = queue.beside(|queue| queue.set_max_active(3));
         queue.admit(1);
         other.join().unwrap();
         assert!(queue.slots.is_central());
@@ -391,12 +360,9 @@ fn i14_nobody_passes_those_who_waited() {
         for _ in 0..3 {
             queue.admit(0);
         }
-        let newcomer = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                if queue.slots.try_admit(0).is_ok() {
-                    assert_eq!(queue.started.get(), 3, "the third one waited");
-                }
+        let newcomer = queue.beside(|queue| {
+            if queue.slots.try_admit(0).is_ok() {
+                assert_eq!(queue.started.get(), 3, "the third one waited");
             }
         });
         queue.leave(0);
@@ -408,10 +374,7 @@ fn i14_nobody_passes_those_who_waited() {
 /// Two front ends of one node, with one item that is active and one that waits in each.
 fn two_waiting() -> Queue {
     let slots = Slots::tuned(Share::Lend, 2, &[1], &[Some(0), Some(0)], BARE);
-    let queue = Queue {
-        slots: Arc::new(slots),
-        started: Count::new(),
-    };
+    let queue = Queue::of(slots);
     for front in [0, 1, 0, 1] {
         queue.admit(front);
     }
@@ -423,14 +386,8 @@ fn two_waiting() -> Queue {
 #[test]
 fn i15_two_ends_and_a_cancel() {
     run("i15_two_ends_and_a_cancel", TWO, two_waiting, |queue| {
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.leave(1)
-        });
-        let canceller = thread::spawn({
-            let queue = queue.clone();
-            move || queue.slots.remove(0, 0, |_| true).is_some()
-        });
+        let other = queue.beside(|queue| queue.leave(1));
+        let canceller = queue.beside(|queue| queue.slots.remove(0, 0, |_| true).is_some());
         queue.leave(0);
         other.join().unwrap();
         let cancelled = usize::from(canceller.join().unwrap());
@@ -447,10 +404,7 @@ fn i16_the_first_of_the_line_is_cancelled() {
         FOUR,
         two_waiting,
         |queue| {
-            let canceller = thread::spawn({
-                let queue = queue.clone();
-                move || queue.slots.remove(0, 0, |_| true).is_some()
-            });
+            let canceller = queue.beside(|queue| queue.slots.remove(0, 0, |_| true).is_some());
             queue.leave(1);
             let cancelled = canceller.join().unwrap();
             assert_eq!(queue.started.get(), 3, "one of those who waited");
@@ -458,4 +412,68 @@ fn i16_the_first_of_the_line_is_cancelled() {
             assert_eq!(queue.slots.inactive(1), usize::from(!cancelled));
         },
     );
+}
+
+/// F1: the holder of the only slot leaves while the queue is frozen. What comes after the freeze
+/// waits, whatever token it finds, and goes on with the thaw.
+#[test]
+fn f1_a_freeze_against_release() {
+    let queue = || Queue::new(1, 2, BARE);
+    run("f1_a_freeze_against_release", THREE, queue, |queue| {
+        queue.admit(0);
+        let other = queue.beside(|queue| queue.leave(0));
+        queue.set_frozen(true);
+        queue.admit(0);
+        assert_eq!(queue.started.get(), 1, "nothing starts once it is frozen");
+        other.join().unwrap();
+        assert_eq!((queue.started.get(), queue.slots.active()), (1, 0));
+        queue.set_frozen(false);
+        assert_eq!(queue.started.get(), 2);
+        queue.assert_sum(1);
+    });
+}
+
+/// F1 between groups: somebody waits elsewhere, and either has the slot before the freeze has
+/// returned or after the thaw. His mark stays.
+#[test]
+fn f1_a_freeze_against_those_who_wait() {
+    let queue = || Queue::new(1, 2, BARE);
+    run(
+        "f1_a_freeze_against_those_who_wait",
+        THREE,
+        queue,
+        |queue| {
+            queue.admit(0);
+            queue.admit(1);
+            let other = queue.beside(|queue| queue.leave(0));
+            queue.set_frozen(true);
+            let started = queue.started.get();
+            other.join().unwrap();
+            assert_eq!(
+                queue.started.get(),
+                started,
+                "nothing starts once it is frozen"
+            );
+            queue.set_frozen(false);
+            assert_eq!(queue.started.get(), 2);
+            queue.assert_sum(1);
+        },
+    );
+}
+
+/// I.13 for a thaw: somebody joins meanwhile.
+#[test]
+fn f1_a_thaw_against_join() {
+    let queue = || {
+        let queue = Queue::new(1, 2, BARE);
+        queue.set_frozen(true);
+        queue
+    };
+    run("f1_a_thaw_against_join", THREE, queue, |queue| {
+        let other = queue.beside(|queue| queue.set_frozen(false));
+        queue.admit(1);
+        other.join().unwrap();
+        assert_eq!(queue.started.get(), 1);
+        queue.assert_sum(1);
+    });
 }

@@ -198,9 +198,21 @@ impl Shared {
             .tell();
     }
 
-    /// Nobody becomes active, or as many as may again. A freezable queue has no front ends.
+    /// Nobody becomes active, or as many as may again.
     pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) -> Promoted {
-        self.let_through(|gate| gate.set_frozen(frozen))
+        let Some(fronts) = &self.fronts else {
+            return self.let_through(|gate| gate.set_frozen(frozen));
+        };
+        // What has been queued before comes before.
+        self.visit_all(|_, _, _| ());
+        let mut started = Started::default();
+        let each = &mut |_, entry| started.push(entry);
+        fronts.slots.set_frozen(frozen, each);
+        if frozen {
+            // F2: whoever was at a gate meanwhile has left it, active or not.
+            self.visit_all(|_, _, _| ());
+        }
+        started.perform(self)
     }
 
     /// Changes what limits each gate, and lets those through who may go then.

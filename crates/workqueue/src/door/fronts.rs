@@ -63,6 +63,7 @@ impl Fronts {
         layout: &Layout,
         by_cpu: &Layout,
         limit: Limit,
+        frozen: bool,
     ) -> Self {
         let topology = &settings.topology;
         let known = topology.nodes().to_vec();
@@ -73,9 +74,11 @@ impl Fronts {
             .map(|place| node_of(topology, &layout.places[place].cpus))
             .collect();
         let slots = Slots::new(limit.share, limit.max_active, &cpus, &nodes);
+        let nobody = &mut |_, _| unreachable!("nothing waits yet");
         if let Some(min_active) = limit.min_active {
-            slots.set_min_active(min_active, &mut |_, _| unreachable!("nothing waits yet"));
+            slots.set_min_active(min_active, nobody);
         }
+        slots.set_frozen(frozen, nobody);
         Self {
             slots,
             nodes: known,

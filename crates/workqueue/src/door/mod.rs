@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     way: Mutex<Way>,
     /// The gates of a bound queue, or the front ends of an unbound one, by CPU.
     by_cpu: Layout,
-    /// One for each CPU, but a single one for an ordered queue and for a freezable unbound one.
+    /// One for each CPU, but a single one for an ordered queue.
     gates: Box<[CachePadded<Door>]>,
     /// Of an unbound queue: where its gates lead, and the limit over all of them.
     fronts: Option<Fronts>,
@@ -146,15 +146,15 @@ impl Shared {
         let (mode, attrs) = (kind.mode(), kind.attrs());
         let layout = Arc::new(Layout::new(settings, mode, &attrs, flags.highpri));
         let by_cpu = Layout::new(settings, Mode::Bound, &attrs, flags.highpri);
-        let fronts = (mode == Mode::Unbound && !flags.freezable)
-            .then(|| Fronts::new(settings, &attrs, &layout, &by_cpu, limit));
-        let single = !mode.is_bound() && fronts.is_none();
+        let frozen = flags.freezable && settings.is_frozen();
+        let fronts = (mode == Mode::Unbound)
+            .then(|| Fronts::new(settings, &attrs, &layout, &by_cpu, limit, frozen));
+        let single = mode == Mode::Ordered;
         let gates = if single { 1 } else { by_cpu.places.len() };
         let gate = || match fronts {
             Some(_) => Gate::front(),
             None => Gate::new(limit.max_active),
         };
-        let frozen = flags.freezable && settings.is_frozen();
         let door = |at: usize| {
             let layout = match cpu_of(&by_cpu, at) {
                 _ if single => layout.clone(),
@@ -245,6 +245,9 @@ impl Shared {
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
+        if let Some(fronts) = &self.fronts {
+            return fronts.slots.is_frozen();
+        }
         self.gates
             .iter()
             .any(|door| door.state.lock().gate.is_frozen())

@@ -71,7 +71,8 @@ struct Set<T> {
 struct Group<T> {
     /// Idle tokens, and, in [`ONE_ACTIVE`], active items.
     held: AtomicU64,
-    /// Inactive items. Written under the lock, after what was taken out has been handed on.
+    /// Inactive items, and [`HELD`] while the line is. Written under the lock, after what was taken
+    /// out has been handed on.
     waiting: AtomicUsize,
     peak: AtomicUsize,
     grace: AtomicU32,
@@ -89,10 +90,15 @@ struct Line<T> {
     numbers: Box<[FrontEnd]>,
     /// Items that have become active after waiting.
     served: u64,
+    /// F: nobody becomes active.
+    held: bool,
 }
 
 /// Who is next of a group's front ends.
 type Next<'a, T> = dyn FnMut(&mut Fronts<T>) -> Option<(usize, T)> + 'a;
+
+/// Of [`Group::waiting`]: a newcomer joins, whether others wait or not.
+const HELD: usize = 1 << (usize::BITS - 1);
 
 /// Of [`Group::held`].
 const ONE_ACTIVE: u64 = 1 << 32;
@@ -317,10 +323,19 @@ impl<T: Waits> Slots<T> {
         group.line.lock().fronts.inside(spot.at as usize).len()
     }
 
-    /// Whether items of the two front ends use the same tokens, and there is only one.
+    /// Whether items of the two front ends use the same tokens, and there is only one, be it that
+    /// nobody has it while they are frozen.
     pub fn share_the_only_one(&self, one: FrontEnd, other: FrontEnd) -> bool {
-        let (set, _, spot) = self.spot(one);
-        spot.set == self.fronts[other].set && set.limit.load(Ordering::Relaxed) == 1
+        let set = self.fronts[one].set;
+        if self.fronts[other].set != set {
+            return false;
+        }
+        let setting = self.setting.lock();
+        let (max, min) = (setting.max_active, setting.min_active);
+        match self.share {
+            Share::PerNode => parts(max, min, &setting.cpus, self.sets.len())[set as usize] == 1,
+            Share::Lend => max == 1,
+        }
     }
 
     /// Which front ends use the same tokens as this one, by number.
@@ -406,8 +421,13 @@ impl<T: Waits> Slots<T> {
         });
     }
 
-    /// Nothing becomes active until it is thawed; what is active ends in its time.
-    #[cfg(any(test, loom, feature = "unstable-sim"))]
+    /// Whether nothing becomes active.
+    pub fn is_frozen(&self) -> bool {
+        self.setting.lock().frozen
+    }
+
+    /// F. Nothing becomes active until it is thawed; what is active ends in its time. Who is in
+    /// [`try_admit`](Slots::try_admit) while this is called may still be let through.
     pub fn set_frozen(&self, frozen: bool, started: &mut Started<'_, T>) {
         self.change(started, |setting| setting.frozen = frozen);
     }
@@ -420,7 +440,11 @@ impl<T: Waits> Slots<T> {
     /// L. One change at a time.
     fn change(&self, started: &mut Started<'_, T>, f: impl FnOnce(&mut Setting)) {
         let mut setting = self.setting.lock();
+        let was_frozen = setting.frozen;
         f(&mut setting);
+        if was_frozen && !setting.frozen {
+            self.hold(false);
+        }
         let (max, min) = match setting.frozen {
             true => (0, 0),
             false => (setting.max_active, setting.min_active),
@@ -437,6 +461,19 @@ impl<T: Waits> Slots<T> {
                 let weights = weights(&setting.cpus, set.groups.len());
                 self.change_set(0, max, &weights, started);
             }
+        }
+        if setting.frozen && !was_frozen {
+            self.hold(true);
+        }
+    }
+
+    /// F1. The limit is 0: each token there is stands against debt, and who has one in hand that no
+    /// line takes pays with it.
+    fn hold(&self, held: bool) {
+        for group in self.sets.iter().flat_map(|set| &set.groups) {
+            let mut line = group.line.lock();
+            line.held = held;
+            group.tell(&line);
         }
     }
 
@@ -551,6 +588,7 @@ impl<T> Set<T> {
                     fronts,
                     numbers: numbers.into(),
                     served: 0,
+                    held: false,
                 })),
             })
         };
@@ -592,10 +630,11 @@ impl<T> Group<T> {
 
     /// The lock is held.
     fn tell(&self, line: &Line<T>) {
+        let held = if line.held { HELD } else { 0 };
+        let waiting = line.fronts.waiting(0) | held;
         // Ordering: Release, pairs with the Acquire in `try_admit`: what was taken out has been
         // handed on.
-        self.waiting
-            .store(line.fronts.waiting(0), Ordering::Release);
+        self.waiting.store(waiting, Ordering::Release);
     }
 
     /// Up to so many start, as `next` takes them. Returns how many.
@@ -621,7 +660,7 @@ impl<T> Group<T> {
         next: &mut Next<'_, T>,
     ) -> usize {
         let mut served = 0;
-        while served < tokens {
+        while served < tokens && !line.held {
             let Some((front, item)) = next(&mut line.fronts) else {
                 break;
             };
@@ -803,7 +842,8 @@ impl<T: Waits> Words<T> for Hand<'_, T> {
         if group.serve_locked(&mut line, 1, started, &mut next) == 1 {
             return true;
         }
-        if self.starving() & bit != 0 {
+        // The mark of a line that is held is still needed.
+        if self.starving() & bit != 0 && !line.held {
             self.set().starving.fetch_and(!bit, Ordering::Relaxed);
             self.touched(Touch::Mark);
         }
