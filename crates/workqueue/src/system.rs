@@ -166,11 +166,21 @@ impl Shared {
         queue: &Arc<door::Shared>,
         attrs: Attrs,
     ) -> Result<(), AttrsError> {
+        self.change_attrs(queue, |_| Ok(attrs))
+    }
+
+    /// The same, from the attributes it has; nobody else changes them meanwhile.
+    pub(crate) fn change_attrs<E: From<AttrsError>>(
+        &self,
+        queue: &Arc<door::Shared>,
+        change: impl FnOnce(Attrs) -> Result<Attrs, E>,
+    ) -> Result<(), E> {
         if queue.mode().is_bound() {
-            return Err(AttrsError::NotUnbound);
+            return Err(AttrsError::NotUnbound.into());
         }
-        attrs.check()?;
         let settings = self.settings.lock();
+        let attrs = change(queue.attrs())?;
+        attrs.check()?;
         let prepared = queue.prepare(attrs, &settings);
         let through = prepared.map_err(|e| self.no_worker(&e))?.perform();
         drop(settings);

@@ -153,6 +153,25 @@ fn d4_attributes_are_written() {
     assert_eq!(queues[0].kind(), Kind::Unbound(attrs));
 }
 
+/// Who writes one file leaves the others as they are, whoever writes those at the same time.
+#[test]
+fn d4_writes_at_the_same_time_all_stay() {
+    let sys = system();
+    let wq = sys.workqueue("w").unbound(Attrs::new()).build().unwrap();
+    let servers = [served(&sys), served(&sys)];
+    for n in 0..200 {
+        let expected = Attrs::new().nice(n % 20).strict(n % 2 == 1);
+        let writers = [("nice", n % 20), ("affinity_strict", n % 2)];
+        let writers = writers.into_iter().zip(&servers).map(|(file, served)| {
+            let (path, value) = (served.1.clone(), file.1.to_string());
+            thread::spawn(move || set(&path, "w", file.0, &value).unwrap())
+        });
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().for_each(|w| w.join().unwrap());
+        assert_eq!(wq.kind(), Kind::Unbound(expected), "round {n}");
+    }
+}
+
 #[test]
 fn d4_what_cannot_be_written_is_refused_in_one_line() {
     let (sys, _queues) = several();

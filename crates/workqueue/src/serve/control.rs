@@ -4,6 +4,7 @@
 use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request};
 use crate::attrs::{Attrs, HIGHPRI, Kind};
 use crate::door::Shared;
+use crate::error::AttrsError;
 use crate::queue::checked_max_active;
 use crate::system;
 use inflight_sync::Arc;
@@ -116,8 +117,18 @@ fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(
         queue.set_max_active(limit);
         return Ok(());
     }
-    let attrs = changed(queue.attrs(), file, value)?;
-    system.set_attrs(&queue, attrs).map_err(|e| e.to_string())
+    let change = |attrs| changed(attrs, file, value).map_err(Refusal);
+    let done = system.change_attrs(&queue, change);
+    done.map_err(|Refusal(why)| why)
+}
+
+/// Why attributes are not written.
+struct Refusal(String);
+
+impl From<AttrsError> for Refusal {
+    fn from(e: AttrsError) -> Self {
+        Self(e.to_string())
+    }
 }
 
 /// The attributes with one of them written.
