@@ -663,6 +663,8 @@ impl Pool {
             }
             inner.core.at(me, cpu::current());
             let (next, mut action) = inner.core.next(me);
+            let lost = inner.retired && matches!(next, Next::Run(_));
+            debug_assert!(!lost, "an item is found in a pool that is over");
             match next {
                 Next::Fetch => {
                     let mut mail = std::mem::take(&mut inner.mail);
