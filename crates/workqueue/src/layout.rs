@@ -89,6 +89,23 @@ impl Place {
         }
     }
 
+    /// Another place whose workers may take items from here, and the other way round: other CPUs
+    /// for the same queues.
+    pub(crate) fn is_peer_of(&self, other: &Self) -> bool {
+        let open = |place: &Self| match &place.cpus {
+            Cpus::Pod {
+                cpus,
+                strict: false,
+                allowed,
+            } => Some((cpus.clone(), allowed.clone())),
+            _ => None,
+        };
+        let (Some((mine, own)), Some((theirs, others))) = (open(self), open(other)) else {
+            return false;
+        };
+        self.nice == other.nice && own == others && mine.intersection(&theirs).is_empty()
+    }
+
     /// Its workers have the priority of highpri ones.
     pub(crate) fn is_high(&self) -> bool {
         self.nice == HIGHPRI

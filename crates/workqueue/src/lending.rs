@@ -8,7 +8,7 @@
 //! where a worker looks that finds nothing at home. Each rule of the one has its partner in the
 //! other, so whoever is woken for an item finds it.
 
-use inflight_topology::{Scope, Topology};
+use inflight_topology::{CpuSet, Scope, Topology};
 
 /// What a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,25 +95,46 @@ pub struct Lending {
     costs: Costs,
 }
 
+impl Pod {
+    /// These CPUs of this machine.
+    pub(crate) fn new(topology: &Topology, cpus: &CpuSet) -> Self {
+        let lead = |cpu| topology.pod_of(Scope::Smt, cpu)?.cpus().first();
+        let cores: CpuSet = cpus.iter().filter_map(lead).collect();
+        let node = cpus.first().and_then(|cpu| topology.node_of(cpu));
+        Self {
+            node: node.filter(|_| cpus.iter().all(|cpu| topology.node_of(cpu) == node)),
+            cpus: cpus.len(),
+            cores: cores.len().max(1),
+        }
+    }
+}
+
 impl Lending {
     /// The pods of a scope of this machine.
+    #[cfg(any(test, feature = "unstable-sim"))]
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope, costs: Costs) -> Self {
-        let pods = topology.pods(scope).iter().map(|pod| {
-            let leads = |cpu: &usize| {
-                let core = topology.pod_of(Scope::Smt, *cpu);
-                core.and_then(|core| core.cpus().first()) == Some(*cpu)
-            };
-            Pod {
-                node: pod.node(),
-                cpus: pod.cpus().len(),
-                cores: pod.cpus().iter().filter(leads).count().max(1),
-            }
-        });
-        Self {
-            pods: pods.collect(),
+        let pods = topology.pods(scope).iter();
+        Self::of(
+            pods.map(|pod| Pod::new(topology, pod.cpus())).collect(),
             costs,
-        }
+        )
+    }
+
+    /// These pods.
+    pub(crate) fn of(pods: Vec<Pod>, costs: Costs) -> Self {
+        Self { pods, costs }
+    }
+
+    /// Whether a pod keeps what has come to it, whatever the others do: there are workers to be
+    /// woken at home, or what waits there is worth no move.
+    pub(crate) fn keeps(&self, home: usize, mine: &Load) -> bool {
+        let sibling = mine.awake >= self.cores_left(home, mine).max(1)
+            && self.sibling_loss(home, mine) > self.costs.transfer;
+        let crowd = mine.awake >= self.cpus_left(home, mine) && self.is_crowded(home, mine);
+        let nearest = self.costs.near.min(self.costs.far);
+        let backlog = mine.awake >= self.cap(home) && self.drain(home, mine) >= nearest;
+        !(sibling || crowd || backlog)
     }
 
     /// How many workers of a pod may be awake.
@@ -259,8 +280,11 @@ impl Lending {
         if !self.is_prompt(mine) {
             return None;
         }
-        let slow =
-            |from: &usize| self.drain(*from, &loads[*from]) >= self.threshold(thief, *from).max(1);
+        let slow = |from: &usize| {
+            let theirs = &loads[*from];
+            let drain = self.drain(*from, theirs);
+            theirs.awake >= self.cap(*from) && drain >= self.threshold(thief, *from).max(1)
+        };
         let from = self.longest(thief, loads, slow)?;
         Some((from, Reason::Backlog))
     }
@@ -286,71 +310,10 @@ impl Lending {
     }
 }
 
-/// A mean of what was seen lately, in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lately(u64);
-
-impl Lately {
-    /// Nothing was seen yet but this guess.
-    #[must_use]
-    pub const fn guess(ns: u64) -> Self {
-        Self(ns)
-    }
-
-    /// One more was seen; it counts for one part in so many.
-    pub fn note(&mut self, ns: u64, parts: u64) {
-        self.0 = (self.0 * (parts - 1) + ns) / parts;
-    }
-
-    /// The mean.
-    #[must_use]
-    pub const fn ns(self) -> u64 {
-        self.0
-    }
-}
-
-/// What has been done by the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LendingCounters {
-    /// Items that ran in another pod than their own, by reason: sibling, crowd, backlog.
-    pub takes: [u64; 3],
-    /// Those of them that left their node.
-    pub far_takes: u64,
-    /// How often a worker without work looked at the other pods.
-    pub scans: u64,
-    /// Workers of their own pods woken for items.
-    pub home_wakes: u64,
-    /// Workers of other pods woken for items.
-    pub offers: u64,
-    /// Items for which nobody was woken.
-    pub nobody: u64,
-}
-
-impl LendingCounters {
-    /// Items that ran in another pod than their own.
-    #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.takes.iter().sum()
-    }
-
-    /// A decision was taken.
-    pub fn note_wake(&mut self, wake: Wake) {
-        match wake {
-            Wake::Home => self.home_wakes += 1,
-            Wake::Other(..) => self.offers += 1,
-            Wake::Nobody => self.nobody += 1,
-        }
-    }
-
-    /// A scan, and how many items it brought from where.
-    pub fn note_scan(&mut self, lending: &Lending, thief: usize, found: Option<(usize, Reason)>) {
-        self.scans += 1;
-        if let Some((from, reason)) = found {
-            self.takes[reason as usize] += 1;
-            self.far_takes += u64::from(!lending.is_near(thief, from));
-        }
-    }
-}
+#[cfg(any(test, feature = "unstable-sim"))]
+mod counters;
+#[cfg(any(test, feature = "unstable-sim"))]
+pub use counters::{Lately, LendingCounters};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -490,6 +453,7 @@ mod tests {
             loads[home].waiting += 1;
             match lending.on_enqueue(home, &loads) {
                 Wake::Other(to, reason) => {
+                    prop_assert!(!lending.keeps(home, &loads[home]));
                     prop_assert!(to != home && loads[home].awake > 0);
                     prop_assert_eq!(loads[to].waiting, 0);
                     loads[to].awake += 1;

@@ -61,7 +61,7 @@ mod inactive;
 mod item;
 mod layout;
 mod learned;
-#[cfg(any(test, feature = "unstable-sim"))]
+#[allow(unreachable_pub, reason = "public for the simulator")]
 mod lending;
 #[allow(unreachable_pub, reason = "public for the simulator and for models")]
 mod limits;
@@ -70,6 +70,7 @@ mod meter;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod panics;
+mod peers;
 mod pool;
 mod pools;
 mod queue;

@@ -11,7 +11,7 @@ use std::time::Duration;
 type Read = fn(&WorkqueueStats) -> u64;
 
 /// What only grows: name, unit, description, where it is.
-const COUNTERS: [(&str, Unit, &str, Read); 12] = [
+const COUNTERS: [(&str, Unit, &str, Read); 14] = [
     (
         "inflight_workqueue_queued_total",
         Unit::Count,
@@ -77,6 +77,18 @@ const COUNTERS: [(&str, Unit, &str, Read); 12] = [
         Unit::Count,
         "items that the rescuer has run",
         |s| s.rescued,
+    ),
+    (
+        "inflight_workqueue_sent_total",
+        Unit::Count,
+        "wakes of another group's worker for items of the queue",
+        |s| s.sent,
+    ),
+    (
+        "inflight_workqueue_taken_total",
+        Unit::Count,
+        "items taken by a worker of another group",
+        |s| s.taken,
     ),
     (
         "inflight_workqueue_cpu_microseconds_total",

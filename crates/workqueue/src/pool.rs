@@ -7,6 +7,7 @@ use crate::item::{Instance, POOL_KEYS, WorkRef};
 use crate::layout::{Cpus, Place};
 use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::Meter;
+use crate::peers::{Notice, Peers};
 use crate::pools::{Lease, Pools};
 use crate::rescuer::Rescuer;
 use crate::sampler::{self, Finding, Sampler, Suspect};
@@ -24,6 +25,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+mod lending;
 mod tools;
 
 /// One queueing of one item, on its way through a gate and a pool.
@@ -80,6 +82,8 @@ pub(crate) struct Deed {
     worker: Bring,
     /// A pool that is to be looked at from now on.
     watch: Option<Arc<Pool>>,
+    /// A pool one of whose workers is to help another one.
+    send: Option<Arc<Pool>>,
 }
 
 /// An [`Action`] that has left the lock.
@@ -93,7 +97,7 @@ enum Bring {
 
 impl Deed {
     pub(crate) fn is_none(&self) -> bool {
-        !self.brings() && self.watch.is_none()
+        !self.brings() && self.watch.is_none() && self.send.is_none()
     }
 
     /// Whether a worker is brought.
@@ -127,6 +131,9 @@ impl Deed {
         };
         if let Some(pool) = self.watch {
             pool.begin_watch();
+        }
+        if let Some(pool) = self.send {
+            pool.invite();
         }
         brought
     }
@@ -212,6 +219,8 @@ pub(crate) struct Pool {
     meter: Meter,
     /// How often an item has said that it gets on.
     touched: AtomicU64,
+    /// How it is, for its peers.
+    notice: Arc<Notice>,
     state: Mutex<Inner>,
 }
 
@@ -231,6 +240,8 @@ struct Inner {
     started: usize,
     /// Set while the timekeeper looks after the pool's distress.
     distress: Option<Distress>,
+    /// The pools that help it and that it helps, if there are any.
+    peers: Option<Arc<Peers>>,
     /// Somebody may put items in. Changes with the table's lock held.
     leased: bool,
     /// It is none of the system's pools any more.
@@ -303,12 +314,14 @@ impl Pool {
                 watched: false,
                 started: 0,
                 distress: None,
+                peers: None,
                 leased: true,
                 retired: false,
             }),
             sampler: Sampler::default(),
             meter: Meter::default(),
             touched: AtomicU64::new(0),
+            notice: Arc::default(),
             place,
             id,
             env: env.clone(),
@@ -564,9 +577,10 @@ impl Pool {
     /// Takes back an entry that no worker has taken.
     pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
         let mut inner = self.state.lock();
-        inner
-            .core
-            .remove(|e| e.instance == instance && e.key() == key)
+        let wanted = |e: &Entry| e.instance == instance && e.key() == key;
+        let entry = inner.core.remove(wanted);
+        self.tell(&inner);
+        entry
     }
 
     /// A worker thread arrives.
@@ -653,6 +667,7 @@ impl Pool {
     /// `took` is what the item before took, in ns.
     pub(crate) fn next(self: &Arc<Self>, me: usize, took: Option<u64>) -> (Next<Entry>, Deed) {
         let (mut took, mut room) = (took, Vec::new());
+        let mut looked = false;
         loop {
             let mut inner = self.state.lock();
             if inner.mail.capacity() == 0 {
@@ -662,12 +677,22 @@ impl Pool {
                 inner.core.took(took);
             }
             inner.core.at(me, cpu::current());
+            if let Some((peers, mine)) = inner.looks(me).filter(|_| !looked) {
+                drop(inner);
+                if let Some(taken) = self.borrow(me, &peers, mine) {
+                    return taken;
+                }
+                looked = true;
+                continue;
+            }
+            let place = inner.hold();
             let (next, mut action) = inner.core.next(me);
             let lost = inner.retired && matches!(next, Next::Run(_));
             debug_assert!(!lost, "an item is found in a pool that is over");
             match next {
                 Next::Fetch => {
                     let mut mail = std::mem::take(&mut inner.mail);
+                    inner.core.hold(false);
                     drop(inner);
                     for (queue, gate) in mail.drain(..) {
                         queue.fetch(gate);
@@ -683,7 +708,7 @@ impl Pool {
                 _ => {}
             }
             let unused = inner.is_unused();
-            let (next, deed) = self.patient(inner, |_| (next, action));
+            let (next, deed) = self.held(inner, place, |_| (next, action));
             if unused {
                 self.offer();
             }
@@ -751,11 +776,24 @@ impl Pool {
         mut inner: MutexGuard<'_, Inner>,
         f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
     ) -> (R, Deed) {
+        let place = inner.hold();
+        self.held(inner, place, f)
+    }
+
+    /// As [`patient`](Pool::patient), where a better place has been looked for.
+    fn held<R>(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        place: Option<Arc<Pool>>,
+        f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
+    ) -> (R, Deed) {
         let (result, mut action) = f(&mut inner.core);
         if self.is_asked_in_vain(&mut inner, action) {
             action = Action::None;
         }
-        (result, self.deed(&mut inner, action))
+        let send = inner.sends(place);
+        let deed = self.deed(&mut inner, action);
+        (result, Deed { send, ..deed })
     }
 
     /// Whether a thread is wanted that was refused a moment ago: then it counts as refused again.
@@ -788,9 +826,11 @@ impl Pool {
         let worker = self.bring(inner, action);
         let watch = self.env.sampling.on && !inner.watched && inner.core.waits();
         inner.watched |= watch;
+        self.tell(inner);
         Deed {
             worker,
             watch: watch.then(|| self.clone()),
+            send: None,
         }
     }
 
@@ -814,9 +854,16 @@ impl Pool {
         if !self.is_asked_in_vain(&mut inner, action) {
             worker = self.bring(&inner, action);
         }
+        let send = inner.sends(None);
+        self.tell(&inner);
         drop(inner);
         let watch = None;
-        Deed { worker, watch }.perform();
+        Deed {
+            worker,
+            watch,
+            send,
+        }
+        .perform();
     }
 
     /// L2, L3: one look at the pool.

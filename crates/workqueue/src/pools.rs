@@ -6,6 +6,7 @@
 
 use crate::item::Instance;
 use crate::layout::{Cpus, Place};
+use crate::peers::Peers;
 use crate::pool::{Entry, Env, Pool, Retired};
 use inflight_sync::{Arc, Mutex, Weak};
 use std::fmt;
@@ -90,7 +91,29 @@ impl Table {
             return None;
         }
         let retired = self.slots[at].pool.retire()?;
-        Some((self.slots.remove(at), retired))
+        let slot = self.slots.remove(at);
+        self.introduce(&slot.pool);
+        Some((slot, retired))
+    }
+
+    /// That pool has come or gone: it and those that it may help learn who there is.
+    fn introduce(&self, changed: &Arc<Pool>) {
+        let pools = || self.slots.iter().map(|slot| &slot.pool);
+        let peers_of = |pool: &Arc<Pool>| {
+            let is_peer = |p: &&Arc<Pool>| p.place().is_peer_of(pool.place());
+            pools().filter(is_peer).cloned().collect::<Vec<_>>()
+        };
+        let affected = peers_of(changed);
+        if affected.is_empty() {
+            return;
+        }
+        let topology = changed.env().machine();
+        let own = pools().find(|pool| Arc::ptr_eq(pool, changed));
+        for pool in affected.iter().chain(own) {
+            let others = peers_of(pool);
+            let alone = others.is_empty();
+            pool.meet((!alone).then(|| Peers::new(&topology, pool, others)));
+        }
     }
 }
 
@@ -111,10 +134,11 @@ impl Pools {
         let lease = Lease::new(&pool, self);
         let stays = matches!(place.cpus, Cpus::One(_));
         table.slots.push(Slot {
-            pool,
+            pool: pool.clone(),
             lease: Arc::downgrade(&lease),
             _kept: stays.then(|| lease.clone()),
         });
+        table.introduce(&pool);
         Ok(lease)
     }
 

@@ -95,9 +95,9 @@ impl Pool {
         self.0.lend().map(|item| item.0)
     }
 
-    /// The worker runs an item of another pool.
-    pub fn adopt(&mut self, worker: usize, item: usize) {
-        self.0.adopt(worker, &Unique(item));
+    /// The worker runs an item of another pool; if one of its own has come it brings the next.
+    pub fn adopt(&mut self, worker: usize, item: usize) -> Bring {
+        self.0.adopt(worker, &Unique(item)).into()
     }
 
     /// Items that no worker has taken.

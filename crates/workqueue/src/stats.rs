@@ -48,6 +48,11 @@ pub struct WorkqueueStats {
     pub maydays: u64,
     /// Items that the rescuer has run.
     pub rescued: u64,
+    /// How often a worker of another group of CPUs was woken for items of the queue, because that
+    /// was better than one of their own group.
+    pub sent: u64,
+    /// Items that a worker of another group of CPUs has taken, because its own had nothing to do.
+    pub taken: u64,
     /// Items on a pool's list or being run now: what `max_active` limits.
     pub active: usize,
     /// Items that wait now because `max_active` others are active.
@@ -125,7 +130,8 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
     writeln!(
         out,
         ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
-         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued",
+         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
+         {} sent, {} taken",
         s.active,
         s.inactive,
         s.queued,
@@ -137,7 +143,9 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
         s.found_asleep,
         s.cpu_intensive,
         s.maydays,
-        s.rescued
+        s.rescued,
+        s.sent,
+        s.taken
     )?;
     match queue.last_panic() {
         Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),

@@ -217,7 +217,8 @@ impl Pools {
             self.counters.note_scan(&self.lending, pod, found);
             if let Some((from, _)) = found {
                 let item = self.pods[from].pool.lend().expect("it has one");
-                self.pods[pod].pool.adopt(number, item);
+                let brought = self.pods[pod].pool.adopt(number, item);
+                debug_assert_eq!(brought, Bring::Nobody, "its own list is empty");
                 return Some(item);
             }
         }

@@ -92,13 +92,17 @@ pub(crate) enum Count {
     CpuTime,
     /// How often an item has said that it gets on.
     Touched,
+    /// How often another pool's worker was woken for it.
+    Sent,
+    /// Items that another pool's worker has taken.
+    Taken,
 }
 
 /// More of them than this share a count of handles.
 const HOMES: usize = 16;
 
 impl Count {
-    const KINDS: usize = 5;
+    const KINDS: usize = 7;
 }
 
 struct Door {
@@ -413,6 +417,8 @@ impl Shared {
             cpu_intensive: self.count(Count::Intensive),
             maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
             cpu_time: metered.then(|| Duration::from_nanos(self.count(Count::CpuTime))),
+            sent: self.count(Count::Sent),
+            taken: self.count(Count::Taken),
             rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),
             ..WorkqueueStats::default()
         };

@@ -149,7 +149,7 @@ pub(crate) struct Core<T: Item> {
     refused: bool,
     /// Workers that are not gone, rescuers aside.
     alive: usize,
-    /// Items that workers and rescuers have taken.
+    /// Items that workers and rescuers have taken, those of other pools too.
     taken: u64,
     /// Numbers of workers that are gone, to be used again.
     vacant: Vec<usize>,
@@ -163,6 +163,8 @@ pub(crate) struct Core<T: Item> {
     patience: u64,
     /// What an item takes, in ns: rises fast and falls slowly.
     estimate: u64,
+    /// Other pools have better places: nobody is brought beside those that run.
+    held: bool,
 }
 
 impl<T: Item> Core<T> {
@@ -188,6 +190,7 @@ impl<T: Item> Core<T> {
             stopped: false,
             patience: 0,
             estimate: 0,
+            held: false,
         }
     }
 
@@ -234,7 +237,7 @@ impl<T: Item> Core<T> {
     /// Whether what is ready is too little to wake somebody for, beside those that run.
     fn is_patient(&self) -> bool {
         let ready = self.ready.len() as u64 + u64::from(self.mail);
-        self.running > 0 && ready.saturating_mul(self.estimate) < self.patience
+        self.running > 0 && (self.held || ready.saturating_mul(self.estimate) < self.patience)
     }
 
     /// V1: there is mail for the pool.
@@ -708,7 +711,6 @@ impl<T: Item> Core<T> {
     }
 }
 
-#[cfg(any(test, feature = "unstable-sim"))]
 mod lending;
 mod near;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -1,0 +1,69 @@
+//! What the simulator counts and measures of lending.
+
+use super::{Lending, Reason, Wake};
+
+/// A mean of what was seen lately, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lately(u64);
+
+impl Lately {
+    /// Nothing was seen yet but this guess.
+    #[must_use]
+    pub const fn guess(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// One more was seen; it counts for one part in so many.
+    pub fn note(&mut self, ns: u64, parts: u64) {
+        self.0 = (self.0 * (parts - 1) + ns) / parts;
+    }
+
+    /// The mean.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        self.0
+    }
+}
+
+/// What has been done by the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LendingCounters {
+    /// Items that ran in another pod than their own, by reason: sibling, crowd, backlog.
+    pub takes: [u64; 3],
+    /// Those of them that left their node.
+    pub far_takes: u64,
+    /// How often a worker without work looked at the other pods.
+    pub scans: u64,
+    /// Workers of their own pods woken for items.
+    pub home_wakes: u64,
+    /// Workers of other pods woken for items.
+    pub offers: u64,
+    /// Items for which nobody was woken.
+    pub nobody: u64,
+}
+
+impl LendingCounters {
+    /// Items that ran in another pod than their own.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.takes.iter().sum()
+    }
+
+    /// A decision was taken.
+    pub fn note_wake(&mut self, wake: Wake) {
+        match wake {
+            Wake::Home => self.home_wakes += 1,
+            Wake::Other(..) => self.offers += 1,
+            Wake::Nobody => self.nobody += 1,
+        }
+    }
+
+    /// A scan, and how many items it brought from where.
+    pub fn note_scan(&mut self, lending: &Lending, thief: usize, found: Option<(usize, Reason)>) {
+        self.scans += 1;
+        if let Some((from, reason)) = found {
+            self.takes[reason as usize] += 1;
+            self.far_takes += u64::from(!lending.is_near(thief, from));
+        }
+    }
+}

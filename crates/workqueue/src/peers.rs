@@ -1,0 +1,119 @@
+//! What the pools of a system know of each other, and how they help. `PROTOCOL-lending.md`.
+
+use crate::lending::{Costs, Lending, Load, Pod, Reason, Wake};
+use crate::pool::{Entry, Pool};
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::{Arc, CachePadded, Weak};
+use inflight_topology::Topology;
+
+/// What a pool says of itself: one word, written in sections of its lock and read by the others
+/// without it. Relaxed: a hint. What is done by it is decided under the lock of the pool it is done
+/// to.
+#[derive(Debug, Default)]
+pub(crate) struct Notice(CachePadded<AtomicU64>);
+
+/// Counts have so many bits; more is said to be as many as that.
+const COUNT: u32 = 16;
+
+/// A time is told in units of so many ns.
+const UNIT: u64 = 64;
+
+impl Notice {
+    /// The pool's lock is held.
+    pub(crate) fn tell(&self, load: &Load) {
+        let count = |count: usize| (count as u64).min((1 << COUNT) - 1);
+        let service = (load.service / UNIT).min(u64::from(u32::MAX));
+        let word = service << (2 * COUNT) | count(load.awake) << COUNT | count(load.waiting);
+        if self.0.load(Ordering::Relaxed) != word {
+            self.0.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// What the pool has said last.
+    pub(crate) fn load(&self) -> Load {
+        let word = self.0.load(Ordering::Relaxed);
+        let count = |at: u32| (word >> at & ((1 << COUNT) - 1)) as usize;
+        Load {
+            waiting: count(0),
+            awake: count(COUNT),
+            service: (word >> (2 * COUNT)) * UNIT,
+            ..Load::default()
+        }
+    }
+}
+
+/// A pool and those of its system that may help it and be helped.
+pub(crate) struct Peers {
+    lending: Lending,
+    /// Which of `all` the pool is itself.
+    me: usize,
+    /// In the order of their CPUs.
+    all: Vec<Peer>,
+}
+
+struct Peer {
+    pool: Weak<Pool>,
+    notice: Arc<Notice>,
+}
+
+impl Peers {
+    /// `pool` among `others`.
+    pub(crate) fn new(topology: &Topology, pool: &Arc<Pool>, mut others: Vec<Arc<Pool>>) -> Self {
+        others.push(pool.clone());
+        others.sort_by_key(|other| other.cpus().first());
+        let pods = others.iter().map(|p| Pod::new(topology, &p.cpus()));
+        // A pool runs one worker for each CPU.
+        let costs = Costs {
+            lanes: 1,
+            ..Costs::default()
+        };
+        Self {
+            lending: Lending::of(pods.collect(), costs),
+            me: others
+                .iter()
+                .position(|p| Arc::ptr_eq(p, pool))
+                .unwrap_or(0),
+            all: others
+                .iter()
+                .map(|p| Peer {
+                    pool: Arc::downgrade(p),
+                    notice: p.notice().clone(),
+                })
+                .collect(),
+        }
+    }
+
+    fn loads(&self, mine: Load) -> Vec<Load> {
+        let mut loads: Vec<_> = self.all.iter().map(|peer| peer.notice.load()).collect();
+        loads[self.me] = mine;
+        loads
+    }
+
+    /// Q2: the pool, if there is one, whose worker is to be woken, instead of one at home, for what
+    /// is ready at home or is about to come.
+    pub(crate) fn better_place(&self, mine: Load) -> Option<Arc<Pool>> {
+        self.place(mine, |reason| reason != Reason::Backlog)
+    }
+
+    /// Q2: the pool, if there is one, whose worker is to help with the list.
+    pub(crate) fn helper(&self, mine: Load) -> Option<Arc<Pool>> {
+        self.place(mine, |reason| reason == Reason::Backlog)
+    }
+
+    fn place(&self, mine: Load, such: impl Fn(Reason) -> bool) -> Option<Arc<Pool>> {
+        if self.lending.keeps(self.me, &mine) {
+            return None;
+        }
+        match self.lending.on_enqueue(self.me, &self.loads(mine)) {
+            Wake::Other(to, reason) if such(reason) => self.all[to].pool.upgrade(),
+            _ => None,
+        }
+    }
+
+    /// V1, V2: an item for a worker, counted in `mine`, that has found nothing at home. No lock is
+    /// held.
+    pub(crate) fn take(&self, mine: Load) -> Option<Entry> {
+        let (from, _) = self.lending.victim(self.me, &self.loads(mine))?;
+        self.all[from].pool.upgrade()?.lend()
+    }
+}

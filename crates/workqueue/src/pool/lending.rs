@@ -1,0 +1,118 @@
+//! How a pool lends items to its peers and its workers run theirs. `PROTOCOL-lending.md`.
+
+use super::{Deed, Entry, Inner, Pool};
+use crate::door::Count;
+use crate::layout::Cpus;
+use crate::lending::Load;
+use crate::machine::Next;
+use crate::peers::{Notice, Peers};
+use inflight_sync::Arc;
+use inflight_topology::CpuSet;
+
+impl Inner {
+    /// What is known of the pool now.
+    fn load(&self) -> Load {
+        Load {
+            waiting: self.core.listed() + usize::from(self.core.has_mail()),
+            awake: self.core.running(),
+            service: self.core.estimate(),
+            ..Load::default()
+        }
+    }
+
+    /// Q2, before something happens: where else somebody is to be woken, and nobody here.
+    pub(super) fn hold(&mut self) -> Option<Arc<Pool>> {
+        let place = self.peers.as_ref()?.better_place(self.load());
+        self.core.hold(place.is_some());
+        place
+    }
+
+    /// Q2, after it: whom else to wake.
+    pub(super) fn sends(&mut self, place: Option<Arc<Pool>>) -> Option<Arc<Pool>> {
+        self.core.hold(false);
+        let peers = self.peers.as_ref()?;
+        let listed = self.core.waiting().next().map(|entry| &entry.queue);
+        let queue = listed.or_else(|| self.mail.first().map(|(queue, _)| queue))?;
+        let sent = place.or_else(|| peers.helper(self.load()))?;
+        queue.counted(Count::Sent, 1);
+        Some(sent)
+    }
+
+    /// V1: what a worker that asks for more, and finds nothing to do here, looks at.
+    pub(super) fn looks(&mut self, me: usize) -> Option<(Arc<Peers>, Load)> {
+        let peers = self.peers.as_ref()?;
+        let looks = self.core.may_look(me);
+        looks.then(|| (peers.clone(), self.load()))
+    }
+}
+
+impl Pool {
+    /// Its peers are these from now on. The table's lock is held.
+    pub(crate) fn meet(&self, peers: Option<Peers>) {
+        let mut inner = self.state.lock();
+        inner.peers = peers.map(Arc::new);
+        self.tell(&inner);
+    }
+
+    pub(crate) fn notice(&self) -> &Arc<Notice> {
+        &self.notice
+    }
+
+    pub(crate) fn cpus(&self) -> CpuSet {
+        match &self.place.cpus {
+            Cpus::One(cpu) => [*cpu].into(),
+            Cpus::Pod { cpus, .. } => cpus.clone(),
+        }
+    }
+
+    /// The peers learn how it is.
+    pub(super) fn tell(&self, inner: &Inner) {
+        if inner.peers.is_some() {
+            self.notice.tell(&inner.load());
+        }
+    }
+
+    /// Q2: a worker is wanted for an item of another pool.
+    pub(super) fn invite(self: &Arc<Self>) {
+        let mut inner = self.state.lock();
+        let mut action = inner.core.invite();
+        if self.is_asked_in_vain(&mut inner, action) {
+            action = crate::machine::Action::None;
+        }
+        let deed = self.deed(&mut inner, action);
+        drop(inner);
+        deed.perform();
+    }
+
+    /// V2: the oldest item, for a worker of another pool.
+    pub(crate) fn lend(self: &Arc<Self>) -> Option<Entry> {
+        if self.state.lock().core.has_mail() {
+            self.fetch_mail();
+        }
+        let mut inner = self.state.lock();
+        let entry = inner.core.lend()?;
+        self.tell(&inner);
+        // A pool that could get no worker has nobody who would look.
+        let unused = inner.is_unused();
+        drop(inner);
+        if unused {
+            self.offer();
+        }
+        entry.queue.counted(Count::Taken, 1);
+        Some(entry)
+    }
+
+    /// V1-V3: what the worker, which looks at its peers, runs for another pool, if anything.
+    pub(super) fn borrow(
+        self: &Arc<Self>,
+        me: usize,
+        peers: &Peers,
+        mine: Load,
+    ) -> Option<(Next<Entry>, Deed)> {
+        let entry = peers.take(mine)?;
+        Some(self.patient_event(|core| {
+            let action = core.adopt(me, &entry);
+            (Next::Run(entry), action)
+        }))
+    }
+}

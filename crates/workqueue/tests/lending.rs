@@ -1,0 +1,220 @@
+//! Items that run in another pod: when they do, when they must not, and what that leaves alone.
+#![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+
+mod support;
+
+use inflight_sync::{Arc, Mutex};
+use inflight_topology::Scope;
+use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Level, four_cpus};
+
+/// CPUs of the two pods.
+const BUSY: usize = 0;
+const IDLE: usize = 2;
+
+/// Two pods of two CPUs, in which no item is taken for one that computes for long.
+fn system() -> WorkqueueSystem {
+    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder.intensive_threshold(Duration::MAX);
+    builder.sampling(true).build().unwrap()
+}
+
+fn queue(sys: &WorkqueueSystem, strict: bool) -> Workqueue {
+    let attrs = Attrs::new().scope(Scope::Cache).strict(strict);
+    let wq = sys.workqueue("lent").unbound(attrs).max_active(512);
+    wq.build().unwrap()
+}
+
+/// Items of that pod take long, as far as anybody knows: one of `BUSY`'s has.
+fn teach(wq: &Workqueue) {
+    let taught = wq.spawn_on(BUSY, || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+    });
+    taught.wait().unwrap();
+}
+
+/// All workers of `BUSY` run until `open` is raised; `IDLE` has a pool.
+fn occupy(wq: &Workqueue, open: &Level) -> Vec<JoinHandle<()>> {
+    wq.spawn_on(IDLE, || ()).wait().unwrap();
+    let begun = Level::new();
+    let hogs = (0..2).map(|_| {
+        let (begun, open) = (begun.clone(), open.clone());
+        wq.spawn_on(BUSY, move || {
+            begun.raise();
+            open.wait_silently(1);
+        })
+    });
+    let hogs = hogs.collect();
+    begun.wait(2);
+    hogs
+}
+
+/// The workers of `IDLE` come to the end of their work, and look round, so many times.
+fn look_round(wq: &Workqueue, times: usize) {
+    for _ in 0..times {
+        wq.spawn_on(IDLE, || ()).wait().unwrap();
+    }
+}
+
+/// Both workers of the pod run until an item that is on its list has run: without help this is for
+/// ever.
+#[test]
+fn an_idle_pod_takes_what_waits_for_long() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    teach(&wq);
+    for round in 1..20 {
+        let (open, before) = (Level::new(), wq.stats());
+        let hogs = occupy(&wq, &open);
+        wq.spawn_on(BUSY, move || open.raise()).wait().unwrap();
+        hogs.into_iter().for_each(|hog| hog.wait().unwrap());
+        let after = wq.stats();
+        assert!(after.taken > before.taken, "round {round}: {after:?}");
+        assert!(after.taken <= after.started, "{after:?}");
+        teach(&wq);
+    }
+}
+
+/// Runs `given` with a list of one item in `BUSY`, whose workers are all occupied, and an idle pod
+/// that looks round. Returns whether the item had begun before they were let go.
+fn moves(wq: &Workqueue) -> bool {
+    let (open, ran) = (Level::new(), Level::new());
+    let hogs = occupy(wq, &open);
+    let waits = wq.spawn_on(BUSY, {
+        let ran = ran.clone();
+        move || ran.raise()
+    });
+    look_round(wq, 50);
+    let moved = ran.get() > 0;
+    open.raise();
+    waits.wait().unwrap();
+    hogs.into_iter().for_each(|hog| hog.wait().unwrap());
+    moved
+}
+
+#[test]
+fn strict_items_stay() {
+    let sys = system();
+    let wq = queue(&sys, true);
+    teach(&wq);
+    assert!(!moves(&wq));
+    assert_eq!((wq.stats().sent, wq.stats().taken), (0, 0));
+    // The same with the other kind: what is looked for can happen.
+    let wq = queue(&sys, false);
+    teach(&wq);
+    assert!(moves(&wq));
+}
+
+/// One item that is taken for a short one is not worth a move.
+#[test]
+fn short_items_stay() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    assert!(!moves(&wq));
+    assert_eq!(wq.stats().taken, 0);
+}
+
+/// Two systems: one full, one idle. Each runs its own items on its own threads.
+#[test]
+fn items_stay_in_their_system() {
+    let systems = [system(), system()];
+    let [full, idle] = systems.each_ref().map(|sys| queue(sys, false));
+    let threads = [(); 2].map(|()| Arc::new(Mutex::new(BTreeSet::<String>::new())));
+    let note = |of: usize| {
+        let threads = threads[of].clone();
+        move || {
+            threads
+                .lock()
+                .insert(format!("{:?}", thread::current().id()));
+        }
+    };
+    teach(&full);
+    let open = Level::new();
+    let hogs = occupy(&full, &open);
+    let items: Vec<_> = (0..50).map(|_| full.spawn_on(BUSY, note(0))).collect();
+    for _ in 0..50 {
+        idle.spawn_on(IDLE, note(1)).wait().unwrap();
+    }
+    open.raise();
+    items
+        .into_iter()
+        .chain(hogs)
+        .for_each(|item| item.wait().unwrap());
+    let [first, second] = threads.each_ref().map(|threads| threads.lock().clone());
+    assert!(!first.is_empty() && first.is_disjoint(&second));
+    assert_eq!(idle.stats().taken, 0);
+}
+
+/// Items of an ordered queue wait on the same list, and may be taken; their order is the same.
+#[test]
+fn an_ordered_queue_stays_in_order() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    let ordered = sys
+        .workqueue("ordered")
+        .ordered_with(Attrs::new().scope(Scope::Cache));
+    let ordered = ordered.build().unwrap();
+    teach(&wq);
+    let open = Level::new();
+    let hogs = occupy(&wq, &open);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let items: Vec<_> = (0..200)
+        .map(|number| {
+            let seen = seen.clone();
+            ordered.spawn_on(BUSY, move || seen.lock().push(number))
+        })
+        .collect();
+    // They all run elsewhere, because nobody lets the workers at home go before.
+    items.into_iter().for_each(|item| item.wait().unwrap());
+    assert!(ordered.stats().taken > 0);
+    open.raise();
+    hogs.into_iter().for_each(|hog| hog.wait().unwrap());
+    assert!(seen.lock().iter().copied().eq(0..200));
+}
+
+/// Works that queue themselves while they run, from both pods, on full lists: none runs twice at
+/// once, each queueing runs once, and none moves more than once each time.
+#[test]
+fn a_taken_item_never_runs_twice_at_once() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    teach(&wq);
+    look_round(&wq, 1);
+    let overlaps = Level::new();
+    let works: Vec<_> = (0..32)
+        .map(|_| {
+            let (inside, overlaps) = (Mutex::new(()), overlaps.clone());
+            Work::new(move || match inside.try_lock() {
+                None => overlaps.raise(),
+                Some(_inside) => {
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(300) {
+                        std::hint::spin_loop();
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut queued = 2; // by `teach` and `look_round`
+    let mut cancelled = 0;
+    for round in 0..60 {
+        for (number, work) in works.iter().enumerate() {
+            queued += u64::from(wq.queue_on(BUSY, work).unwrap().is_queued());
+            if (number + round) % 7 == 0 {
+                cancelled += u64::from(work.cancel());
+            }
+        }
+    }
+    wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!(overlaps.get(), 0);
+    assert_eq!((stats.queued, stats.cancelled), (queued, cancelled));
+    assert_eq!(stats.completed, queued - cancelled);
+    assert!(stats.taken > 0 && stats.taken <= queued, "{stats:?}");
+}
