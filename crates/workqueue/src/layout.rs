@@ -89,21 +89,34 @@ impl Place {
         }
     }
 
+    /// Its workers and those of other places may help each other: its CPUs are not all that its
+    /// queues may use.
+    pub(crate) fn may_have_peers(&self) -> bool {
+        match &self.cpus {
+            Cpus::One(_) => false,
+            Cpus::Pod {
+                cpus,
+                strict,
+                allowed,
+            } => !strict && cpus != allowed,
+        }
+    }
+
     /// Another place whose workers may take items from here, and the other way round: other CPUs
     /// for the same queues.
     pub(crate) fn is_peer_of(&self, other: &Self) -> bool {
-        let open = |place: &Self| match &place.cpus {
-            Cpus::Pod {
-                cpus,
-                strict: false,
-                allowed,
-            } => Some((cpus.clone(), allowed.clone())),
-            _ => None,
-        };
-        let (Some((mine, own)), Some((theirs, others))) = (open(self), open(other)) else {
-            return false;
-        };
-        self.nice == other.nice && own == others && mine.intersection(&theirs).is_empty()
+        let same = self.nice == other.nice && self.may_have_peers() && other.may_have_peers();
+        match (&self.cpus, &other.cpus) {
+            (
+                Cpus::Pod { cpus, allowed, .. },
+                Cpus::Pod {
+                    cpus: theirs,
+                    allowed: others,
+                    ..
+                },
+            ) => same && allowed == others && cpus.intersection(theirs).is_empty(),
+            _ => false,
+        }
     }
 
     /// Its workers have the priority of highpri ones.

@@ -280,11 +280,8 @@ impl Lending {
         if !self.is_prompt(mine) {
             return None;
         }
-        let slow = |from: &usize| {
-            let theirs = &loads[*from];
-            let drain = self.drain(*from, theirs);
-            theirs.awake >= self.cap(*from) && drain >= self.threshold(thief, *from).max(1)
-        };
+        let slow =
+            |from: &usize| self.drain(*from, &loads[*from]) >= self.threshold(thief, *from).max(1);
         let from = self.longest(thief, loads, slow)?;
         Some((from, Reason::Backlog))
     }

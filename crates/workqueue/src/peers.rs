@@ -100,8 +100,18 @@ impl Peers {
         self.place(mine, |reason| reason == Reason::Backlog)
     }
 
+    /// There is somebody else.
+    pub(crate) fn are_some(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// The pool needs no help, whoever could give it.
+    pub(crate) fn are_needless(&self, mine: &Load) -> bool {
+        self.lending.keeps(self.me, mine)
+    }
+
     fn place(&self, mine: Load, such: impl Fn(Reason) -> bool) -> Option<Arc<Pool>> {
-        if self.lending.keeps(self.me, &mine) {
+        if !self.are_some() || self.are_needless(&mine) {
             return None;
         }
         match self.lending.on_enqueue(self.me, &self.loads(mine)) {
@@ -115,5 +125,39 @@ impl Peers {
     pub(crate) fn take(&self, mine: Load) -> Option<Entry> {
         let (from, _) = self.lending.victim(self.me, &self.loads(mine))?;
         self.all[from].pool.upgrade()?.lend()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_read_as_it_was_told() {
+        let notice = Notice::default();
+        assert_eq!(notice.load(), Load::default());
+        let told = Load {
+            waiting: 700,
+            awake: 12,
+            service: 174_016,
+            ..Load::default()
+        };
+        notice.tell(&told);
+        assert_eq!(notice.load(), told);
+    }
+
+    /// More than there is room for does not spill over.
+    #[test]
+    fn a_notice_of_too_much_says_much() {
+        let notice = Notice::default();
+        notice.tell(&Load {
+            waiting: 1 << 20,
+            awake: 3,
+            service: u64::MAX,
+            ..Load::default()
+        });
+        let read = notice.load();
+        assert_eq!((read.waiting, read.awake), (65_535, 3));
+        assert!(read.service > 200_000_000_000);
     }
 }

@@ -82,8 +82,18 @@ pub(crate) struct Deed {
     worker: Bring,
     /// A pool that is to be looked at from now on.
     watch: Option<Arc<Pool>>,
-    /// A pool one of whose workers is to help another one.
-    send: Option<Arc<Pool>>,
+    help: Help,
+}
+
+/// Who is to help, outside the lock.
+#[derive(Default)]
+pub(crate) enum Help {
+    #[default]
+    None,
+    /// A worker of that pool.
+    Send(Arc<Pool>),
+    /// Pools that are not there yet, of that queue.
+    Muster(Arc<Shared>),
 }
 
 /// An [`Action`] that has left the lock.
@@ -97,7 +107,7 @@ enum Bring {
 
 impl Deed {
     pub(crate) fn is_none(&self) -> bool {
-        !self.brings() && self.watch.is_none() && self.send.is_none()
+        !self.brings() && self.watch.is_none() && matches!(self.help, Help::None)
     }
 
     /// Whether a worker is brought.
@@ -132,8 +142,10 @@ impl Deed {
         if let Some(pool) = self.watch {
             pool.begin_watch();
         }
-        if let Some(pool) = self.send {
-            pool.invite();
+        match self.help {
+            Help::None => {}
+            Help::Send(pool) => pool.invite(),
+            Help::Muster(queue) => queue.muster(),
         }
         brought
     }
@@ -791,9 +803,9 @@ impl Pool {
         if self.is_asked_in_vain(&mut inner, action) {
             action = Action::None;
         }
-        let send = inner.sends(place);
+        let help = inner.calls(place);
         let deed = self.deed(&mut inner, action);
-        (result, Deed { send, ..deed })
+        (result, Deed { help, ..deed })
     }
 
     /// Whether a thread is wanted that was refused a moment ago: then it counts as refused again.
@@ -830,7 +842,7 @@ impl Pool {
         Deed {
             worker,
             watch: watch.then(|| self.clone()),
-            send: None,
+            help: Help::None,
         }
     }
 
@@ -854,14 +866,14 @@ impl Pool {
         if !self.is_asked_in_vain(&mut inner, action) {
             worker = self.bring(&inner, action);
         }
-        let send = inner.sends(None);
+        let help = inner.calls(None);
         self.tell(&inner);
         drop(inner);
         let watch = None;
         Deed {
             worker,
             watch,
-            send,
+            help,
         }
         .perform();
     }

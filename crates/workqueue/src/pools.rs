@@ -103,16 +103,14 @@ impl Table {
             let is_peer = |p: &&Arc<Pool>| p.place().is_peer_of(pool.place());
             pools().filter(is_peer).cloned().collect::<Vec<_>>()
         };
-        let affected = peers_of(changed);
-        if affected.is_empty() {
+        if !changed.place().may_have_peers() {
             return;
         }
         let topology = changed.env().machine();
+        let affected = peers_of(changed);
         let own = pools().find(|pool| Arc::ptr_eq(pool, changed));
         for pool in affected.iter().chain(own) {
-            let others = peers_of(pool);
-            let alone = others.is_empty();
-            pool.meet((!alone).then(|| Peers::new(&topology, pool, others)));
+            pool.meet(Peers::new(&topology, pool, peers_of(pool)));
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct CheckReport {
     made: u64,
     /// In another pod than that of the CPU whose job asked.
     repatriations: u64,
+    /// By a worker of another pod than their own, because that was better: the library's count.
+    taken: u64,
     /// By pod, of the time of its CPUs.
     pod_busy_percent: Vec<f64>,
 }
@@ -98,6 +100,7 @@ impl Checks {
             strict,
             made: self.pods.made.load(Ordering::Relaxed),
             repatriations: self.pods.elsewhere.load(Ordering::Relaxed),
+            taken: self.queue.stats().taken,
             pod_busy_percent: self
                 .pods
                 .busy
@@ -114,8 +117,8 @@ impl CheckReport {
     pub(crate) fn row(&self) -> String {
         let strict = if self.strict { " strict" } else { "" };
         let mut row = format!(
-            "{}{strict}: {} checksums, {} repatriations; pods busy %",
-            self.scope, self.made, self.repatriations
+            "{}{strict}: {} checksums, {} repatriations, {} taken; pods busy %",
+            self.scope, self.made, self.repatriations, self.taken
         );
         for percent in &self.pod_busy_percent {
             row += &format!(" {percent:.1}");

@@ -12,7 +12,7 @@ use crate::stats::WorkqueueStats;
 use crate::system;
 use crate::trace::{self, TraceStep};
 use crate::watchdog::Waiting;
-use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded, Mutex};
@@ -25,6 +25,7 @@ mod call;
 mod flow;
 mod fronts;
 mod mail;
+mod muster;
 mod places;
 mod submit;
 
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     homes: Box<[Arc<Home>]>,
     /// Runs the items when no worker can be had.
     rescuer: Option<Arc<Rescuer>>,
+    /// All its places have pools, or are about to. Relaxed: nothing is handed over.
+    mustered: AtomicBool,
     system: Arc<system::Shared>,
 }
 
@@ -213,6 +216,7 @@ impl Shared {
             // Every active item of an unbound queue runs, up to its CPUs: the flag means nothing.
             cpu_intensive: flags.cpu_intensive && mode.is_bound(),
             rescuer,
+            mustered: AtomicBool::new(false),
             system: system.clone(),
         })
     }

@@ -104,6 +104,7 @@ impl Move {
             std::mem::replace(&mut *way, super::Way { attrs, layout })
         };
         drop(old);
+        queue.dismiss();
         let (fronts, cpus) = (queue.fronts.as_ref()?, cpus?);
         Some(fronts.set_cpus(&cpus).perform(&queue))
     }

@@ -571,7 +571,7 @@ impl Shared {
 
     /// The pool of a place. It has, or is about to have, at least one worker, or the queue has a
     /// rescuer.
-    fn pool(
+    pub(super) fn pool(
         &self,
         gate: usize,
         door: &mut DoorState,

@@ -1,10 +1,10 @@
 //! How a pool lends items to its peers and its workers run theirs. `PROTOCOL-lending.md`.
 
-use super::{Deed, Entry, Inner, Pool};
+use super::{Deed, Entry, Help, Inner, Pool};
 use crate::door::Count;
 use crate::layout::Cpus;
 use crate::lending::Load;
-use crate::machine::Next;
+use crate::machine::{Action, Next};
 use crate::peers::{Notice, Peers};
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
@@ -27,20 +27,29 @@ impl Inner {
         place
     }
 
-    /// Q2, after it: whom else to wake.
-    pub(super) fn sends(&mut self, place: Option<Arc<Pool>>) -> Option<Arc<Pool>> {
+    /// Q2, after it: who else is to help.
+    pub(super) fn calls(&mut self, place: Option<Arc<Pool>>) -> Help {
+        let Some(peers) = &self.peers else {
+            return Help::None;
+        };
         self.core.hold(false);
-        let peers = self.peers.as_ref()?;
         let listed = self.core.waiting().next().map(|entry| &entry.queue);
-        let queue = listed.or_else(|| self.mail.first().map(|(queue, _)| queue))?;
-        let sent = place.or_else(|| peers.helper(self.load()))?;
-        queue.counted(Count::Sent, 1);
-        Some(sent)
+        let Some(queue) = listed.or_else(|| self.mail.first().map(|(queue, _)| queue)) else {
+            return Help::None;
+        };
+        if let Some(pool) = place.or_else(|| peers.helper(self.load())) {
+            queue.counted(Count::Sent, 1);
+            return Help::Send(pool);
+        }
+        if queue.lacks_pools() && !peers.are_needless(&self.load()) {
+            return Help::Muster(queue.clone());
+        }
+        Help::None
     }
 
     /// V1: what a worker that asks for more, and finds nothing to do here, looks at.
     pub(super) fn looks(&mut self, me: usize) -> Option<(Arc<Peers>, Load)> {
-        let peers = self.peers.as_ref()?;
+        let peers = self.peers.as_ref().filter(|peers| peers.are_some())?;
         let looks = self.core.may_look(me);
         looks.then(|| (peers.clone(), self.load()))
     }
@@ -48,9 +57,9 @@ impl Inner {
 
 impl Pool {
     /// Its peers are these from now on. The table's lock is held.
-    pub(crate) fn meet(&self, peers: Option<Peers>) {
+    pub(crate) fn meet(&self, peers: Peers) {
         let mut inner = self.state.lock();
-        inner.peers = peers.map(Arc::new);
+        inner.peers = Some(Arc::new(peers));
         self.tell(&inner);
     }
 
@@ -77,7 +86,7 @@ impl Pool {
         let mut inner = self.state.lock();
         let mut action = inner.core.invite();
         if self.is_asked_in_vain(&mut inner, action) {
-            action = crate::machine::Action::None;
+            action = Action::None;
         }
         let deed = self.deed(&mut inner, action);
         drop(inner);
