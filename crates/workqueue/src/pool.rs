@@ -9,7 +9,6 @@ use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::Meter;
 use crate::peers::{Notice, Peers};
 use crate::pools::{Lease, Pools};
-use crate::rescuer::Rescuer;
 use crate::sampler::{self, Finding, Sampler, Suspect};
 use crate::threads::nice;
 use crate::timekeeper::Alarm;
@@ -17,16 +16,17 @@ use crate::worker::{self, Seen};
 #[cfg(not(any(loom, shuttle)))]
 use inflight_sync::atomic::AtomicU32;
 use inflight_sync::atomic::{AtomicU64, Ordering};
-use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, Mutex, MutexGuard, Parker, Unparker, Weak};
-use inflight_sync::{cpu, thread};
+use inflight_sync::{Arc, Mutex, MutexGuard, Unparker, Weak, cpu};
 use inflight_topology::{CpuSet, PinGuard, Topology};
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
+mod distress;
 mod lending;
 mod tools;
+
+use distress::Distress;
 
 /// One queueing of one item, on its way through a gate and a pool.
 pub(crate) struct Entry {
@@ -199,21 +199,6 @@ fn wake_all(workers: &[Unparker]) {
     workers.iter().for_each(Unparker::unpark);
 }
 
-/// How often a refused thread is asked for at once.
-const ATTEMPTS: usize = 4;
-
-/// After how long a blocked worker asks again.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
-
-/// How long a pool is short of a worker before it calls rescuers.
-const FIRST_MAYDAY: Duration = Duration::from_millis(10);
-
-/// After how long it calls again.
-const NEXT_MAYDAY: Duration = Duration::from_millis(100);
-
-/// After how long a pool whose distress the timekeeper looks after asks for a thread again.
-const COOLDOWN: Duration = Duration::from_secs(1);
-
 /// What may wait for a worker that runs before another is woken, in ns: about the price of waking
 /// one on another CPU.
 const PATIENCE: u64 = 20_000;
@@ -269,14 +254,6 @@ impl Retired {
     pub(crate) fn settle(self) {
         wake_all(&self.0);
     }
-}
-
-#[derive(Clone, Copy)]
-struct Distress {
-    /// Until then events ask for no thread.
-    cooldown: Instant,
-    /// Rescuers have been called.
-    called: bool,
 }
 
 impl Inner {
@@ -378,90 +355,6 @@ impl Pool {
         self.env.start_thread(name, move || worker::run(&pool))
     }
 
-    /// Starts the worker that the core has asked for. If that fails, returns the blocked workers,
-    /// one of which is to ask again.
-    fn bring_worker(self: &Arc<Self>) -> Result<(), Vec<Unparker>> {
-        for _ in 0..ATTEMPTS {
-            if self.start_worker().is_ok() {
-                return Ok(());
-            }
-            thread::yield_now();
-        }
-        Err(self.creation_failed())
-    }
-
-    /// A thread was refused. Returns the blocked workers, one of which is to ask again.
-    fn creation_failed(self: &Arc<Self>) -> Vec<Unparker> {
-        let mut inner = self.state.lock();
-        let blocked = inner.core.create_failed();
-        let blocked = inner.unparkers(blocked);
-        let now = self.env.clock.now();
-        let known = inner.distress;
-        if known.is_some() || self.env.timekeeper.is_there() {
-            inner.distress = Some(Distress {
-                cooldown: now + COOLDOWN,
-                called: known.is_some_and(|distress| distress.called),
-            });
-        }
-        let unused = inner.is_unused();
-        drop(inner);
-        if unused {
-            self.offer();
-        } else if known.is_none() {
-            self.look_after_distress(now + FIRST_MAYDAY);
-        }
-        blocked
-    }
-
-    fn look_after_distress(self: &Arc<Self>, at: Instant) {
-        let alarm = Alarm::Distress(self.clone());
-        if !self.env.timekeeper.set_if_there(at, alarm) {
-            self.state.lock().distress = None;
-        }
-    }
-
-    /// R1: the timekeeper looks whether the pool still is in distress. If so it calls the rescuers
-    /// and, from time to time, asks for a thread again.
-    pub(crate) fn distress(self: &Arc<Self>) {
-        self.fetch_mail();
-        let now = self.env.clock.now();
-        let mut inner = self.state.lock();
-        if !inner.core.is_in_distress() {
-            inner.distress = None;
-            return;
-        }
-        let rescuers: Vec<_> = inner
-            .core
-            .waiting()
-            .filter_map(|entry| entry.queue.rescuer().cloned())
-            .collect();
-        let mut ask = true;
-        if let Some(distress) = &mut inner.distress {
-            ask = now >= distress.cooldown;
-            distress.called = true;
-        }
-        drop(inner);
-        rescuers.iter().for_each(|rescuer| rescuer.call(self));
-        if ask {
-            self.ask_again().perform();
-        }
-        self.look_after_distress(now + NEXT_MAYDAY);
-    }
-
-    /// The calling worker is blocked, about to sleep, and no thread could be had for what is ready.
-    /// Unless another one does so, it sleeps a little here instead; then its own sleep is left out,
-    /// it looks at what it waits for, blocks anew and so asks again.
-    pub(crate) fn keep_asking(&self, me: usize) {
-        if !self.state.lock().core.keep(me) {
-            return;
-        }
-        // Not the system's clock: that of a test may stand still.
-        let clock = Clock::system();
-        let deadline = clock.now() + ASK_AGAIN;
-        let _ = Parker::current().park_until(&clock, deadline);
-        self.state.lock().core.end_keeping();
-    }
-
     /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
     /// one of them, until [`return_thread`](Pool::return_thread). Where pinning is refused it runs
     /// elsewhere, as they do.
@@ -541,13 +434,6 @@ impl Pool {
         deed
     }
 
-    /// A pool that has called already calls for each newcomer at once.
-    fn call_for_newcomers(self: &Arc<Self>, rescuer: Option<&Arc<Rescuer>>) {
-        if let Some(rescuer) = rescuer.filter(|_| self.has_called()) {
-            rescuer.call(self);
-        }
-    }
-
     /// V1: a mailbox with letters for this pool is to be emptied.
     pub(crate) fn ring(self: &Arc<Self>, queue: &Arc<Shared>, gate: usize) -> Deed {
         let deed = {
@@ -577,13 +463,6 @@ impl Pool {
     fn take_mail(&self, inner: &mut Inner) -> Vec<(Arc<Shared>, usize)> {
         inner.core.mail_fetched();
         std::mem::take(&mut inner.mail)
-    }
-
-    fn has_called(&self) -> bool {
-        self.state
-            .lock()
-            .distress
-            .is_some_and(|distress| distress.called)
     }
 
     /// Takes back an entry that no worker has taken.
@@ -806,17 +685,6 @@ impl Pool {
         let help = inner.calls(place);
         let deed = self.deed(&mut inner, action);
         (result, Deed { help, ..deed })
-    }
-
-    /// Whether a thread is wanted that was refused a moment ago: then it counts as refused again.
-    fn is_asked_in_vain(&self, inner: &mut Inner, action: Action) -> bool {
-        let cooling = |d: Distress| self.env.clock.now() < d.cooldown;
-        let in_vain = action == Action::Create && inner.distress.is_some_and(cooling);
-        if in_vain {
-            // Those who could keep asking have been told of the first failure, or ask themselves.
-            drop(inner.core.create_failed());
-        }
-        in_vain
     }
 
     /// One event of the core; its action becomes a deed.

@@ -3,11 +3,10 @@
 
 mod support;
 
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
 use std::collections::BTreeSet;
-use std::thread;
 use std::time::{Duration, Instant};
 use support::{Level, four_cpus};
 
@@ -124,9 +123,7 @@ fn items_stay_in_their_system() {
     let note = |of: usize| {
         let threads = threads[of].clone();
         move || {
-            threads
-                .lock()
-                .insert(format!("{:?}", thread::current().id()));
+            threads.lock().insert(format!("{:?}", thread::current_id()));
         }
     };
     teach(&full);
