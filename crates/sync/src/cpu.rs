@@ -100,6 +100,19 @@ pub fn set_current_for_thread(cpu: Option<usize>) {
     RECENT.with(|recent| recent.set((0, 0)));
 }
 
+/// As [`set_current_for_thread`], and returns what was set before.
+///
+/// ```
+/// use inflight_sync::cpu;
+/// let before = cpu::swap_current_for_thread(Some(40));
+/// assert_eq!(cpu::swap_current_for_thread(before), Some(40));
+/// ```
+pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
+    let before = OVERRIDE.with(std::cell::Cell::get);
+    set_current_for_thread(cpu);
+    before
+}
+
 /// How many CPUs the system may have: a size for tables indexed by CPU. At least 1.
 ///
 /// On Linux one more than the highest number a CPU may ever get, whatever the calling thread may

@@ -201,12 +201,16 @@ pub enum Kind {
     Unbound(Attrs),
     /// As unbound, one item at a time, in the order in which they were queued.
     Ordered(Attrs),
+    /// An item runs on the CPU it is queued on, one after the other, and never sleeps: by a
+    /// [`BhPoller`](crate::BhPoller), or a thread where there is none. There is no limit.
+    Bh,
 }
 
 /// What of a queue's kind never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Bound,
+    Bh,
     Unbound,
     Ordered,
 }
@@ -215,13 +219,14 @@ impl Mode {
     pub(crate) fn with(self, attrs: Attrs) -> Kind {
         match self {
             Self::Bound => Kind::Bound,
+            Self::Bh => Kind::Bh,
             Self::Unbound => Kind::Unbound(attrs),
             Self::Ordered => Kind::Ordered(attrs),
         }
     }
 
     pub(crate) fn is_bound(self) -> bool {
-        matches!(self, Self::Bound)
+        matches!(self, Self::Bound | Self::Bh)
     }
 }
 
@@ -229,6 +234,7 @@ impl Kind {
     pub(crate) fn mode(&self) -> Mode {
         match self {
             Self::Bound => Mode::Bound,
+            Self::Bh => Mode::Bh,
             Self::Unbound(_) => Mode::Unbound,
             Self::Ordered(_) => Mode::Ordered,
         }
@@ -237,7 +243,7 @@ impl Kind {
     /// Those of a bound queue say nothing.
     pub(crate) fn attrs(&self) -> Attrs {
         match self {
-            Self::Bound => Attrs::new(),
+            Self::Bound | Self::Bh => Attrs::new(),
             Self::Unbound(attrs) | Self::Ordered(attrs) => attrs.clone(),
         }
     }

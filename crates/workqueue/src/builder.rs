@@ -8,7 +8,7 @@ use crate::learned::Learned;
 use crate::limits::Share;
 use crate::meter::Metering;
 use crate::pool::Env;
-use crate::queue::{DEFAULT_MAX_ACTIVE, Workqueue, checked_max_active, checked_name};
+use crate::queue::{DEFAULT_MAX_ACTIVE, NO_LIMIT, Workqueue, checked_max_active, checked_name};
 use crate::rescuer::Rescuer;
 use crate::sampler::{self, Sampling};
 use crate::system::{Shared, WorkqueueSystem};
@@ -411,6 +411,24 @@ impl WorkqueueDraft {
         builder.max_active(1)
     }
 
+    /// Items run on the CPU they are queued on, in their order, one after the other, and may not
+    /// sleep: by whoever [polls](crate::BhPoller) that CPU, on its own thread; where nobody does,
+    /// or not in time, by the thread `inflight/bh:N` of that CPU. For what is short and comes
+    /// often: completions.
+    ///
+    /// Such a queue has no limit. It can be [`highpri`](WorkqueueBuilder::highpri), and nothing
+    /// else. See [`BhPoller`](crate::BhPoller) for what an item may not do.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let done = sys.workqueue("done").bh().build()?;
+    /// assert_eq!(done.spawn(|| 6 * 7).wait()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bh(self) -> WorkqueueBuilder {
+        self.kind(Kind::Bh).max_active(NO_LIMIT)
+    }
+
     /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs. See
     /// [`Attrs`] for which groups there are.
     ///
@@ -623,6 +641,9 @@ impl WorkqueueBuilder {
             kind => kind,
         };
         kind.attrs().check().map_err(BuildError::Attrs)?;
+        if let Some(what) = self.flags.not_bh().filter(|_| kind == Kind::Bh) {
+            return Err(BuildError::NotBh(what));
+        }
         let checked = checked_max_active(kind.mode(), self.limit.max_active);
         checked.map_err(BuildError::MaxActive)?;
         let rescuer = self.flags.mem_reclaim.then(|| rescuer(&name, system.env()));

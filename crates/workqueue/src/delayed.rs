@@ -125,7 +125,7 @@ impl DelayedWork {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside the work's own function.
+    /// [`WouldDeadlock`] from inside the work's own function, and from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::DelayedWork;
@@ -163,7 +163,7 @@ impl DelayedWork {
     /// # Errors
     ///
     /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
-    /// inside the work's own function.
+    /// inside the work's own function, and from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::DelayedWork;

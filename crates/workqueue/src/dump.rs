@@ -115,13 +115,16 @@ impl Dump<'_> {
                 out,
                 "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
                  idle/workers={:3}/{:3} ",
-                flags(report.creating),
+                flags(pool.place().bh, report.creating),
                 pool.place().nice,
                 report.idle,
                 report.workers,
             )?;
             match &pool.place().cpus {
-                Cpus::One(cpu) => writeln!(out, "cpu={cpu:3}")?,
+                Cpus::One(cpu) => {
+                    let bh = if pool.place().bh { " bh" } else { "" };
+                    writeln!(out, "cpu={cpu:3}{bh}")?;
+                }
                 Cpus::Pod {
                     cpus,
                     strict,
@@ -206,7 +209,9 @@ impl Dump<'_> {
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for queue in self.queues.iter().filter(|q| !q.mode().is_bound()) {
-            let (active, max) = queue.level();
+            let (active, Some(max)) = queue.level() else {
+                continue;
+            };
             // An ordered queue has one slot, on no node.
             let nodes = queue.levels_by_node();
             let min = queue.min_active();
@@ -242,14 +247,16 @@ impl Dump<'_> {
     }
 }
 
-/// The kernel's bits, as far as they mean something here: 2, a worker is being created.
-fn flags(creating: bool) -> u8 {
-    if creating { 2 } else { 0 }
+/// The kernel's bits, as far as they mean something here: 1, of BH items; 2, a worker is being
+/// created.
+fn flags(bh: bool, creating: bool) -> u8 {
+    u8::from(bh) | u8::from(creating) << 1
 }
 
 fn type_of(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bound => "percpu",
+        Kind::Bh => "bh",
         Kind::Unbound(attrs) if attrs.is_strict() => "unbound,S",
         Kind::Unbound(_) => "unbound",
         Kind::Ordered(_) => "ordered",

@@ -236,6 +236,8 @@ pub enum MaxActiveError {
     },
     /// An ordered workqueue has one active item at most.
     Ordered,
+    /// A BH workqueue has no limit.
+    Bh,
 }
 
 impl fmt::Display for MaxActiveError {
@@ -246,6 +248,7 @@ impl fmt::Display for MaxActiveError {
                 write!(f, "max_active is 1 to {limit}, not {asked}")
             }
             Self::Ordered => f.write_str("max_active of an ordered workqueue is 1"),
+            Self::Bh => f.write_str("a BH workqueue has no max_active"),
         }
     }
 }
@@ -277,6 +280,8 @@ pub enum BuildError {
     MaxActive(MaxActiveError),
     /// The attributes are wrong.
     Attrs(AttrsError),
+    /// A BH workqueue can be highpri, and nothing else: this is what it cannot be.
+    NotBh(&'static str),
     /// The system refused the threads of the queue's rescuer.
     NoRescuer(io::ErrorKind),
     /// The system is shutting down or has been.
@@ -297,6 +302,7 @@ impl fmt::Display for BuildError {
             }
             Self::MaxActive(e) => e.fmt(f),
             Self::Attrs(e) => e.fmt(f),
+            Self::NotBh(what) => write!(f, "a BH workqueue cannot be {what}"),
             Self::NoRescuer(kind) => write!(f, "no thread for the workqueue's rescuer: {kind}"),
             Self::ShutDown => QueueError::ShutDown.fmt(f),
         }
@@ -304,6 +310,42 @@ impl fmt::Display for BuildError {
 }
 
 impl Error for BuildError {}
+
+/// Why there is no poller.
+///
+/// ```
+/// use inflight_workqueue::{PollerError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let first = sys.bh_poller(0, || ())?;
+/// assert_eq!(sys.bh_poller(0, || ()).unwrap_err(), PollerError::Taken(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PollerError {
+    /// The CPU has a poller.
+    Taken(usize),
+    /// No CPU has this number.
+    NoSuchCpu(usize),
+    /// The system refused the thread that asks whether the poller is late.
+    NoTimer(io::ErrorKind),
+    /// The system is shutting down or has been.
+    ShutDown,
+}
+
+impl fmt::Display for PollerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(cpu) => write!(f, "CPU {cpu} has a poller"),
+            Self::NoSuchCpu(cpu) => QueueError::NoSuchCpu(*cpu).fmt(f),
+            Self::NoTimer(kind) => write!(f, "no thread to wait for a late poller: {kind}"),
+            Self::ShutDown => QueueError::ShutDown.fmt(f),
+        }
+    }
+}
+
+impl Error for PollerError {}
 
 /// Why a system was not made.
 ///

@@ -225,7 +225,8 @@ impl<T> JoinHandle<T> {
     ///
     /// A [`JoinError`] that says why there is no result. [`JoinError::WouldDeadlock`] inside the
     /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
-    /// that item's slot. Polling the handle as a future, and a timed wait, do not look at slots.
+    /// that item's slot, and inside any BH item. Polling the handle as a future, and a timed wait,
+    /// do not look at slots.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -554,7 +554,7 @@ impl<R: Run + ?Sized> Item<R> {
     }
 
     pub(crate) fn refuse_own(&self) -> Result<(), WouldDeadlock> {
-        if worker::runs_work(self.key()) {
+        if worker::runs_work(self.key()) || worker::may_not_sleep() {
             return Err(WouldDeadlock);
         }
         Ok(())
@@ -562,7 +562,9 @@ impl<R: Run + ?Sized> Item<R> {
 
     /// Whether a wait for the item would be a wait for the caller's own return.
     pub(crate) fn waits_for_caller(&self) -> bool {
-        worker::runs_work(self.key()) || (worker::runs_any() && self.is_behind_caller())
+        worker::runs_work(self.key())
+            || worker::may_not_sleep()
+            || (worker::runs_any() && self.is_behind_caller())
     }
 
     /// Whether the pending instance can begin only when the caller, an item, has returned.

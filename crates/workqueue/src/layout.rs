@@ -63,6 +63,8 @@ pub(crate) struct Place {
     pub(crate) cpus: Cpus,
     /// The priority of its workers.
     pub(crate) nice: i32,
+    /// For BH items: one at a time, by a poller or a thread.
+    pub(crate) bh: bool,
 }
 
 /// Where the workers of a pool run.
@@ -139,12 +141,12 @@ impl Layout {
     pub(crate) fn new(settings: &Settings, mode: Mode, attrs: &Attrs, high: bool) -> Self {
         let nice = if high { HIGHPRI } else { attrs.get_nice() };
         let place_of: &dyn Fn(usize) -> Cpus = match mode {
-            Mode::Bound => &Cpus::One,
+            Mode::Bound | Mode::Bh => &Cpus::One,
             Mode::Unbound | Mode::Ordered => &pods(settings, attrs),
         };
         let topology = &settings.topology;
         let cpus = match mode {
-            Mode::Bound => topology.cpus().clone(),
+            Mode::Bound | Mode::Bh => topology.cpus().clone(),
             Mode::Unbound | Mode::Ordered => topology.cpus().union(topology.possible()),
         };
         let mut places = Vec::new();
@@ -153,7 +155,8 @@ impl Layout {
         for cpu in &cpus {
             let cpus = place_of(cpu);
             let index = *known.entry(cpus.clone()).or_insert_with(|| {
-                places.push(Place { cpus, nice });
+                let bh = mode == Mode::Bh;
+                places.push(Place { cpus, nice, bh });
                 places.len() - 1
             });
             by_cpu[cpu] = u32::try_from(index).ok();
@@ -161,7 +164,7 @@ impl Layout {
         Self {
             places,
             by_cpu,
-            lets_callers_run: mode != Mode::Bound && !attrs.is_strict() && nice == 0,
+            lets_callers_run: !mode.is_bound() && !attrs.is_strict() && nice == 0,
         }
     }
 

@@ -46,6 +46,7 @@
 #![warn(unreachable_pub)]
 
 mod attrs;
+mod bh;
 mod builder;
 mod delayed;
 mod door;
@@ -91,11 +92,12 @@ mod work;
 mod worker;
 
 pub use attrs::{Attrs, Kind};
+pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::{SystemBuilder, WorkqueueBuilder, WorkqueueDraft};
 pub use delayed::DelayedWork;
 pub use error::{
     AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,
-    NotDisabled, PanicPayload, QueueError, SystemError, WouldDeadlock,
+    NotDisabled, PanicPayload, PollerError, QueueError, SystemError, WouldDeadlock,
 };
 pub use freeze::Frozen;
 pub use handle::JoinHandle;

@@ -139,7 +139,7 @@ struct Line {
     counts: [u64; COUNTERS.len()],
     active: usize,
     inactive: usize,
-    max_active: usize,
+    max_active: Option<usize>,
 }
 
 impl Line {
@@ -150,7 +150,9 @@ impl Line {
         }
         self.active += stats.active;
         self.inactive += stats.inactive;
-        self.max_active += queue.level().1;
+        if let Some(limit) = queue.level().1 {
+            *self.max_active.get_or_insert(0) += limit;
+        }
     }
 }
 
@@ -185,7 +187,9 @@ impl WorkqueueSystem {
             }
             gauge!(ACTIVE, "queue" => queue.clone()).set(level(line.active));
             gauge!(INACTIVE, "queue" => queue.clone()).set(level(line.inactive));
-            gauge!(MAX_ACTIVE, "queue" => queue).set(level(line.max_active));
+            if let Some(limit) = line.max_active {
+                gauge!(MAX_ACTIVE, "queue" => queue).set(level(limit));
+            }
         }
         for pool in self.pools() {
             let (name, report) = (pool.name(), pool.report());

@@ -22,11 +22,16 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+mod deeds;
 mod distress;
 mod lending;
+mod poller;
 mod tools;
 
+use deeds::{Bring, wake_all};
+pub(crate) use deeds::{Deed, Deeds, Help};
 use distress::Distress;
+pub(crate) use poller::Notify;
 
 /// One queueing of one item, on its way through a gate and a pool.
 pub(crate) struct Entry {
@@ -75,82 +80,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// What is left to do after events of a core, outside the lock.
-#[must_use = "a worker is waiting to be brought"]
-#[derive(Default)]
-pub(crate) struct Deed {
-    worker: Bring,
-    /// A pool that is to be looked at from now on.
-    watch: Option<Arc<Pool>>,
-    help: Help,
-}
-
-/// Who is to help, outside the lock.
-#[derive(Default)]
-pub(crate) enum Help {
-    #[default]
-    None,
-    /// A worker of that pool.
-    Send(Arc<Pool>),
-    /// Pools that are not there yet, of that queue.
-    Muster(Arc<Shared>),
-}
-
-/// An [`Action`] that has left the lock.
-#[derive(Default)]
-enum Bring {
-    #[default]
-    None,
-    Wake(Unparker),
-    Create(Arc<Pool>),
-}
-
-impl Deed {
-    pub(crate) fn is_none(&self) -> bool {
-        !self.brings() && self.watch.is_none() && matches!(self.help, Help::None)
-    }
-
-    /// Whether a worker is brought.
-    pub(crate) fn brings(&self) -> bool {
-        !matches!(self.worker, Bring::None)
-    }
-
-    /// Does it. No lock of gates, pools or items may be held.
-    #[inline]
-    pub(crate) fn perform(self) {
-        if !self.is_none() {
-            self.perform_now();
-        }
-    }
-
-    fn perform_now(self) {
-        // A worker that waits with this library's means looks at its pool before it sleeps again.
-        self.attempt().unwrap_or_else(|blocked| wake_all(&blocked));
-    }
-
-    /// Does it, for a worker that can [`keep`](Pool::keep_asking) asking. Else, if no thread can be
-    /// had, those who may be able to are to be woken.
-    pub(crate) fn attempt(self) -> Result<(), Vec<Unparker>> {
-        let brought = match self.worker {
-            Bring::None => Ok(()),
-            Bring::Wake(unparker) => {
-                unparker.unpark();
-                Ok(())
-            }
-            Bring::Create(pool) => pool.bring_worker(),
-        };
-        if let Some(pool) = self.watch {
-            pool.begin_watch();
-        }
-        match self.help {
-            Help::None => {}
-            Help::Send(pool) => pool.invite(),
-            Help::Muster(queue) => queue.muster(),
-        }
-        brought
-    }
-}
-
 /// A name for the next pool. Of pools that exist at the same time two have the same one only if
 /// millions of others have been made in between.
 #[cfg(not(any(loom, shuttle)))]
@@ -164,39 +93,6 @@ fn key(_number: usize) -> u32 {
 #[cfg(any(loom, shuttle))]
 fn key(number: usize) -> u32 {
     u32::try_from(number).expect("few pools") % POOL_KEYS
-}
-
-/// What is left to do after several events, mostly nothing.
-#[must_use = "a worker is waiting to be brought"]
-#[derive(Default)]
-pub(crate) struct Deeds {
-    first: Deed,
-    rest: Vec<Deed>,
-}
-
-impl Deeds {
-    pub(crate) fn push(&mut self, deed: Deed) {
-        if self.first.is_none() {
-            self.first = deed;
-        } else if !deed.is_none() {
-            self.rest.push(deed);
-        }
-    }
-
-    pub(crate) fn append(&mut self, other: Self) {
-        self.push(other.first);
-        self.rest.extend(other.rest);
-    }
-
-    /// Does them. No lock of gates, pools or items may be held.
-    pub(crate) fn perform(self) {
-        self.first.perform();
-        self.rest.into_iter().for_each(Deed::perform);
-    }
-}
-
-fn wake_all(workers: &[Unparker]) {
-    workers.iter().for_each(Unparker::unpark);
 }
 
 /// What may wait for a worker that runs before another is woken, in ns: about the price of waking
@@ -243,6 +139,8 @@ struct Inner {
     leased: bool,
     /// It is none of the system's pools any more.
     retired: bool,
+    /// Of a pool of BH items.
+    poller: Option<poller::Seat>,
 }
 
 /// Workers of a pool that has gone, who are to leave.
@@ -306,6 +204,7 @@ impl Pool {
                 peers: None,
                 leased: true,
                 retired: false,
+                poller: None,
             }),
             sampler: Sampler::default(),
             meter: Meter::default(),
@@ -318,6 +217,16 @@ impl Pool {
         });
         if pool.is_timed() {
             pool.state.lock().core.be_patient(PATIENCE);
+        }
+        if pool.place.bh {
+            let mut inner = pool.state.lock();
+            inner.core.run_one_by_one();
+            if rescued {
+                // Its poller is about to come.
+                inner.core.begin_unmanned();
+                drop(inner);
+                return Ok(pool);
+            }
         }
         match pool.start_worker() {
             Err(refused) if !rescued => return Err(refused),
@@ -348,6 +257,7 @@ impl Pool {
         };
         let high = if self.place.is_high() { "H" } else { "" };
         let name = match &self.place.cpus {
+            Cpus::One(cpu) if self.place.bh => format!("inflight/bh:{cpu}{high}"),
             Cpus::One(cpu) => format!("inflight/{cpu}:{number}{high}"),
             Cpus::Pod { .. } => format!("inflight/u{}:{number}{high}", self.id),
         };
@@ -697,6 +607,7 @@ impl Pool {
     fn bring(self: &Arc<Self>, inner: &Inner, action: Action) -> Bring {
         match action {
             Action::None => Bring::None,
+            Action::Wake(worker) if inner.is_poller(worker) => Bring::Call(self.clone()),
             Action::Wake(worker) => Bring::Wake(inner.unparkers[worker].clone()),
             Action::Create => Bring::Create(self.clone()),
         }
@@ -704,7 +615,8 @@ impl Pool {
 
     fn deed(self: &Arc<Self>, inner: &mut Inner, action: Action) -> Deed {
         let worker = self.bring(inner, action);
-        let watch = self.env.sampling.on && !inner.watched && inner.core.waits();
+        let watched = self.env.sampling.on && !self.place.bh;
+        let watch = watched && !inner.watched && inner.core.waits();
         inner.watched |= watch;
         self.tell(inner);
         Deed {

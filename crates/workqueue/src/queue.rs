@@ -415,7 +415,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside an item of this queue.
+    /// [`WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
@@ -438,7 +438,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside an item of this queue.
+    /// [`WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
@@ -458,7 +458,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside an item of this queue.
+    /// [`WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -556,7 +556,7 @@ impl Workqueue {
     }
 
     fn refuse_own_item(&self) -> Result<(), WouldDeadlock> {
-        if worker::runs_item_of(self.shared.key()) {
+        if worker::runs_item_of(self.shared.key()) || worker::may_not_sleep() {
             return Err(WouldDeadlock);
         }
         Ok(())
@@ -569,9 +569,14 @@ impl fmt::Debug for Workqueue {
     }
 }
 
+/// What a BH queue has instead of a limit.
+pub(crate) const NO_LIMIT: usize = usize::MAX;
+
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
         Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
+        Mode::Bh if asked == NO_LIMIT => Ok(asked),
+        Mode::Bh => Err(MaxActiveError::Bh),
         _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
         _ => Err(MaxActiveError::OutOfRange { asked }),
     }

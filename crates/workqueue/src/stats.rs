@@ -73,7 +73,10 @@ impl WorkqueueStats {
 
 pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
     match &pool.place().cpus {
-        Cpus::One(cpu) => write!(out, "pool cpu {cpu}")?,
+        Cpus::One(cpu) => {
+            let bh = if pool.place().bh { " bh" } else { "" };
+            write!(out, "pool cpu {cpu}{bh}")?;
+        }
         Cpus::Pod { cpus, strict, .. } => {
             let strict = if *strict { " strict" } else { "" };
             write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
@@ -117,6 +120,7 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
     write!(out, "queue {}", queue.name())?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,
+        Kind::Bh => write!(out, " bh")?,
         Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
         Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
     }

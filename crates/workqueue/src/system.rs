@@ -1,16 +1,17 @@
 //! The system: pools, their threads, and the end of both.
 
 use crate::attrs::Attrs;
+use crate::bh::BhPoller;
 use crate::builder::{SystemBuilder, WorkqueueDraft};
 use crate::door::{self, Promoted};
 use crate::dump::Dump;
-use crate::error::{AttrsError, BuildError};
+use crate::error::{AttrsError, BuildError, PollerError};
 use crate::freeze::Frozen;
 use crate::layout::{Place, Settings};
 use crate::panics::dispose;
-use crate::pool::Env;
 #[cfg(feature = "metrics")]
 use crate::pool::Pool;
+use crate::pool::{Env, Notify};
 use crate::pools::{Lease, Pools};
 #[cfg(loom)]
 use crate::sampler::Finding;
@@ -285,6 +286,9 @@ impl Shared {
         // No queue is added after the flag, so these are all. What is held runs.
         self.change_freezes(|settings| settings.ended = true);
         self.queues().iter().for_each(|queue| queue.shut());
+        let pools = self.pools.all().into_iter();
+        let bh = pools.filter(|pool| pool.place().bh);
+        bh.for_each(|pool| pool.relieve_poller());
         self.env.timekeeper.close();
         self.registry.lock().closed = true;
         self.queue_is_idle();
@@ -295,6 +299,10 @@ impl Shared {
     /// Not before all queues are closed: one that is not could be idle now and take an item later,
     /// for which no worker would be left. Closed queues stay idle, so of those that end the last
     /// items, the last one to look finds all idle.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.registry.lock().shut
+    }
+
     pub(crate) fn queue_is_idle(&self) {
         let queues = {
             let registry = self.registry.lock();
@@ -530,6 +538,30 @@ impl WorkqueueSystem {
         let server = crate::serve::Server::start(&self.handle.shared, path.as_ref())?;
         self.measure_cpu_time();
         Ok(server)
+    }
+
+    /// A poller of the BH queues of that CPU: their items run on the thread that polls. `notify` is
+    /// called, on any thread, when there is something to poll for: it should be quick and wake the
+    /// loop, by an eventfd for instance. A panic of it is ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`PollerError`]: the CPU has a poller, the number is no CPU's, there is no thread to ask
+    /// whether the poller is late, or the system ends.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let mut poller = sys.bh_poller(0, || ())?;
+    /// assert_eq!(poller.poll(10).ran, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bh_poller(
+        &self,
+        cpu: usize,
+        notify: impl Fn() + Send + Sync + 'static,
+    ) -> Result<BhPoller, PollerError> {
+        let notify: Notify = Arc::new(Box::new(notify));
+        BhPoller::new(&self.handle.shared, cpu, &notify)
     }
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is

@@ -29,6 +29,8 @@ pub(crate) enum Alarm {
     Meter(Arc<Pool>),
     /// The watchdog looks whether all moves.
     Watch(Arc<system::Shared>),
+    /// That call of the pool's poller has had its time.
+    Call(Arc<Pool>, u64),
 }
 
 impl fmt::Debug for Alarm {
@@ -39,6 +41,7 @@ impl fmt::Debug for Alarm {
             Self::Look(_) => f.write_str("Look"),
             Self::Meter(_) => f.write_str("Meter"),
             Self::Watch(_) => f.write_str("Watch"),
+            Self::Call(_, call) => write!(f, "Call({call})"),
         }
     }
 }
@@ -282,5 +285,6 @@ fn ring(alarm: Alarm) {
         Alarm::Look(pool) => pool.look(),
         Alarm::Meter(pool) => pool.read_meter(),
         Alarm::Watch(system) => system.look(),
+        Alarm::Call(pool, call) => pool.call_is_over(call),
     }
 }

@@ -139,7 +139,7 @@ impl Work {
     ///
     /// [`WouldDeadlock`] from inside the work's own function, and from an item of a queue with
     /// `max_active` 1 whose own slot the awaited instance needs. That counts at the moment of the
-    /// call: a limit that is raised later would have helped.
+    /// call: a limit that is raised later would have helped. And from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -175,7 +175,7 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside the work's own function.
+    /// [`WouldDeadlock`] from inside the work's own function, and from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -235,7 +235,7 @@ impl Work {
     /// # Errors
     ///
     /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
-    /// inside the work's own function.
+    /// inside the work's own function, and from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::Work;

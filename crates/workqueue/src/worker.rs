@@ -1,5 +1,6 @@
 //! A worker thread, and what the code it runs can ask it.
 
+use crate::attrs::Mode;
 use crate::door::{Count, Shared};
 use crate::item::{Ended, WorkRef};
 use crate::machine::{Next, Rest};
@@ -53,7 +54,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn new(env: &Env) -> Arc<Self> {
+    pub(crate) fn new(env: &Env) -> Arc<Self> {
         Arc::new(Self {
             charged: Charged::new(&env.metering),
             ..Self::default()
@@ -72,6 +73,8 @@ pub(crate) struct Running {
     pub(crate) work: usize,
     pub(crate) queue: usize,
     pub(crate) gate: usize,
+    /// Of a BH queue: it may not sleep.
+    pub(crate) bh: bool,
 }
 
 /// Calls within calls beyond this go to a worker.
@@ -133,8 +136,9 @@ impl Context {
 
     /// A blocking section begins. Returns what the pool needs.
     fn enter(&self) -> Deed {
-        // Between items the worker sleeps on the pool's own account.
-        if self.item.get().is_none() {
+        // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
+        // else may run.
+        if self.item.get().is_none() || self.pool.place().bh {
             return Deed::default();
         }
         let depth = self.blocked.get();
@@ -149,7 +153,7 @@ impl Context {
     }
 
     fn leave(&self) {
-        if self.item.get().is_none() {
+        if self.item.get().is_none() || self.pool.place().bh {
             return;
         }
         let depth = self.blocked.get() - 1;
@@ -204,6 +208,10 @@ impl<C: Borrow<Context>> Drop for Section<C> {
 
 impl BlockObserver for Context {
     fn blocking(&self) {
+        refuse_sleep();
+        if self.pool.place().bh {
+            return;
+        }
         let nested = self.blocked.get() > 0;
         let mut deed = self.enter();
         if nested {
@@ -363,6 +371,7 @@ fn execute(context: &Context, entry: Entry) {
         work: work.key(),
         queue: queue.key(),
         gate,
+        bh: queue.mode() == Mode::Bh,
     }));
     context.seen.charged.set(queue.number());
     let traced = trace::is_on(context.pool.env());
@@ -434,6 +443,29 @@ pub(crate) fn runs_through(queue: usize, gate: impl Fn(usize) -> bool) -> bool {
     runs(|r| r.queue == queue && gate(r.gate))
 }
 
+/// Whether the caller is a BH item, which may not sleep.
+pub(crate) fn may_not_sleep() -> bool {
+    runs(|r| r.bh)
+}
+
+fn refuse_sleep() {
+    // Who is being unwound has been told.
+    assert!(
+        !may_not_sleep() || inflight_sync::thread::panicking(),
+        "an item of a BH workqueue may not sleep"
+    );
+}
+
+/// P4: runs an entry on the calling thread, as that worker of a pool of BH items.
+pub(crate) fn run_polled(pool: &Arc<Pool>, me: usize, seen: &Arc<Seen>, entry: Entry) {
+    let context = Context::new(pool, me, seen.clone());
+    let before = CURRENT.with(|c| c.replace(Some(context.clone())));
+    let observed = observer::install(context.clone());
+    execute(&context, entry);
+    drop(observed);
+    CURRENT.with(|c| c.replace(before));
+}
+
 /// The calling thread is one of this system's from now on: it does not wait for the system's end.
 pub(crate) fn join_system(env: &Arc<Env>) {
     SYSTEM.with(|s| s.replace(Some(env.clone())));
@@ -490,6 +522,10 @@ pub fn touch_watchdog() {
 /// while. Waiting with this library's own means (`flush`, `JoinHandle::wait`, bits, tags) counts as
 /// blocking by itself. Nested sections count once. On a thread that is no worker it just calls `f`.
 ///
+/// # Panics
+///
+/// Inside an item of a BH queue, which may not sleep; `f` is not called.
+///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, blocking};
 ///
@@ -500,6 +536,7 @@ pub fn touch_watchdog() {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    refuse_sleep();
     let _section = current().map(Section::begin);
     f()
 }

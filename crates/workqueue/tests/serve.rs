@@ -56,7 +56,7 @@ fn what_is_asked_is_answered() {
     let [crypt] = &queues[..] else {
         panic!("there is one queue: {queues:?}");
     };
-    assert_eq!((crypt.name.as_str(), crypt.max_active), ("crypt", 7));
+    assert_eq!((crypt.name.as_str(), crypt.max_active), ("crypt", Some(7)));
     assert_eq!((crypt.unbound, crypt.mem_reclaim), (true, true));
     assert_eq!((crypt.queued, crypt.started, crypt.completed), (1, 1, 1));
     assert!(crypt.cpu_time.is_some(), "who serves measures it");
@@ -105,6 +105,22 @@ fn d4_control_files_are_shown() {
     assert_eq!(text(2), "per_cpu=1 max_active!=1024");
 }
 
+#[test]
+fn d4_a_bh_queue_has_no_limit_to_read_or_write() {
+    let (sys, _queues) = several();
+    let _done = sys.workqueue("done").bh().build().unwrap();
+    let (_dir, path, _server) = served(&sys);
+    let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
+        panic!("counters were asked for");
+    };
+    let done = queues.iter().find(|queue| queue.name == "done").unwrap();
+    assert_eq!((done.max_active, done.unbound), (None, false));
+    assert_eq!(
+        set(&path, "done", "max_active", "3"),
+        Err("done has no file \"max_active\"; it has per_cpu".to_owned())
+    );
+}
+
 /// A limit that is raised lets waiting items go.
 #[test]
 fn d4_control_files_are_written() {
@@ -127,7 +143,7 @@ fn d4_control_files_are_written() {
     let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
         panic!("counters were asked for");
     };
-    assert_eq!(queues[0].max_active, 3);
+    assert_eq!(queues[0].max_active, Some(3));
 }
 
 /// Each write re-applies all attributes, also those of an ordered queue.
@@ -235,7 +251,7 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
     let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
         panic!("counters were asked for");
     };
-    assert_eq!(queues[0].max_active, 1, "nothing has changed");
+    assert_eq!(queues[0].max_active, Some(1), "nothing has changed");
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Shared {
                     work: 0,
                     queue: self.key(),
                     gate,
+                    bh: false,
                 });
                 let (result, ended) = self.run_here(gate, f);
                 drop(inside);

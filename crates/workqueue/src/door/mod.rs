@@ -85,6 +85,19 @@ pub(crate) struct Flags {
     pub(crate) freezable: bool,
 }
 
+impl Flags {
+    /// What of it a BH queue cannot be.
+    pub(crate) fn not_bh(self) -> Option<&'static str> {
+        let flags = [
+            (self.mem_reclaim, "mem_reclaim"),
+            (self.cpu_intensive, "cpu_intensive"),
+            (self.power_efficient, "power_efficient"),
+            (self.freezable, "freezable"),
+        ];
+        flags.into_iter().find_map(|(is, name)| is.then_some(name))
+    }
+}
+
 /// What is counted for a queue as a whole. Relaxed: statistics.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
@@ -266,18 +279,22 @@ impl Shared {
     }
 
     /// How many items are active, over all CPUs, and how many may be: on each CPU of a bound queue,
-    /// altogether of others.
-    pub(crate) fn level(&self) -> (usize, usize) {
+    /// altogether of an unbound one, without limit of a BH queue.
+    pub(crate) fn level(&self) -> (usize, Option<usize>) {
         if let Some(fronts) = &self.fronts {
             let (active, _) = fronts.room_for(self.all_letters());
-            return (fronts.slots.active() + active, fronts.slots.limits().0);
+            return (
+                fronts.slots.active() + active,
+                Some(fronts.slots.limits().0),
+            );
         }
         let levels = self.gates.iter().map(|door| {
             let state = door.state.lock();
             let (active, _) = state.gate.room_for(door.letters());
             (state.gate.active() + active, state.gate.max_active())
         });
-        levels.fold((0, 0), |(sum, _), (active, max)| (sum + active, max))
+        let (active, max) = levels.fold((0, 0), |(sum, _), (active, max)| (sum + active, max));
+        (active, (self.mode != Mode::Bh).then_some(max))
     }
 
     /// What each node is sure of, if that means anything.

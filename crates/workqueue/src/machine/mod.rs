@@ -21,6 +21,8 @@
 //!   keeps the time for all, and only while there are too many.
 //! * A worker that is found asleep without having said so, and one that computes for long, do not
 //!   count until their item has ended. What was seen of a worker in an earlier turn is nothing.
+//! * A pool of BH items runs one at a time, whatever it does, and may have a poller: a worker
+//!   without a thread that is called before any thread, while it comes in time (`poller.rs`).
 //! * An item that is being run by another worker of the pool is put behind that worker, so that it
 //!   never runs twice at once.
 //!
@@ -28,6 +30,8 @@
 //! being created or on its way (it brings the next one), or the last attempt to create one failed
 //! and no worker is idle. In the last case the pool is in distress: a blocked worker, the keeper,
 //! asks again from time to time, and rescuers come for the items they stand by.
+
+pub(crate) use poller::Called;
 
 use inflight_sync::time::Instant;
 use std::collections::VecDeque;
@@ -165,6 +169,10 @@ pub(crate) struct Core<T: Item> {
     estimate: u64,
     /// Other pools have better places: nobody is brought beside those that run.
     held: bool,
+    /// Of a pool of BH items: who runs them instead of a thread.
+    poller: Option<poller::Poller>,
+    /// Nobody stops counting before its item has ended.
+    one_by_one: bool,
 }
 
 impl<T: Item> Core<T> {
@@ -191,6 +199,8 @@ impl<T: Item> Core<T> {
             patience: 0,
             estimate: 0,
             held: false,
+            poller: None,
+            one_by_one: false,
         }
     }
 
@@ -410,6 +420,8 @@ impl<T: Item> Core<T> {
         // A chain: who takes an item brings the next worker.
         let action = match &next {
             Next::Run(_) => self.kick(),
+            // It may have left what waits to the poller.
+            Next::Sleep if self.poller.is_some() => self.kick(),
             Next::Fetch | Next::Sleep | Next::Exit => Action::None,
         };
         (next, action)
@@ -433,27 +445,11 @@ impl<T: Item> Core<T> {
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
         // A stopped pool has nothing left to run, and nobody to wake who parks.
-        if self.is_too_many(me) && !self.stopped {
+        if (self.is_too_many(me) || self.yields_to_poller()) && !self.stopped {
             return self.park(me);
         }
-        while !self.wants_mail() {
-            let Some(item) = self.ready.pop_front() else {
-                break;
-            };
-            match self.runner_of(&item) {
-                Some(other) => self.workers[other].scheduled.push_back(item),
-                None => {
-                    let worker = &mut self.workers[me];
-                    worker.current = Some(item.key());
-                    worker.turn += 1;
-                    self.taken += 1;
-                    if item.is_intensive() {
-                        worker.state = State::Intensive;
-                        self.running -= 1;
-                    }
-                    return Next::Run(item);
-                }
-            }
+        if let Some(item) = self.take_ready(me) {
+            return Next::Run(item);
         }
         if self.mail {
             self.mail_fetched();
@@ -466,6 +462,28 @@ impl<T: Item> Core<T> {
             return Next::Exit;
         }
         self.park(me)
+    }
+
+    /// The first that is ready and does not run, for this worker; unless mail comes first.
+    fn take_ready(&mut self, me: usize) -> Option<T> {
+        while !self.wants_mail() {
+            let item = self.ready.pop_front()?;
+            match self.runner_of(&item) {
+                Some(other) => self.workers[other].scheduled.push_back(item),
+                None => {
+                    let worker = &mut self.workers[me];
+                    worker.current = Some(item.key());
+                    worker.turn += 1;
+                    self.taken += 1;
+                    if item.is_intensive() && !self.one_by_one {
+                        worker.state = State::Intensive;
+                        self.running -= 1;
+                    }
+                    return Some(item);
+                }
+            }
+        }
+        None
     }
 
     /// The worker's item is about to sleep: another worker may run.
@@ -661,6 +679,9 @@ impl<T: Item> Core<T> {
 
     /// Wakes a worker, if possible one that was on that CPU last, or has one created.
     fn bring(&mut self, cpu: Option<usize>) -> Action {
+        if let Some(call) = self.call_poller() {
+            return call;
+        }
         if let Some(worker) = self.take_idle(cpu) {
             if self.culler == Some(worker) {
                 self.culler = None; // Nobody is idle any more.
@@ -713,6 +734,9 @@ impl<T: Item> Core<T> {
 
 mod lending;
 mod near;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod polled;
+mod poller;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod properties;
 #[cfg(all(test, not(any(loom, shuttle))))]

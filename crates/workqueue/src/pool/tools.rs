@@ -23,8 +23,9 @@ impl Pool {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
         let high = if self.place.is_high() { " highpri" } else { "" };
+        let bh = if self.place.bh { " bh" } else { "" };
         match &self.place.cpus {
-            Cpus::One(cpu) => format!("cpu {cpu}{high}"),
+            Cpus::One(cpu) => format!("cpu {cpu}{bh}{high}"),
             Cpus::Pod { .. } => format!("u{}{high}", self.id),
         }
     }

@@ -68,8 +68,10 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
     };
     let bound = queue.mode().is_bound();
     file("per_cpu", u8::from(bound).to_string(), false);
-    let ordered = matches!(queue.kind(), Kind::Ordered(_));
-    file("max_active", queue.level().1.to_string(), !ordered);
+    if let Some(limit) = queue.level().1 {
+        let ordered = matches!(queue.kind(), Kind::Ordered(_));
+        file("max_active", limit.to_string(), !ordered);
+    }
     if let Kind::Unbound(attrs) | Kind::Ordered(attrs) = queue.kind() {
         let nice = if queue.is_highpri() {
             HIGHPRI

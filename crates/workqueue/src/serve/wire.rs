@@ -105,8 +105,9 @@ pub struct QueueCounters {
     pub unbound: bool,
     /// Whether it has a rescuer.
     pub mem_reclaim: bool,
-    /// Its limit now: for each CPU of a bound queue, altogether for an unbound one.
-    pub max_active: usize,
+    /// Its limit now: for each CPU of a bound queue, altogether for an unbound one. A BH queue has
+    /// none.
+    pub max_active: Option<usize>,
     /// Items queued.
     pub queued: u64,
     /// Runs that have begun.
