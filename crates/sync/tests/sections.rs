@@ -35,6 +35,18 @@ fn is_store(line: &str, size: &str) -> bool {
     line.contains("mov ") && line.contains(&format!("mov    {size} PTR ["))
 }
 
+/// Where a tally's section has its only store, if it is one.
+fn adds(section: &[&str]) -> Option<usize> {
+    let add = section
+        .iter()
+        .position(|l| l.contains("add    QWORD PTR ["))?;
+    let stores = |l: &&str| is_store(l, "DWORD") || is_store(l, "QWORD");
+    let first = section.iter().position(stores);
+    // What is behind the end is the frame of a function without optimisation.
+    let on_stack = first.is_none_or(|at| section[at].contains("[rsp"));
+    (on_stack && first.is_none_or(|at| add < at)).then_some(add)
+}
+
 /// A load of (or comparison with) four bytes at `offset` from a bare register.
 fn reads(line: &str, offset: &str) -> bool {
     let Some((_, place)) = line.split_once("DWORD PTR [") else {
@@ -87,6 +99,12 @@ fn every_section_reads_the_limit_first_and_ends_with_its_only_store_of_the_lengt
         let section = &lines[start + 2..lines.len().min(start + WINDOW)];
         let at = |what: &dyn Fn(&str) -> bool| section.iter().position(|l| what(l));
         let text = section.join("\n");
+        if let Some(add) = adds(section) {
+            let open = at(&|l| l.contains("cmp ") && reads(l, "0x8"));
+            assert!(open.is_some_and(|open| open < add), "order:\n{text}");
+            assert!(!section[..add].iter().any(|l| l.contains("call ")));
+            continue;
+        }
         let limit = at(&|l| reads(l, "0x4")).unwrap_or_else(|| panic!("no limit:\n{text}"));
         // The length, or the bundle.
         let bundle =
