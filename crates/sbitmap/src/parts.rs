@@ -52,13 +52,24 @@ impl LocalStore {
         Self::with_check(of, usize::MAX, Check::Sequential)
     }
 
+    /// As `new`. After a freeze stacks are guarded, for `calm` puts of a CPU.
+    #[must_use]
+    pub fn guarded(of: Geometry, calm: u32) -> Self {
+        Self::of(of, usize::MAX, Check::Trusted, Some(calm))
+    }
+
     fn with_check(of: Geometry, flat: usize, check: Check) -> Self {
+        Self::of(of, flat, check, None)
+    }
+
+    fn of(of: Geometry, flat: usize, check: Check, calm: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
             cap: of.cap,
             budget: of.cpus as u32 * of.cap,
             thaw_after: of.thaw_after,
+            calm,
             flat,
             bundles: true,
         };
@@ -70,6 +81,12 @@ impl LocalStore {
     #[must_use]
     pub fn get(&self) -> Option<usize> {
         self.0.try_get()
+    }
+
+    /// As `get`, on the short way only.
+    #[must_use]
+    pub fn get_here(&self) -> Option<usize> {
+        self.0.get_here(None).ok()
     }
 
     /// Gives one back; `true`: serve the waiters.

@@ -34,6 +34,8 @@
 //! | X3 does not look | `h1_marked_rotate_locked` |
 //! | X4 clears whatever has happened | `h1_marked_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
+//! | D without the lock where stacks are guarded | `i1_guarded_steal`, `h4_guarded_put_sleep` |
+//! | activation for sections where stacks are guarded | `i1_guarded_short_way` |
 //! | bits of a run added or taken out by a load and a store | `a_mask_put_in_parts` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
@@ -125,6 +127,22 @@ impl Queue {
                 thaw_after,
             }),
         )
+    }
+
+    /// Guarded after a freeze, for so many puts of a CPU; one id of each word went through a stack.
+    fn guarded(depth: usize, shift: u32, thaw_after: u32, calm: u32) -> Arc<Self> {
+        let geometry = Geometry {
+            backend: Backend::BusyFlag,
+            cpus: 2,
+            depth,
+            shift,
+            cap: 4,
+            thaw_after,
+        };
+        let queue = Self::over(depth, LocalStore::guarded(geometry, calm));
+        queue.store.freeze();
+        queue.store.thaw();
+        queue
     }
 
     /// Cold, one id in each word, and every word has a mark. CPU 1 begins at the last word, so to
@@ -603,6 +621,100 @@ models! {
         queue.put(id);
         queue.assert_free(3);
     };
+}
+
+/// Guarded, two ids in the stack of CPU 0: its owner pops while another freezes and takes the rest.
+#[test]
+fn i1_guarded_steal() {
+    check("i1_guarded_steal", TWO, || {
+        let queue = Queue::guarded(2, 1, NEVER, NEVER);
+        queue.pair();
+        let owner = spawn(&queue, 0, Queue::get);
+        on(1);
+        queue.store.freeze();
+        let here = queue.get();
+        let there = owner.join().unwrap();
+        assert_ne!(here, there);
+        queue.assert_free(0);
+    });
+}
+
+/// As before, while the owner tries the short way, which asks nobody whether stacks are guarded: it
+/// is a section, and shut out.
+#[test]
+fn i1_guarded_short_way() {
+    check("i1_guarded_short_way", TWO, || {
+        let queue = Queue::guarded(2, 1, NEVER, NEVER);
+        queue.pair();
+        let owner = spawn(&queue, 0, |queue| {
+            let id = queue.store.get_here().or_else(|| queue.store.get());
+            queue.touch(id.expect("an id is free at any moment"));
+            id
+        });
+        on(1);
+        queue.store.freeze();
+        let here = queue.get();
+        let there = owner.join().unwrap();
+        assert_ne!(Some(here), there);
+        queue.assert_free(0);
+    });
+}
+
+/// Guarded: the owner's put (C) against a getter that goes to sleep (R1 to R4): one id.
+#[test]
+fn h4_guarded_put_sleep() {
+    check("h4_guarded_put_sleep", TWO, || {
+        let queue = Queue::guarded(1, 0, NEVER, NEVER);
+        queue.pair();
+        let id = queue.get();
+        let other = spawn(&queue, 1, visit);
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(1);
+    });
+}
+
+/// Sections, guarded, sections again, under two getters of two ids: "none" is never right.
+#[test]
+fn h1_guarded_and_back() {
+    check("h1_guarded_and_back", ONE, || {
+        let queue = Queue::guarded(2, 1, AT_ONCE, 1);
+        let other = spawn(&queue, 1, Queue::pair);
+        queue.pair();
+        queue.pair();
+        other.join().unwrap();
+        queue.assert_free(2);
+    });
+}
+
+/// Sections are let in by the put that another goes to sleep for.
+#[test]
+fn h4_sections_let_in() {
+    check("h4_sections_let_in", TWO, || {
+        let queue = Queue::guarded(1, 0, AT_ONCE, 1);
+        let other = spawn(&queue, 1, visit);
+        visit(&queue);
+        other.join().unwrap();
+        queue.assert_free(1);
+    });
+}
+
+/// A stack opened late, by a thread that has moved away from it, while its owner lets sections in:
+/// it is open to one kind of users.
+#[test]
+fn i1_guarded_remote_activate() {
+    check("i1_guarded_remote_activate", TWO, || {
+        let queue = Queue::guarded(2, 1, AT_ONCE, 1);
+        queue.pair();
+        let owner = spawn(&queue, 0, Queue::pair);
+        on(1);
+        queue.store.freeze();
+        queue.store.thaw();
+        queue.store.activate(0);
+        owner.join().unwrap();
+        on(0);
+        assert_eq!(std::iter::from_fn(|| queue.store.get()).count(), 2);
+    });
 }
 
 /// Two sleepers and one put: no thaw while the second waits. Three threads under the try-lock take

@@ -9,6 +9,8 @@
 //! | the fence of `barrier` | all three |
 //! | lock: Release of the user | `a_pop_after_a_reopening_locked` |
 //! | lock: Acquire, Release of the drain | `a_push_after_a_reopening_locked` |
+//! | a limit for users with the lock read as one for sections, or the other way round | `a_pop_after_another_opening`, `a_push_after_another_opening` |
+//! | no barrier before sections' ids are taken; `drain` for `drain_locked` | the same, and `an_exchange_after_another_opening` |
 //! | count: Release of `add`, Acquire of `close` | `a_close_sees_what_adders_did` |
 //! | count: the fence of `close` | `a_close_or_who_asks_sees_the_other` |
 #![cfg(loom)]
@@ -22,6 +24,11 @@ use inflight_sync::{Arc, cpu, thread};
 const UNBOUNDED: Bound = Bound {
     quick: None,
     deep: None,
+};
+
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: Some(5),
 };
 
 /// Closes the only stack, takes everything out and opens it again. What was in it.
@@ -86,6 +93,82 @@ fn exchange_after_reopening(backend: Backend) {
     let taken = owner.join().unwrap();
     assert_eq!(taken, bundle == 0, "one of the two has it");
     assert_eq!(drain_and_reopen(&stacks).1, 0);
+}
+
+/// As `filled`; then closed, and opened again for users with the lock.
+fn filled_and_locked() -> Arc<Stacks> {
+    let stacks = filled(Backend::BusyFlag);
+    assert_eq!(drain_and_reopen_locked(&stacks, true), (vec![7], 70));
+    assert!(stacks.push(7) && stacks.exchange_bundle(0, 70));
+    stacks
+}
+
+/// As `drain_and_reopen`, of a stack that was opened for sections, or else for users with the lock,
+/// which then is opened for those with the lock.
+fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u16>, u64) {
+    let mut ids = Vec::new();
+    stacks.close(0);
+    if sections {
+        stacks.barrier();
+        stacks.drain(0, |id| ids.push(id));
+    } else {
+        stacks.drain_locked(0, |id| ids.push(id));
+    }
+    let bundle = stacks.drain_bundle(0);
+    stacks.open_locked(0, 2);
+    (ids, bundle)
+}
+
+/// Locked, then for sections, then locked again, under a user of either kind.
+fn turn_round(stacks: &Stacks) -> (Vec<u16>, u64) {
+    let mut found = drain_and_reopen_locked(stacks, false);
+    stacks.close(0);
+    stacks.drain_locked(0, |id| found.0.push(id));
+    found.1 += stacks.drain_bundle(0);
+    stacks.open(0, 2);
+    let (ids, bundle) = drain_and_reopen_locked(stacks, true);
+    found.0.extend(ids);
+    (found.0, found.1 + bundle)
+}
+
+/// A stack changes from one kind of users to the other and back while one pops.
+#[test]
+fn a_pop_after_another_opening() {
+    check("a_pop_after_another_opening", THREE, || {
+        let stacks = filled_and_locked();
+        let owner = owner(&stacks, Stacks::pop);
+        let (mut ids, _) = turn_round(&stacks);
+        ids.extend(owner.join().unwrap());
+        ids.extend(drain_and_reopen_locked(&stacks, false).0);
+        assert_eq!(ids, [7]);
+    });
+}
+
+/// One pushes meanwhile.
+#[test]
+fn a_push_after_another_opening() {
+    check("a_push_after_another_opening", THREE, || {
+        let stacks = filled_and_locked();
+        let owner = owner(&stacks, |stacks| stacks.push(8));
+        let (mut ids, _) = turn_round(&stacks);
+        let pushed = owner.join().unwrap();
+        ids.extend(drain_and_reopen_locked(&stacks, false).0);
+        ids.sort_unstable();
+        assert_eq!(ids, [7, 8][..=usize::from(pushed)]);
+    });
+}
+
+/// One takes the bundle meanwhile.
+#[test]
+fn an_exchange_after_another_opening() {
+    check("an_exchange_after_another_opening", THREE, || {
+        let stacks = filled_and_locked();
+        let owner = owner(&stacks, |stacks| stacks.exchange_bundle(70, 0));
+        let (_, bundle) = turn_round(&stacks);
+        let taken = owner.join().unwrap();
+        let left = drain_and_reopen_locked(&stacks, false).1;
+        assert_eq!(u64::from(taken) * 70 + bundle + left, 70, "in one place");
+    });
 }
 
 macro_rules! both {

@@ -213,6 +213,11 @@ impl Local {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.control.load().is_guarded()
+    }
+
     /// How often the stacks were closed and emptied.
     #[cfg(test)]
     pub(crate) fn freezes(&self) -> u32 {

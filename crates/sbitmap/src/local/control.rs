@@ -1,7 +1,7 @@
 //! The control word: which mode the store is in, and how many wait.
 //!
 //! ```text
-//! epoch 32 | waiters 30 | DRAINED | COLD
+//! epoch 32 | waiters 29 | GUARDED | DRAINED | COLD
 //! ```
 //!
 //! It is read by everyone on slow paths and written at changes of mode and by the wait list, so it
@@ -12,8 +12,9 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 
 const COLD: u64 = 1;
 const DRAINED: u64 = 2;
-const WAITER: u64 = 4;
-const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED);
+const GUARDED: u64 = 4;
+const WAITER: u64 = 8;
+const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED | GUARDED);
 const EPOCH: u64 = 1 << 32;
 
 /// One reading of the control word.
@@ -28,6 +29,12 @@ impl Seen {
     /// Cold: every stack is closed and empty, and no id is on its way.
     pub(super) const fn is_drained(self) -> bool {
         self.0 & DRAINED != 0
+    }
+
+    /// Whether stacks that are open, or will be by the next thaw, are used under a lock. Changes
+    /// where DRAINED comes on only.
+    pub(super) const fn is_guarded(self) -> bool {
+        self.0 & GUARDED != 0
     }
 
     pub(super) const fn waiters(self) -> usize {
@@ -79,9 +86,13 @@ impl Control {
     }
 
     /// Z. For the holder of the episode lock, after everything is in the words.
-    pub(super) fn set_drained(&self) {
+    pub(super) fn set_drained(&self, guarded: bool) {
+        let before = self.glance().0 & GUARDED;
+        let after = if guarded { GUARDED } else { 0 };
+        // One addition, which may take a bit away: the holder of the lock alone changes these.
+        let change = (EPOCH + DRAINED + after).wrapping_sub(before);
         // Ordering: Release pairs with the Acquire in `load`.
-        self.0.fetch_add(EPOCH + DRAINED, Ordering::Release);
+        self.0.fetch_add(change, Ordering::Release);
     }
 
     /// T. For the holder of the episode lock: warm again, unless somebody waits.

@@ -1,6 +1,6 @@
 //! Freeze, thaw, and what opens a stack.
 
-use super::{Episode, Local};
+use super::{Episode, Local, Shape};
 use crate::local::batch::Groups;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -10,27 +10,48 @@ impl Local {
     ///
     /// On return the store is drained, or has been thawed since; while somebody waits it cannot
     /// be thawed.
+    ///
+    /// Ids are short: stacks will be guarded for a while.
     #[cold]
     pub(crate) fn freeze(&self) {
-        drop(self.frozen());
-    }
-
-    /// As `freeze`, and stays so while the guard lives.
-    pub(super) fn frozen(&self) -> MutexGuard<'_, Episode> {
         let episode = self.slow.episode.lock();
         // Relaxed is enough under E, which every change of mode holds.
-        if self.control.glance().is_drained() {
-            return episode;
+        if !self.control.glance().is_drained() {
+            self.drain_all(&episode, self.calm.is_some());
         }
+    }
+
+    /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
+    /// are.
+    pub(super) fn frozen(&self) -> MutexGuard<'_, Episode> {
+        let episode = self.slow.episode.lock();
+        let seen = self.control.glance();
+        if !seen.is_drained() {
+            self.drain_all(&episode, seen.is_guarded());
+        }
+        episode
+    }
+
+    /// F1 to Z.
+    fn drain_all(&self, episode: &Episode, guarded_next: bool) {
+        let guarded = self.control.glance().is_guarded();
         self.control.set_cold(); // F1
         for (i, mover) in self.movers.iter().enumerate() {
-            let _mover = mover.lock(); // K: waits for a mover that is under way
+            let _mover = mover.lock.lock(); // K: waits for a mover that is under way
             self.stacks.close(i);
+            mover.moved.store(0, Ordering::Relaxed);
         }
-        self.stacks.barrier(); // B
+        if !guarded {
+            self.stacks.barrier(); // B
+        }
         let mut groups = Groups::new(self);
         for i in 0..self.stacks.len() {
-            self.stacks.drain(i, |id| groups.add(usize::from(id))); // D
+            let each = |id| groups.add(usize::from(id));
+            if guarded {
+                self.stacks.drain_locked(i, each); // D
+            } else {
+                self.stacks.drain(i, each); // D
+            }
             self.drain_bundle(i);
         }
         groups.finish();
@@ -38,8 +59,36 @@ impl Local {
         self.slow.budget.store(episode.budget, Ordering::Relaxed);
         self.slow.freezes.fetch_add(1, Ordering::Relaxed);
         self.note_none();
-        self.control.set_drained(); // Z
-        episode
+        self.control.set_drained(guarded_next); // Z
+    }
+
+    /// So many more ids came into this CPU's guarded stack: they may be plenty by now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count_calm(&self, n: u32) {
+        let (Some(here), Some(calm)) = (self.stacks.here(), self.calm) else {
+            return;
+        };
+        let moved = &self.movers[here].moved;
+        // Relaxed: steers only, so that one which gets lost does no harm.
+        let now = moved.load(Ordering::Relaxed).wrapping_add(n);
+        moved.store(now, Ordering::Relaxed);
+        if now >= calm {
+            self.let_sections_in();
+        }
+    }
+
+    /// Closes and empties the guarded stacks, and thaws for sections at once.
+    #[cold]
+    fn let_sections_in(&self) {
+        let Some(episode) = self.slow.episode.try_lock() else {
+            return; // somebody freezes
+        };
+        let seen = self.control.glance();
+        if seen.is_warm() && seen.is_guarded() {
+            self.drain_all(&episode, false);
+            self.control.thaw(); // T
+        }
     }
 
     /// Lets the stacks come back, one by one, as they are used.
@@ -64,7 +113,8 @@ impl Local {
     pub(super) fn activate(&self, i: usize) -> bool {
         // The mover lock came here from a freezer after F1, if there was one since; and if none
         // was, the freezer to come waits for the lock.
-        if !self.control.glance().is_warm() {
+        let seen = self.control.glance();
+        if !seen.is_warm() {
             return false;
         }
         // Relaxed: only the amount matters. The freezer sets it while no stack can be opened.
@@ -74,7 +124,11 @@ impl Local {
             .budget
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
         if spent.is_ok() {
-            self.stacks.open(i, self.cap);
+            if seen.is_guarded() {
+                self.stacks.open_locked(i, self.cap);
+            } else {
+                self.stacks.open(i, self.cap);
+            }
         }
         spent.is_ok()
     }
@@ -82,7 +136,7 @@ impl Local {
     /// MA for any stack: what a thread does that was moved after it chose the stack.
     #[cfg(loom)]
     pub(crate) fn activate_remotely(&self, i: usize) -> bool {
-        let _mover = self.movers[i].lock();
+        let _mover = self.movers[i].lock.lock();
         self.activate(i)
     }
 
@@ -98,7 +152,12 @@ impl Local {
         // Relaxed: as in `note_none`.
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
         let none = self.slow.last_none.load(Ordering::Relaxed);
-        if now.wrapping_sub(none) >= self.thaw_after {
+        let after = if self.control.glance().is_guarded() {
+            Shape::locked_ticks(self.stacks.len())
+        } else {
+            self.thaw_after
+        };
+        if now.wrapping_sub(none) >= after {
             self.thaw();
         }
     }

@@ -41,9 +41,19 @@ const LARGEST_CAP: usize = 32;
 
 /// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
 ///
-/// A freeze interrupts every CPU that runs the process, which is worth many puts; to stay cold
-/// where ids are plenty costs an exchange on a shared word for each of them.
+/// A freeze with the barrier interrupts every CPU that runs the process, which is worth many puts;
+/// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
 const THAW_AFTER: u32 = 4;
+
+/// A freeze without it takes two locks for each stack: a tick for so many stacks, and the first is
+/// enough where there are fewer.
+const STACKS_A_TICK: usize = 16;
+
+/// After so many ids that came into the guarded stack of a CPU, without a freeze, sections are let
+/// in.
+///
+/// It is what a barrier costs: so many without a lock have made up for it.
+const CALM: u32 = 2_048;
 
 /// As many words are looked at one by one: half a nanosecond each.
 const FLAT: usize = 16;
@@ -64,6 +74,8 @@ pub(crate) struct Shape {
     /// How many ids all stacks may hold.
     pub(crate) budget: u32,
     pub(crate) thaw_after: u32,
+    /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
+    pub(crate) calm: Option<u32>,
     /// More words than this have marks.
     pub(crate) flat: usize,
     /// Whether a CPU may keep a mask that was put besides its stack.
@@ -73,17 +85,35 @@ pub(crate) struct Shape {
 impl Shape {
     /// What suits `depth` ids on this machine.
     pub(crate) fn of(depth: usize) -> Self {
+        Self::on(Backend::best(), depth)
+    }
+
+    /// As `of`, on another back end.
+    pub(crate) fn on(backend: Backend, depth: usize) -> Self {
+        // Models choose for themselves.
+        let sections = backend != Backend::TryLock;
+        let calm = (sections && !cfg!(loom)).then_some(CALM);
         let cpus = cpu::possible().min(MOST_CPUS);
         let share = (depth / (2 * cpus)).clamp(2, LARGEST_CAP.min(CAPACITY));
         Self {
-            backend: Backend::best(),
+            backend,
             cpus,
             cap: share as u32,
             budget: Self::budget(depth),
-            thaw_after: THAW_AFTER,
+            thaw_after: if sections {
+                THAW_AFTER
+            } else {
+                Self::locked_ticks(cpus)
+            },
+            calm,
             flat: FLAT,
             bundles: depth >= BUNDLED * cpus,
         }
+    }
+
+    /// Thaw after so many ticks where no barrier is needed.
+    const fn locked_ticks(cpus: usize) -> u32 {
+        (cpus / STACKS_A_TICK) as u32
     }
 
     /// Half of the ids stay in the words, whatever the number of CPUs.
@@ -105,11 +135,19 @@ pub(crate) struct Local {
     cap: u32,
     bundles: bool,
     thaw_after: u32,
-    /// M. One for each stack: whoever moves more than one id between stack and words, opens the
-    /// stack or closes it.
-    movers: Box<[CachePadded<Mutex<()>>]>,
+    calm: Option<u32>,
+    movers: Box<[CachePadded<Mover>]>,
     control: Control,
     slow: CachePadded<Slow>,
+}
+
+/// What there is for each stack besides.
+#[derive(Debug, Default)]
+struct Mover {
+    /// M. Whoever moves more than one id between stack and words, opens the stack or closes it.
+    lock: Mutex<()>,
+    /// Ids that came into the stack since the last freeze, where it is guarded.
+    moved: AtomicU32,
 }
 
 /// What only slow paths touch.
@@ -158,6 +196,7 @@ impl Local {
             cap: shape.cap,
             bundles: shape.bundles && !stacks.is_empty(),
             thaw_after: shape.thaw_after,
+            calm: shape.calm,
             movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
             control: Control::new(!stacks.is_empty()),
             slow: CachePadded::new(Slow {
@@ -250,10 +289,14 @@ impl Local {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
         // Closed stacks need not be asked.
-        let popped = if self.control.glance().is_warm() {
-            self.stacks.pop_below(depth as u32)
-        } else {
+        let seen = self.control.glance();
+        let popped = if !seen.is_warm() {
             Err(None)
+        } else if seen.is_guarded() {
+            let popped = self.stacks.pop_locked();
+            popped.filter(|&id| usize::from(id) < depth).ok_or(popped)
+        } else {
+            self.stacks.pop_below(depth as u32)
         };
         let id = match popped {
             Ok(id) => usize::from(id),
@@ -281,8 +324,16 @@ impl Local {
         if !self.states.end(id) {
             return Err(PutError::NotAllocated);
         }
-        if below && self.control.glance().is_warm() && self.stacks.push(id as u16) {
-            return Ok(false);
+        let seen = self.control.glance();
+        if below && seen.is_warm() {
+            if seen.is_guarded() {
+                if self.stacks.push_locked(id as u16) {
+                    self.count_calm(1);
+                    return Ok(false);
+                }
+            } else if self.stacks.push(id as u16) {
+                return Ok(false);
+            }
         }
         self.put_slow(id, below)
     }

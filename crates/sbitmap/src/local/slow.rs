@@ -1,7 +1,7 @@
 //! Where the stacks end: refill, flush, and the words.
 
-use super::Local;
-use super::words::{Given, Group, Reach};
+use super::words::{self, Given, Group, Reach};
+use super::{LARGEST_CAP, Local};
 use crate::error::PutError;
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
@@ -90,12 +90,13 @@ impl Local {
         if !self.stacks.is_open(here) && !self.can_activate() {
             return None;
         }
-        let guard = self.movers[here].try_lock()?;
+        let guard = self.movers[here].lock.try_lock()?;
         (self.stacks.is_open(here) || self.activate(here)).then_some((here, guard))
     }
 
-    /// Takes half a stack from one word: one step for all of them.
-    fn refill(&self) -> Option<usize> {
+    /// Takes half a stack from one word: one step for all of them. The first is the caller's, and
+    /// so many more came into the stack.
+    fn refilled(&self) -> Option<(Group, u32)> {
         let (here, _mover) = self.mover()?;
         let n = (self.cap / 2).max(1);
         let mut group = self.take_bundled(n);
@@ -104,22 +105,31 @@ impl Local {
             group = self.words.take(&self.reach(), from, n).ok()?;
             self.stacks.set_note(here, group.word as u32);
         }
-        let mut rest = group.mask & (group.mask - 1);
-        // Each get of one of these would else wait for its state to come from another CPU.
-        offsets(rest).for_each(|offset| self.states.expect(self.full.bit(group.word, offset)));
+        let rest = group.mask & (group.mask - 1);
+        let mut ids = [0; 1 << words::SHIFT_MAX];
+        let mut n = 0;
         for offset in offsets(rest) {
-            if !self.stacks.push(self.full.bit(group.word, offset) as u16) {
-                break;
-            }
-            rest &= rest - 1;
+            let id = self.full.bit(group.word, offset);
+            // Each get of one of these would else wait for its state to come from another CPU.
+            self.states.expect(id);
+            ids[n] = id as u16;
+            n += 1;
         }
-        if rest != 0 {
+        let pushed = self.stacks.push_all(&ids[..n]);
+        if pushed < n {
             // This thread runs on another CPU by now, or a freezer waits for the lock: either way
             // the ids are in the words before it is let go (MR).
-            self.words.give(Group {
-                mask: rest,
-                ..group
-            });
+            let refused = offsets(rest).skip(pushed);
+            let mask = refused.fold(0, |mask, offset| mask | 1 << offset);
+            self.words.give(Group { mask, ..group });
+        }
+        Some((group, n as u32))
+    }
+
+    fn refill(&self) -> Option<usize> {
+        let (group, n) = self.refilled()?;
+        if self.control.glance().is_guarded() {
+            self.count_calm(n);
         }
         Some(self.only(group))
     }
@@ -154,10 +164,10 @@ impl Local {
     fn flush(&self, id: usize) {
         let mut groups = super::batch::Groups::new(self);
         groups.add(id);
-        for _ in 0..(self.cap / 2).max(1) {
-            let Some(other) = self.stacks.pop() else {
-                break;
-            };
+        let mut others = [0; LARGEST_CAP / 2];
+        let half = ((self.cap / 2).max(1) as usize).min(others.len());
+        let popped = self.stacks.pop_all(&mut others[..half]);
+        for &other in &others[..popped] {
             groups.add(usize::from(other));
         }
         groups.finish();

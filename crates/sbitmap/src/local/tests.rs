@@ -23,14 +23,16 @@ fn store(depth: usize) -> Local {
     store_with(depth, depth, Check::Sequential, Shape::of(depth))
 }
 
-/// Both ways to keep users of a stack apart, and depths with and without stacks.
+/// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
+/// with and without stacks.
 fn every_kind(depths: &[usize], test: impl Fn(Local)) {
     for &depth in depths {
-        for backend in [Backend::best(), Backend::TryLock] {
-            let shape = Shape {
-                backend,
-                ..Shape::of(depth)
-            };
+        let best = Shape::of(depth);
+        let restless = Shape {
+            calm: best.calm.map(|_| 3),
+            ..best
+        };
+        for shape in [best, restless, Shape::on(Backend::TryLock, depth)] {
             test(store_with(depth, depth, Check::Sequential, shape));
         }
     }
@@ -210,6 +212,51 @@ fn plenty_thaws_and_the_stacks_come_back() {
     }
     assert!(!store.is_settled(), "thawed by 1000 puts");
     assert_eq!(store.freezes(), start + 1);
+}
+
+/// After a shortage stacks come back at the first chance, with locks, and without when ids were
+/// plenty for a while. To look is no shortage.
+#[test]
+fn stacks_are_guarded_while_ids_may_be_short() {
+    let store = store(64);
+    let pairs = |n: u32| {
+        for _ in 0..n {
+            let id = store.get().unwrap();
+            store.give_back(id).unwrap();
+        }
+    };
+    assert_eq!(store.weight(), 0);
+    assert!(!store.is_guarded());
+    if store.backend() == Backend::TryLock {
+        return; // locks are all there is
+    }
+    let start = store.freezes();
+    pairs(10 * 32);
+    assert!(!store.is_settled() && !store.is_guarded());
+    store.freeze();
+    assert!(store.is_settled() && store.is_guarded());
+    pairs(2 * 32);
+    assert!(
+        !store.is_settled() && store.is_guarded(),
+        "one tick is enough"
+    );
+    assert_eq!(store.weight(), 0);
+    assert!(store.is_guarded(), "as it was");
+    // Each CPU counts for itself, and the thread may move.
+    let moves = 10 * inflight_sync::cpu::possible() as u32;
+    for _ in 0..moves {
+        pairs(super::CALM);
+        if !store.is_guarded() {
+            break;
+        }
+    }
+    assert!(
+        !store.is_settled() && !store.is_guarded(),
+        "sections are let in"
+    );
+    assert_eq!(store.freezes(), start + 3);
+    pairs(10);
+    assert_eq!(store.weight(), 0, "nothing was left behind");
 }
 
 /// Threads that hold at most their share are never told "none", and no id has two owners, while

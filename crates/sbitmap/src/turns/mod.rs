@@ -290,17 +290,27 @@ impl<S: Store> Turns<S> {
     }
 
     pub(crate) fn put(&self, id: usize) -> Result<(), PutError> {
-        let homes = self.rules.homes.as_ref();
-        if let Some(notify) = homes.and_then(|homes| homes.hand_over(id, &self.store)) {
-            let mut teller = Teller::default();
-            teller.tell(notify);
-            teller.finish();
+        // Somebody at home is announced as one who waits. A look that is old costs N1 only.
+        if self.store.waiters() != 0 && self.put_at_home(id) {
             return Ok(());
         }
         if self.store.put(id)? {
             self.after_put(1);
         }
         Ok(())
+    }
+
+    /// N1. `false`: nothing has happened.
+    #[inline(never)]
+    fn put_at_home(&self, id: usize) -> bool {
+        let homes = self.rules.homes.as_ref();
+        let Some(notify) = homes.and_then(|homes| homes.hand_over(id, &self.store)) else {
+            return false;
+        };
+        let mut teller = Teller::default();
+        teller.tell(notify);
+        teller.finish();
+        true
     }
 
     pub(crate) fn put_batch(&self, ids: &[usize]) -> Result<(), PutError> {

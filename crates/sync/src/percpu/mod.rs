@@ -15,6 +15,10 @@
 //! The third stands for the first in models: a section that saw the limit completes before the
 //! closer goes on, any other sees 0.
 //!
+//! A stack of the first may be opened for a while as one of the second:
+//! [`open_locked`](Stacks::open_locked). Its users are slower, but the kernel's barrier, which
+//! costs thousands of them, is not needed to close it.
+//!
 //! # To collect every id
 //!
 //! [`close`](Stacks::close) every stack, then make one [`barrier`](Stacks::barrier), then
@@ -380,10 +384,10 @@ impl Stacks {
     fn pop_exclusively(&self) -> i32 {
         let mut result = REFUSED;
         if let Some(stack) = self.entered() {
-            if let Some(id) = stack.pop() {
+            if let Some(id) = stack.pop(self.exclusion) {
                 result = i32::from(id);
             }
-            stack.leave();
+            stack.leave(self.exclusion);
         }
         result
     }
@@ -392,10 +396,10 @@ impl Stacks {
     fn push_exclusively(&self, id: u16) -> i32 {
         let mut result = REFUSED;
         if let Some(stack) = self.entered() {
-            if stack.push(id) {
+            if stack.push(self.exclusion, id) {
                 result = DONE;
             }
-            stack.leave();
+            stack.leave(self.exclusion);
         }
         result
     }
@@ -410,33 +414,125 @@ impl Stacks {
     #[cold]
     #[inline(never)]
     fn pop_again(&self, mut result: i32) -> Option<u16> {
-        let Some(rseq) = self.rseq else {
-            return u16::try_from(result).ok();
-        };
-        for _ in 0..RESTARTS {
+        for rseq in self.rseq.iter().cycle().take(RESTARTS) {
             if result != ABORTED {
                 break;
             }
             self.count_abort();
-            result = section::pop(rseq, &self.stacks);
+            result = section::pop(*rseq, &self.stacks);
         }
-        u16::try_from(result).ok()
+        match u16::try_from(result) {
+            Ok(id) => Some(id),
+            Err(_) => self.locked_here(|stack| stack.pop(Exclusion::TryLock))?,
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn push_again(&self, mut result: i32, id: u16) -> bool {
-        let Some(rseq) = self.rseq else {
-            return false;
-        };
-        for _ in 0..RESTARTS {
+        for rseq in self.rseq.iter().cycle().take(RESTARTS) {
             if result != ABORTED {
                 break;
             }
             self.count_abort();
-            result = section::push(rseq, &self.stacks, id);
+            result = section::push(*rseq, &self.stacks, id);
         }
-        result >= 0
+        result >= 0 || self.locked_here(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
+    }
+
+    /// `by_lock`, for one who was refused: where there is no other way it was just tried.
+    fn locked_here<T>(&self, user: impl FnOnce(&Stack) -> T) -> Option<T> {
+        if self.backend() == Backend::TryLock {
+            return None;
+        }
+        self.by_lock(user)
+    }
+
+    /// Uses this CPU's stack under its lock, if it is open to that and nobody has the lock.
+    #[inline(always)]
+    fn by_lock<T>(&self, user: impl FnOnce(&Stack) -> T) -> Option<T> {
+        let stack = &self.stacks[self.here()?];
+        if !stack.is_locked() || !stack.enter(Exclusion::TryLock) {
+            return None;
+        }
+        let result = user(stack);
+        stack.leave(Exclusion::TryLock);
+        Some(result)
+    }
+
+    /// As [`push`](Stacks::push) of one after the other, with one lock for all where there is one.
+    /// How many were added, the first ones.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 2);
+    /// assert_eq!(stacks.push_all(&[5, 6, 7]), 2);
+    /// ```
+    #[must_use = "refused ids are still the caller's"]
+    pub fn push_all(&self, ids: &[u16]) -> usize {
+        let all = |stack: &Stack, exclusion| {
+            let added = ids.iter().take_while(|&&id| stack.push(exclusion, id));
+            added.count()
+        };
+        match self.by_lock(|stack| all(stack, Exclusion::TryLock)) {
+            Some(added) => added,
+            None if self.backend() == Backend::TryLock => 0,
+            None => ids.iter().take_while(|&&id| self.push(id)).count(),
+        }
+    }
+
+    /// As [`pop`](Stacks::pop) until `ids` is full, in the way of [`push_all`](Stacks::push_all).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 2);
+    /// assert_eq!(stacks.push_all(&[5, 6]), 2);
+    /// let mut ids = [0; 4];
+    /// assert_eq!(stacks.pop_all(&mut ids), 2);
+    /// assert_eq!(ids[..2], [6, 5]);
+    /// ```
+    #[must_use = "ids that are dropped are lost"]
+    pub fn pop_all(&self, ids: &mut [u16]) -> usize {
+        fn fill(ids: &mut [u16], next: impl FnMut() -> Option<u16>) -> usize {
+            let found = std::iter::from_fn(next);
+            ids.iter_mut()
+                .zip(found)
+                .map(|(place, id)| *place = id)
+                .count()
+        }
+        match self.by_lock(|stack| fill(ids, || stack.pop(Exclusion::TryLock))) {
+            Some(found) => found,
+            None if self.backend() == Backend::TryLock => 0,
+            None => fill(ids, || self.pop()),
+        }
+    }
+
+    /// As [`pop`](Stacks::pop), for a caller that knows that stacks are
+    /// [`open_locked`](Stacks::open_locked): it need not find out.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open_locked(0, 2);
+    /// assert!(stacks.push_locked(5));
+    /// assert_eq!(stacks.pop_locked(), Some(5));
+    /// ```
+    pub fn pop_locked(&self) -> Option<u16> {
+        self.by_lock(|stack| stack.pop(Exclusion::TryLock))
+            .flatten()
+    }
+
+    /// As [`push`](Stacks::push), in the way of [`pop_locked`](Stacks::pop_locked).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert!(!Stacks::new(Backend::TryLock, 1).push_locked(5), "closed");
+    /// ```
+    #[must_use = "a refused id is still the caller's"]
+    pub fn push_locked(&self, id: u16) -> bool {
+        self.by_lock(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
     }
 
     fn count_abort(&self) {
@@ -469,7 +565,31 @@ impl Stacks {
     /// assert!(stacks.push(5) && !stacks.push(6), "full");
     /// ```
     pub fn open(&self, i: usize, limit: u32) {
-        self.stacks[i].open(limit);
+        match self.backend() {
+            Backend::TryLock => self.stacks[i].open_locked(limit),
+            _ => self.stacks[i].open(limit),
+        }
+    }
+
+    /// As [`open`](Stacks::open), for users with a lock, whatever the back end: closed again
+    /// without a [`barrier`](Stacks::barrier) and emptied by
+    /// [`drain_locked`](Stacks::drain_locked). The calls named `_once` are refused where sections
+    /// are used.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::best(), 4_096);
+    /// if let Some(here) = stacks.here() {
+    ///     stacks.open_locked(here, 8);
+    /// }
+    /// let kept = stacks.push(7); // refused if the thread has moved to another CPU
+    /// let mut found = Vec::new();
+    /// (0..stacks.len()).for_each(|i| stacks.close(i));
+    /// (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| found.push(id)));
+    /// assert_eq!(found.len(), usize::from(kept));
+    /// ```
+    pub fn open_locked(&self, i: usize, limit: u32) {
+        self.stacks[i].open_locked(limit);
     }
 
     /// Whether stack `i` is open. To rely on the answer a caller keeps the closers out.
@@ -537,6 +657,20 @@ impl Stacks {
         }
     }
 
+    /// Empties the closed stack `i`, which [`open_locked`](Stacks::open_locked) opened last.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open_locked(0, 4);
+    /// assert!(stacks.push(5));
+    /// stacks.close(0);
+    /// stacks.drain_locked(0, |id| assert_eq!(id, 5));
+    /// ```
+    pub fn drain_locked(&self, i: usize, each: impl FnMut(u16)) {
+        self.stacks[i].wait_and_empty(Exclusion::TryLock, each);
+    }
+
     /// The bundle of stack `i`: a number that the caller gives a meaning, such as several ids in
     /// one. 0, as at first, is none. It may have changed when this returns.
     ///
@@ -566,22 +700,28 @@ impl Stacks {
     pub fn exchange_bundle(&self, old: u64, new: u64) -> bool {
         let result = match self.rseq {
             Some(rseq) => section::exchange_bundle(rseq, &self.stacks, old, new),
-            None => return self.exchange_exclusively(old, new),
+            None => self.exchange_exclusively(old, new),
         };
+        result == DONE || self.exchange_again(result, old, new)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exchange_again(&self, result: i32, old: u64, new: u64) -> bool {
         if result == ABORTED {
             self.count_abort();
         }
-        result == DONE
+        self.locked_here(|stack| stack.exchange_bundle(Exclusion::TryLock, old, new)) == Some(true)
     }
 
     #[inline(never)]
-    fn exchange_exclusively(&self, old: u64, new: u64) -> bool {
+    fn exchange_exclusively(&self, old: u64, new: u64) -> i32 {
         let Some(stack) = self.entered() else {
-            return false;
+            return REFUSED;
         };
-        let done = stack.exchange_bundle(old, new);
-        stack.leave();
-        done
+        let done = stack.exchange_bundle(self.exclusion, old, new);
+        stack.leave(self.exclusion);
+        if done { DONE } else { REFUSED }
     }
 
     /// Takes the bundle of the closed stack `i`, after its [`drain`](Stacks::drain).

@@ -8,6 +8,8 @@
 //! The last instruction before label 25 is the only store that matters: before it nothing has
 //! happened, after it everything has. An id written above the top is no id yet.
 //!
+//! A limit below 0 is one for users with a lock (see `stack.rs`), so limits are compared as signed.
+//!
 //! The limit is read **before** the length: in the other order a close, drain and reopening
 //! between the two loads would bring drained ids back. Loads of this processor stay in order.
 
@@ -43,7 +45,7 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             "shl {cpu}, 7",
             "add {cpu}, {table}",
             "cmp dword ptr [{cpu} + 4], 0",
-            "je 45f",
+            "jle 45f",
             "mov {top:e}, dword ptr [{cpu}]",
             "sub {top:e}, 1",
             "jb 45f",
@@ -98,7 +100,7 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "mov {limit:e}, dword ptr [{cpu} + 4]",
             "mov {result:e}, dword ptr [{cpu}]",
             "cmp {result:e}, {limit:e}",
-            "jae 45f",
+            "jge 45f",
             "mov word ptr [{cpu} + 2*{result:r} + 16], {id:x}",
             "add {result:e}, 1",
             "mov dword ptr [{cpu}], {result:e}",
@@ -199,7 +201,7 @@ pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) 
             "shl {cpu}, 7",
             "add {cpu}, {table}",
             "cmp dword ptr [{cpu} + 4], 0",
-            "je 45f",
+            "jle 45f",
             "cmp qword ptr [{cpu} + 120], {old}",
             "jne 45f",
             "mov {result:e}, {done}",

@@ -13,20 +13,27 @@ use crate::thread;
 /// ```
 pub const CAPACITY: usize = if cfg!(loom) { 4 } else { 52 };
 
+/// Of a limit: it is for users with a lock.
+const LOCKED: u32 = 1 << 31;
+
 /// The offsets are known to the sections in assembly.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Stack {
     /// How many ids. Invariant: at most `CAPACITY`, because only a push below the limit adds one.
     len: AtomicU32,
-    /// How many there may be; 0 = closed.
+    /// How many there may be; 0 = closed. With [`LOCKED`], to which sections are a negative number:
+    /// open to users with the lock, and closed to all others.
     limit: AtomicU32,
-    /// 1 = in use. Unused with restartable sequences.
+    /// 1 = in use by one with the lock.
     lock: AtomicU32,
     note: AtomicU32,
     ids: [AtomicU16; CAPACITY],
     /// 0 = none.
     bundle: AtomicU64,
+    /// 1 = in a section, of those that the model has in their place.
+    #[cfg(loom)]
+    flag: AtomicU32,
 }
 
 #[cfg(inflight_rseq)]
@@ -39,6 +46,8 @@ const _: () = {
 };
 
 /// How a user and others keep apart where no restartable sequence does it.
+///
+/// An open stack is open to users of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exclusion {
     TryLock,
@@ -62,6 +71,17 @@ impl Exclusion {
             Self::BusyFlag => Backend::BusyFlag,
         }
     }
+
+    /// What users of this kind are allowed by a limit.
+    #[inline(always)]
+    const fn allowed(self, limit: u32) -> u32 {
+        let limit = match self {
+            Self::TryLock => limit ^ LOCKED,
+            #[cfg(loom)]
+            Self::BusyFlag => limit,
+        };
+        if limit < LOCKED { limit } else { 0 }
+    }
 }
 
 impl Stack {
@@ -73,6 +93,8 @@ impl Stack {
             note: AtomicU32::new(0),
             ids: std::array::from_fn(|_| AtomicU16::new(0)),
             bundle: AtomicU64::new(0),
+            #[cfg(loom)]
+            flag: AtomicU32::new(0),
         }
     }
 
@@ -84,7 +106,7 @@ impl Stack {
             #[cfg(loom)]
             Exclusion::BusyFlag => {
                 // Relaxed: the fence orders it before the look at the limit.
-                self.lock.store(1, Ordering::Relaxed);
+                self.flag.store(1, Ordering::Relaxed);
                 // Ordering: pairs with the fence in `Stacks::barrier`.
                 fence(Ordering::SeqCst);
                 true
@@ -94,9 +116,14 @@ impl Stack {
 
     /// Ends what `enter` began.
     #[inline(always)]
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&self, exclusion: Exclusion) {
+        let inside = match exclusion {
+            Exclusion::TryLock => &self.lock,
+            #[cfg(loom)]
+            Exclusion::BusyFlag => &self.flag,
+        };
         // Ordering: Release pairs with the Acquire of the next holder, or in `wait_and_empty`.
-        self.lock.store(0, Ordering::Release);
+        inside.store(0, Ordering::Release);
     }
 
     #[inline(always)]
@@ -125,10 +152,10 @@ impl Stack {
 
     /// For the exclusive user.
     #[inline(always)]
-    pub(super) fn pop(&self) -> Option<u16> {
+    pub(super) fn pop(&self, exclusion: Exclusion) -> Option<u16> {
         // Ordering: Acquire pairs with the Release in `open`: who sees the stack open again sees
         // it empty, as the one who closed it left it. Therefore the limit comes first.
-        if self.limit.load(Ordering::Acquire) == 0 {
+        if exclusion.allowed(self.limit.load(Ordering::Acquire)) == 0 {
             return None;
         }
         // Relaxed: users exclude each other, and the last one's writes came with the lock.
@@ -140,10 +167,10 @@ impl Stack {
 
     /// For the exclusive user.
     #[inline(always)]
-    pub(super) fn push(&self, id: u16) -> bool {
+    pub(super) fn push(&self, exclusion: Exclusion, id: u16) -> bool {
         // Ordering: Acquire as in `pop`. A length read first could be from before a drain, and
         // its ids would come back to life.
-        let limit = self.limit.load(Ordering::Acquire);
+        let limit = exclusion.allowed(self.limit.load(Ordering::Acquire));
         // Relaxed: as in `pop`.
         let len = self.len.load(Ordering::Relaxed);
         if len >= limit {
@@ -156,9 +183,9 @@ impl Stack {
 
     /// For the exclusive user.
     #[inline(always)]
-    pub(super) fn exchange_bundle(&self, old: u64, new: u64) -> bool {
+    pub(super) fn exchange_bundle(&self, exclusion: Exclusion, old: u64, new: u64) -> bool {
         // Ordering: Acquire as in `pop`, and first as there.
-        if self.limit.load(Ordering::Acquire) == 0 {
+        if exclusion.allowed(self.limit.load(Ordering::Acquire)) == 0 {
             return false;
         }
         // Relaxed: as in `pop`.
@@ -184,10 +211,24 @@ impl Stack {
         bundle
     }
 
+    /// For sections.
     pub(super) fn open(&self, limit: u32) {
         let limit = limit.min(CAPACITY as u32);
         // Ordering: Release pairs with the Acquire in `pop` and `push`.
         self.limit.store(limit, Ordering::Release);
+    }
+
+    /// For users with the lock.
+    pub(super) fn open_locked(&self, limit: u32) {
+        let limit = limit.min(CAPACITY as u32) | LOCKED;
+        // Ordering: Release as in `open`.
+        self.limit.store(limit, Ordering::Release);
+    }
+
+    /// Whether users with the lock would be let in: a guess.
+    pub(super) fn is_locked(&self) -> bool {
+        // Relaxed: who has the lock looks again.
+        self.limit.load(Ordering::Relaxed) & LOCKED != 0
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -226,7 +267,7 @@ impl Stack {
             #[cfg(loom)]
             Exclusion::BusyFlag => {
                 // Ordering: Acquire pairs with the Release in `leave`.
-                while self.lock.load(Ordering::Acquire) != 0 {
+                while self.flag.load(Ordering::Acquire) != 0 {
                     wait.turn();
                 }
                 self.empty(each);

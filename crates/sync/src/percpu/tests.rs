@@ -53,8 +53,72 @@ fn a_table_that_is_too_short_refuses() {
     assert_eq!(stacks.pop(), None);
 }
 
-/// Threads pop and push; one closes, drains and opens again. An id has one owner at any time and
-/// none is lost.
+/// Opened for users with a lock a stack keeps the same ids and limits, whatever the back end.
+#[test]
+fn a_stack_is_opened_for_users_with_a_lock() {
+    both(|backend| {
+        let stacks = Stacks::new(backend, 1_024);
+        (0..stacks.len()).for_each(|i| stacks.open_locked(i, 4));
+        // What is called once finds the stack closed, unless a lock is all there is.
+        let once = stacks.push_once(9);
+        assert_eq!(once, stacks.backend() == Backend::TryLock);
+        let mut kept: Vec<u16> = (0..4).filter(|&id| stacks.push(id)).collect();
+        kept.extend(once.then_some(9));
+        assert!(kept.len() >= 3, "more only if the thread has moved");
+        assert!(!kept.is_empty());
+        let popped = stacks.pop_locked().or_else(|| stacks.pop());
+        kept.retain(|&id| Some(id) != popped);
+        (0..stacks.len()).for_each(|i| stacks.close(i));
+        assert!(!stacks.push(5) && !stacks.push_locked(5) && stacks.pop_locked().is_none());
+        let mut found = Vec::new();
+        (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| found.push(id)));
+        found.sort_unstable();
+        kept.sort_unstable();
+        assert_eq!(found, kept);
+    });
+}
+
+#[test]
+fn several_go_in_and_out_in_one_call() {
+    for locked in [false, true] {
+        both(|backend| {
+            let stacks = Stacks::new(backend, 1_024);
+            let mut some = [0; 3];
+            assert_eq!(stacks.push_all(&[1, 2]), 0, "closed");
+            assert_eq!(stacks.pop_all(&mut some), 0);
+            for i in 0..stacks.len() {
+                if locked {
+                    stacks.open_locked(i, 4);
+                } else {
+                    stacks.open(i, 4);
+                }
+            }
+            let mut pushed = stacks.push_all(&[0, 1, 2, 3, 4, 5]);
+            assert!(
+                (4..=6).contains(&pushed),
+                "the limit, unless the thread has moved"
+            );
+            let mut found: Vec<u16> = Vec::new();
+            let popped = stacks.pop_all(&mut some);
+            found.extend(&some[..popped]);
+            pushed -= popped;
+            (0..stacks.len()).for_each(|i| stacks.close(i));
+            stacks.barrier();
+            for i in 0..stacks.len() {
+                if locked {
+                    stacks.drain_locked(i, |id| found.push(id));
+                } else {
+                    stacks.drain(i, |id| found.push(id));
+                }
+            }
+            found.sort_unstable();
+            assert_eq!(found, (0..(pushed + popped) as u16).collect::<Vec<_>>());
+        });
+    }
+}
+
+/// Threads pop and push; one closes, drains and opens again, now for one kind of users and now for
+/// the other. An id has one owner at any time and none is lost.
 #[test]
 fn ids_survive_a_closer() {
     const IDS: u16 = 8;
@@ -91,10 +155,17 @@ fn ids_survive_a_closer() {
             })
             .collect();
         let mut mine: Vec<u16> = (0..IDS).collect();
-        for _ in 0..rounds {
-            open_all(&stacks, u32::from(IDS));
-            mine.retain(|&id| !stacks.push(id));
-            mine.extend(collect(&stacks));
+        for round in 0..rounds {
+            if round % 3 == 0 {
+                open_all(&stacks, u32::from(IDS));
+                mine.retain(|&id| !stacks.push(id));
+                mine.extend(collect(&stacks));
+            } else {
+                (0..stacks.len()).for_each(|i| stacks.open_locked(i, u32::from(IDS)));
+                mine.retain(|&id| !stacks.push(id));
+                (0..stacks.len()).for_each(|i| stacks.close(i));
+                (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| mine.push(id)));
+            }
         }
         // The users may hold some: they need open stacks to be rid of them.
         open_all(&stacks, u32::from(IDS));
