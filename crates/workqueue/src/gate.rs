@@ -8,6 +8,7 @@
 
 use crate::flush::{Colour, Ledger};
 use crate::inactive::Inactive;
+use crate::limits::FrontEnd;
 
 /// Where an item went when it was queued.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Gate<T> {
     /// Nobody becomes active.
     frozen: bool,
     pub(crate) ledger: Ledger,
+    /// What the limit calls it, if it is a front end.
+    front: FrontEnd,
     queued: u64,
     /// Items that have ended, by running or by being cancelled.
     ended: u64,
@@ -39,14 +42,27 @@ impl<T> Gate<T> {
             inactive: Inactive::new(),
             frozen: false,
             ledger: Ledger::default(),
+            front: 0,
             queued: 0,
             ended: 0,
         }
     }
 
     /// The gate of a front end: it lets nobody through by itself.
-    pub(crate) fn front() -> Self {
-        Self::new(0)
+    pub(crate) fn of_front(front: FrontEnd) -> Self {
+        Self {
+            front,
+            ..Self::new(0)
+        }
+    }
+
+    pub(crate) fn front(&self) -> FrontEnd {
+        self.front
+    }
+
+    /// From now on items come in by that front end; the others go out by theirs.
+    pub(crate) fn set_front(&mut self, front: FrontEnd) {
+        self.front = front;
     }
 
     /// A new item has come, and somebody else says whether it is active.

@@ -106,10 +106,10 @@ pub(crate) struct Item<R: ?Sized> {
     running: AtomicU32,
     /// Names the queue that `place.home` leads to; that keeps the name from being given again.
     home: AtomicUsize,
-    /// Which gate of that queue. Written with PENDING just set, as `ticket` a hint for those who
-    /// look for the entry; they know it by its instance.
+    /// Which gate of that queue, and which front end if it waits. Written with PENDING just set, as
+    /// `ticket` a hint for those who look for the entry; they know it by its instance.
     gate: AtomicU32,
-    /// Its ticket if it was inactive at first. Written under the gate's lock.
+    /// Its ticket if it was inactive at first. Written under the gate's lock, and `gate` before.
     ticket: AtomicU64,
     place: Mutex<Place>,
     /// A run has ended, or a pending instance was taken back.
@@ -353,10 +353,11 @@ impl<R: Run + ?Sized> Item<R> {
             .store(ticket.unwrap_or(NO_TICKET), Ordering::Relaxed);
     }
 
-    /// See [`set_ticket`](Item::set_ticket).
-    pub(crate) fn ticket(&self) -> Option<u64> {
+    /// Where it waits. See [`set_ticket`](Item::set_ticket).
+    pub(crate) fn waits_at(&self) -> Option<(usize, u64)> {
         let ticket = self.ticket.load(Ordering::Relaxed);
-        (ticket != NO_TICKET).then_some(ticket)
+        let gate = self.gate.load(Ordering::Relaxed) as usize;
+        (ticket != NO_TICKET).then_some((gate, ticket))
     }
 
     /// S3: the item, pending as this instance, waits for its time.
@@ -444,8 +445,8 @@ impl<R: Run + ?Sized> Item<R> {
         if let Some(armed) = place.disarmed() {
             return Taken::disarm(armed);
         }
-        let ticket = || self.ticket();
-        let taken = at.and_then(|(home, gate)| home.withdraw(gate, self.key(), instance, ticket));
+        let place = || self.waits_at();
+        let taken = at.and_then(|(home, gate)| home.withdraw(gate, self.key(), instance, place));
         taken.map_or(Taken::InHand, Taken::Queued)
     }
 
@@ -579,8 +580,8 @@ impl<R: Run + ?Sized> Item<R> {
             }
             self.at(&place)
         };
-        let ticket = || self.ticket();
-        at.is_some_and(|(home, gate)| home.is_behind_caller(gate, self.key(), instance, ticket))
+        let place = || self.waits_at();
+        at.is_some_and(|(home, gate)| home.is_behind_caller(gate, self.key(), instance, place))
     }
 
     /// Whether an instance up to `last` has not ended.

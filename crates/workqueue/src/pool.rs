@@ -39,7 +39,7 @@ pub(crate) struct Entry {
     pub(crate) queue: Arc<Shared>,
     /// Where it goes when it becomes active, as long as it is not.
     pub(crate) pool: Option<Arc<Lease>>,
-    /// Which gate of the queue it passes.
+    /// Which gate of the queue it passes; of an unbound one, which front end.
     pub(crate) gate: usize,
     pub(crate) instance: Instance,
     pub(crate) colour: Colour,

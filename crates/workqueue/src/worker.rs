@@ -3,6 +3,7 @@
 use crate::attrs::Mode;
 use crate::door::{Count, Shared};
 use crate::item::{Ended, WorkRef};
+use crate::limits::gate_of;
 use crate::machine::{Next, Rest};
 use crate::meter::Charged;
 use crate::panics::contained;
@@ -428,7 +429,7 @@ pub(crate) fn runs_item_of(queue: usize) -> bool {
 pub(crate) fn is_at(queue: usize, gate: usize) -> bool {
     let at = |c: &RefCell<Option<Rc<Context>>>| {
         let item = c.borrow().as_ref().and_then(|c| c.item.get());
-        item.is_some_and(|item| item.queue == queue && item.gate == gate)
+        item.is_some_and(|item| item.queue == queue && gate_of(item.gate) == gate)
     };
     CURRENT.try_with(at).unwrap_or(false)
 }

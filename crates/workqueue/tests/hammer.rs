@@ -209,8 +209,11 @@ impl World {
                 // All CPUs may be of one node now, and of another one the next time.
                 false => most,
             };
+            // C9: beside the parts there is that of pools which span nodes. An item of a CPU that
+            // the queue may not use is counted where it goes.
             let (part, sum) = match queue.sort {
-                PerNode => (part, part * self.nodes),
+                PerNode if self.steady => (part + most, part * self.nodes + most),
+                PerNode => (part * self.nodes + most, part * self.nodes + most),
                 _ => (most, most),
             };
             let bounds = &queue.account.bounds;

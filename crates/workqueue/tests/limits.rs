@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, JoinHandle, Share, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, JoinHandle, Share, Work, Workqueue, WorkqueueSystem, blocking};
 use support::{Inside, Level, Log};
 
 /// Steps are told, so what is queued goes to its gate at once and not by way of a mailbox.
@@ -329,4 +329,99 @@ fn c7_parts_follow_the_cpus_a_queue_uses() {
     );
     items.into_iter().for_each(|item| end(&wq, item));
     assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
+}
+
+/// C7, C9: an item is counted with the node of the pool it goes to, also after the queue has gone
+/// over to other pools. Who was there before is counted where he was, and so is who waits there.
+#[test]
+fn c9_front_ends_follow_the_pools() {
+    let sys = system("numa:2 core:2");
+    let whole = Attrs::new().scope(Scope::System);
+    let builder = sys.workqueue("jobs").unbound(whole.clone()).min_active(1);
+    let wq = builder.max_active(4).share(Share::PerNode).build().unwrap();
+    let mut old: Vec<_> = [0, 2, 3].map(|cpu| waiting(&wq, cpu)).into();
+    assert_eq!(nodes(&sys), [(0, 2), (0, 2), (3, 4)]);
+
+    wq.set_attrs(Attrs::new().scope(Scope::Numa)).unwrap();
+    let mut new: Vec<_> = [0, 1, 2, 0].map(|cpu| waiting(&wq, cpu)).into();
+    let held = Work::new(|| ());
+    assert!(wq.queue_on(1, &held).unwrap().is_queued());
+    assert_eq!(nodes(&sys), [(2, 2), (1, 2), (3, 4)]);
+    assert_eq!(wq.stats().inactive, 2);
+    end(&wq, old.remove(0));
+    assert_eq!(nodes(&sys), [(2, 2), (1, 2), (2, 4)], "it was of no node");
+
+    wq.set_attrs(whole).unwrap();
+    old.extend([0, 1, 2].map(|cpu| waiting(&wq, cpu)));
+    assert_eq!(nodes(&sys), [(2, 2), (1, 2), (4, 4)]);
+    assert_eq!(wq.stats().inactive, 3);
+    assert!(wq.is_congested(0) && held.cancel());
+    assert_eq!(wq.stats().inactive, 2);
+    end(&wq, new.remove(0));
+    assert_eq!(
+        nodes(&sys),
+        [(2, 2), (1, 2), (4, 4)],
+        "who waits there comes"
+    );
+    for item in old.into_iter().chain(new) {
+        end(&wq, item);
+    }
+    wq.flush().unwrap();
+    assert_eq!(nodes(&sys), [(0, 2), (0, 2), (0, 4)]);
+    assert_eq!((wq.stats().completed, wq.stats().inactive), (10, 0));
+}
+
+/// With lending it is one limit, wherever the queue goes over to; and no slot is lost on the way.
+#[test]
+fn lending_stays_exact_while_front_ends_move() {
+    for max in [5, 70] {
+        let sys = system("numa:2 core:2");
+        let wq = queue(&sys, Share::Lend, max, None);
+        let inside = Inside::new();
+        for round in 0..30 {
+            let scope = [Scope::System, Scope::Numa, Scope::Cpu][round % 3];
+            wq.set_attrs(Attrs::new().scope(scope)).unwrap();
+            for n in 0..2 * max {
+                let inside = inside.clone();
+                drop(wq.spawn_on(n % 4, move || {
+                    inside.enter();
+                    blocking(thread::yield_now);
+                    inside.leave();
+                }));
+            }
+        }
+        wq.flush().unwrap();
+        assert!(inside.most() <= max, "{} of {max}", inside.most());
+        let ends: Vec<_> = (0..2 * max).map(|n| waiting(&wq, n % 4).0).collect();
+        let (active, inactive) = (wq.stats().active, wq.stats().inactive);
+        ends.iter().for_each(Level::raise);
+        wq.flush().unwrap();
+        // Nodes with counts of their own may keep an eighth in reserve.
+        let least = if max == 5 { max } else { max - max / 8 };
+        assert!((least..=max).contains(&active), "{active} of {max}");
+        assert_eq!(active + inactive, 2 * max);
+        assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
+    }
+}
+
+/// An item that waits for one behind its own slot is told so, whatever node its CPU led to when.
+#[test]
+fn who_waits_behind_oneself_is_told_after_a_move() {
+    for (scope, told) in [(Scope::Numa, true), (Scope::System, false)] {
+        let sys = system("numa:2 core:2");
+        let wq = queue(&sys, Share::PerNode, 1, None);
+        let (first, second) = (Work::new(|| ()), Level::new());
+        let refused = wq.spawn_on(0, {
+            let (wq, first, second) = (wq.clone(), first.clone(), second.clone());
+            move || {
+                wq.set_attrs(Attrs::new().scope(scope)).unwrap();
+                assert!(wq.queue_on(1, &first).unwrap().is_queued());
+                second.raise();
+                first.flush().is_err()
+            }
+        });
+        second.wait(1);
+        assert_eq!(refused.wait().unwrap(), told);
+        wq.flush().unwrap();
+    }
 }

@@ -52,9 +52,7 @@ struct Queue {
 impl Queue {
     /// With a front end on each node.
     fn new(limit: usize, nodes: usize, tuning: Tuning) -> Self {
-        let fronts: Vec<_> = (0..nodes).map(Some).collect();
-        let slots = Slots::tuned(Share::Lend, limit, &vec![1; nodes], &fronts, tuning);
-        Self::of(slots)
+        Self::of(Slots::tuned(Share::Lend, limit, &vec![1; nodes], tuning))
     }
 
     fn of(slots: Slots<Item>) -> Self {
@@ -64,7 +62,13 @@ impl Queue {
         }
     }
 
-    fn admit(&self, front: usize) {
+    /// One for each node.
+    fn front(&self, gate: usize) -> usize {
+        self.slots.front(gate, Some(gate))
+    }
+
+    fn admit(&self, gate: usize) {
+        let front = self.front(gate);
         if let Err(why) = self.slots.try_admit(front) {
             self.admit_slowly(front, why);
         } else {
@@ -77,7 +81,8 @@ impl Queue {
         self.slots.admit_slowly(front, Item, why, &mut started);
     }
 
-    fn leave(&self, front: usize) {
+    fn leave(&self, gate: usize) {
+        let front = self.front(gate);
         let mut started = |_, _| _ = self.started.add();
         self.slots.leave(front, &mut started);
     }
@@ -307,7 +312,7 @@ fn lend_h7_raise_against_join() {
 /// H7 with nodes that do not lend: what waits is served in rounds.
 #[test]
 fn lend_h7_raise_of_parts_against_join() {
-    let queue = || Queue::of(Slots::tuned(Share::PerNode, 1, &[1], &[Some(0)], BARE));
+    let queue = || Queue::of(Slots::tuned(Share::PerNode, 1, &[1], BARE));
     run(
         "lend_h7_raise_of_parts_against_join",
         FOUR,
@@ -373,7 +378,7 @@ fn i14_nobody_passes_those_who_waited() {
 
 /// Two front ends of one node, with one item that is active and one that waits in each.
 fn two_waiting() -> Queue {
-    let slots = Slots::tuned(Share::Lend, 2, &[1], &[Some(0), Some(0)], BARE);
+    let slots = Slots::tuned(Share::Lend, 2, &[1], BARE);
     let queue = Queue::of(slots);
     for front in [0, 1, 0, 1] {
         queue.admit(front);
@@ -408,8 +413,8 @@ fn i16_the_first_of_the_line_is_cancelled() {
             queue.leave(1);
             let cancelled = canceller.join().unwrap();
             assert_eq!(queue.started.get(), 3, "one of those who waited");
-            assert_eq!(queue.slots.inactive(0), 0, "it was the first");
-            assert_eq!(queue.slots.inactive(1), usize::from(!cancelled));
+            assert_eq!(queue.slots.inactive_at(0), 0, "it was the first");
+            assert_eq!(queue.slots.inactive_at(1), usize::from(!cancelled));
         },
     );
 }

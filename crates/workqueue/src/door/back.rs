@@ -2,7 +2,9 @@
 
 use super::Shared;
 use super::flow::Left;
+use super::fronts::Fronts;
 use crate::item::{Ended, Instance};
+use crate::limits::gate_of;
 use crate::pool::{Deeds, Entry};
 use crate::trace::TraceStep;
 use crate::worker;
@@ -36,45 +38,58 @@ impl Home {
         self.0.upgrade().filter(|queue| gate < queue.gates.len())
     }
 
-    /// Whether the caller is the item whose slot this one waits for. No lock is held.
+    /// Whether the caller is the item whose slot this one waits for. No lock is held. `place` tells
+    /// where it waits: its front end and ticket.
     pub(crate) fn is_behind_caller(
         &self,
         gate: usize,
         key: usize,
         instance: Instance,
-        ticket: impl Fn() -> Option<u64>,
+        place: impl Fn() -> Option<(usize, u64)>,
     ) -> bool {
+        let gate = gate_of(gate);
         let Some(queue) = self.queue_with(gate) else {
             return false;
         };
-        let slots = queue.fronts.as_ref().map(|fronts| &fronts.slots);
-        let holds_it = |at| slots.map_or(at == gate, |slots| slots.share_the_only_one(at, gate));
-        if !worker::runs_through(queue.key(), holds_it) {
+        if !worker::runs_item_of(queue.key()) {
             return false;
         }
-        queue.visit(gate, |state, _| {
-            let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
-            let is_at = |ticket| match slots {
-                Some(slots) => slots.inspect(gate, ticket, is_this).unwrap_or(false),
+        let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
+        let slots = queue.fronts.as_ref().map(|fronts| &fronts.slots);
+        // Its letter, if it is one, is delivered, and tells its place.
+        let front = queue.visit(gate, |state, _| {
+            let (front, ticket) = place()?;
+            let is_at = match slots {
+                // A hint may be of another queue.
+                Some(slots) if !slots.knows(front, gate) => false,
+                Some(slots) => slots.inspect(front, ticket, is_this).unwrap_or(false),
                 None => state.gate.is_behind_the_only_one(ticket, is_this),
             };
-            ticket().is_some_and(is_at)
+            is_at.then_some(front)
+        });
+        front.is_some_and(|front| {
+            let holds_it = |at| slots.map_or(at == gate, |s| s.share_the_only_one(at, front));
+            worker::runs_through(queue.key(), holds_it)
         })
     }
 
-    /// Takes the entry back, wherever it is in that queue. The item's lock is held.
+    /// Takes the entry back, wherever it is in that queue. The item's lock is held. `place` tells
+    /// where it waits: its front end and ticket.
     pub(crate) fn withdraw(
         &self,
         gate: usize,
         key: usize,
         instance: Instance,
-        ticket: impl Fn() -> Option<u64>,
+        place: impl Fn() -> Option<(usize, u64)>,
     ) -> Option<Withdrawn> {
+        let gate = gate_of(gate);
         let queue = self.queue_with(gate)?;
         let (mut state, deeds) = queue.open(gate);
         let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
-        let inactive = ticket().and_then(|ticket| match &queue.fronts {
-            Some(fronts) => fronts.slots.remove(gate, ticket, is_this),
+        let inactive = place().and_then(|(front, ticket)| match &queue.fronts {
+            // A hint may be of another queue.
+            Some(Fronts { slots, .. }) if !slots.knows(front, gate) => None,
+            Some(Fronts { slots, .. }) => slots.remove(front, ticket, is_this),
             None => state.gate.remove(ticket, is_this),
         });
         let left = inactive

@@ -67,10 +67,14 @@ impl Shared {
         };
         let mut started = Started::default();
         let each = &mut |_, entry| started.push(entry);
-        let colour = fronts.slots.admit_now(at, each).then(|| door.gate.enter());
+        let front = door.gate.front();
+        let colour = fronts
+            .slots
+            .admit_now(front, each)
+            .then(|| door.gate.enter());
         drop(door);
         started.settle(self);
-        Ok(colour.map(|colour| (at, colour)))
+        Ok(colour.map(|colour| (front, colour)))
     }
 
     /// H3: runs it as an item of this queue.

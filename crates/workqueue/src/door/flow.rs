@@ -6,6 +6,7 @@ use crate::error::QueueError;
 use crate::flush::Colour;
 use crate::gate::Gate;
 use crate::item::{Ended, WorkRef};
+use crate::limits::gate_of;
 use crate::pool::{Deed, Entry};
 use crate::trace::{self, TraceStep};
 use crate::worker;
@@ -124,7 +125,7 @@ impl Shared {
 
     /// E1, E2: the slot first. Once the item is counted as ended, whoever drains may go on.
     pub(super) fn end(&self, gate: usize, colour: Colour, ended: Ended) -> Left {
-        let door = &self.gates[gate];
+        let door = &self.gates[gate_of(gate)];
         let Some(fronts) = &self.fronts else {
             return door.state.lock().leave(colour, ended, true);
         };

@@ -5,8 +5,8 @@
 use super::{Promoted, Shared};
 use crate::attrs::Attrs;
 use crate::item::WorkRef;
-use crate::layout::{Cpus, Layout, Settings};
-use crate::limits::{Full, Share, Slots, Waits};
+use crate::layout::{Cpus, Layout, Place, Settings};
+use crate::limits::{FrontEnd, Full, Share, Slots, Waits};
 use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
 use inflight_sync::Arc;
@@ -50,39 +50,41 @@ pub(super) struct Started {
 
 impl Waits for Entry {
     fn waits_at(&self, ticket: u64) {
+        self.work.set_gate(self.gate);
         self.work.set_ticket(Some(ticket));
     }
 }
 
 impl Fronts {
-    /// The gates are the places of `by_cpu`; their nodes are those of the places of `layout`, for
-    /// good.
-    pub(super) fn new(
-        settings: &Settings,
-        attrs: &Attrs,
-        layout: &Layout,
-        by_cpu: &Layout,
-        limit: Limit,
-        frozen: bool,
-    ) -> Self {
-        let topology = &settings.topology;
-        let known = topology.nodes().to_vec();
-        let cpus = by_node(&known, settings, attrs);
-        let gates = 0..by_cpu.places.len();
-        let places = gates.map(|gate| layout.place_of(super::cpu_of(by_cpu, gate)));
-        let nodes: Vec<_> = places
-            .map(|place| node_of(topology, &layout.places[place].cpus))
-            .collect();
-        let slots = Slots::new(limit.share, limit.max_active, &cpus, &nodes);
+    pub(super) fn new(settings: &Settings, attrs: &Attrs, limit: Limit, frozen: bool) -> Self {
+        let nodes = settings.topology.nodes().to_vec();
+        let cpus = by_node(&nodes, settings, attrs);
+        let slots = Slots::new(limit.share, limit.max_active, &cpus);
         let nobody = &mut |_, _| unreachable!("nothing waits yet");
         if let Some(min_active) = limit.min_active {
             slots.set_min_active(min_active, nobody);
         }
         slots.set_frozen(frozen, nobody);
-        Self {
-            slots,
-            nodes: known,
-        }
+        Self { slots, nodes }
+    }
+
+    /// By gate, which are the places of `by_cpu`: the front end that leads where `layout` does.
+    pub(super) fn leading(
+        &self,
+        topology: &Topology,
+        layout: &Layout,
+        by_cpu: &Layout,
+    ) -> Vec<FrontEnd> {
+        let node = |place: &Place| {
+            let node = node_of(topology, &place.cpus)?;
+            self.nodes.iter().position(|known| *known == node)
+        };
+        let nodes: Vec<_> = layout.places.iter().map(node).collect();
+        let gates = 0..by_cpu.places.len();
+        let place = |gate| layout.place_of(super::cpu_of(by_cpu, gate));
+        gates
+            .map(|gate| self.slots.front(gate, nodes[place(gate)]))
+            .collect()
     }
 
     /// How many CPUs of each node the queue may use with such attributes and settings.
@@ -99,36 +101,39 @@ impl Fronts {
     }
 
     /// A, J, B.
-    pub(super) fn admit_slowly(&self, gate: usize, entry: Entry, why: Full, started: &mut Started) {
+    pub(super) fn admit_slowly(&self, entry: Entry, why: Full, started: &mut Started) {
         let started = &mut |_, entry| started.push(entry);
-        self.slots.admit_slowly(gate, entry, why, started);
+        self.slots.admit_slowly(entry.gate, entry, why, started);
     }
 
     /// J, B for those of a gate that come behind others.
     pub(super) fn join_all(
         &self,
-        gate: usize,
+        front: FrontEnd,
         entries: impl Iterator<Item = Entry>,
         started: &mut Started,
     ) {
         let started = &mut |_, entry| started.push(entry);
-        self.slots.join_all(gate, entries, started);
+        self.slots.join_all(front, entries, started);
     }
 
-    /// R to R6: an active item of the gate has ended, and others have its slot.
-    pub(super) fn leave(&self, gate: usize) -> Started {
+    /// R to R6: an active item of the front end has ended, and others have its slot.
+    pub(super) fn leave(&self, front: FrontEnd) -> Started {
         let mut started = Started::default();
-        self.slots.leave(gate, &mut |_, entry| started.push(entry));
+        self.slots.leave(front, &mut |_, entry| started.push(entry));
         started
     }
 
-    /// Of so many newcomers at each gate: how many would be active, and how many would wait.
-    pub(super) fn room_for(&self, newcomers: impl Iterator<Item = usize>) -> (usize, usize) {
+    /// Of so many newcomers at each front end: how many would be active, and how many would wait.
+    pub(super) fn room_for(
+        &self,
+        newcomers: impl Iterator<Item = (FrontEnd, usize)>,
+    ) -> (usize, usize) {
         let mut given = vec![0; self.slots.sets()];
         let (mut active, mut inactive) = (0, 0);
-        for (gate, newcomers) in newcomers.enumerate().filter(|(_, n)| *n > 0) {
-            let given = &mut given[self.slots.set_of(gate)];
-            let room = self.slots.room(gate).saturating_sub(*given).min(newcomers);
+        for (front, newcomers) in newcomers.filter(|(_, n)| *n > 0) {
+            let given = &mut given[self.slots.set_of(front)];
+            let room = self.slots.room(front).saturating_sub(*given).min(newcomers);
             *given += room;
             active += room;
             inactive += newcomers - room;
@@ -175,15 +180,14 @@ fn by_node(nodes: &[usize], settings: &Settings, attrs: &Attrs) -> Vec<usize> {
     nodes.iter().map(cpus).collect()
 }
 
-/// The node of these CPUs, as an index, if they are of one.
+/// The node of these CPUs, if they are of one.
 fn node_of(topology: &Topology, cpus: &Cpus) -> Option<usize> {
-    let node = match cpus {
+    match cpus {
         Cpus::One(cpu) => topology.node_of(*cpu),
         Cpus::Pod { cpus, .. } => {
             let first = topology.node_of(cpus.first()?);
             let same = cpus.iter().all(|cpu| topology.node_of(cpu) == first);
             first.filter(|_| same)
         }
-    };
-    topology.nodes().iter().position(|n| Some(*n) == node)
+    }
 }

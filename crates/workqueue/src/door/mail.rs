@@ -118,12 +118,13 @@ impl Door {
                         let others = std::iter::from_fn(|| {
                             let Letter { work, set, .. } =
                                 rest.next_if(|letter| letter.pool == place)?;
-                            Some(queue.inactive(limit, work, set, gate, pool))
+                            Some(queue.inactive(limit, work, set, pool))
                         });
+                        let front = entry.gate;
                         let all = std::iter::once(entry).chain(others);
-                        fronts.join_all(gate, all, &mut started);
+                        fronts.join_all(front, all, &mut started);
                     } else {
-                        fronts.admit_slowly(gate, entry, why, &mut started);
+                        fronts.admit_slowly(entry, why, &mut started);
                     }
                     deeds.append(started.deeds);
                 }

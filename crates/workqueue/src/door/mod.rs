@@ -4,7 +4,7 @@ use crate::attrs::{Attrs, Kind, Mode};
 use crate::gate::Gate;
 use crate::item::WorkRef;
 use crate::layout::{Cpus, Layout, Settings};
-use crate::limits::Share;
+use crate::limits::{FrontEnd, Share, gate_of};
 use crate::pool::{Entry, Env};
 use crate::pools::Lease;
 use crate::rescuer::Rescuer;
@@ -167,12 +167,14 @@ impl Shared {
         let layout = Arc::new(Layout::new(settings, mode, &attrs, flags.highpri));
         let by_cpu = Layout::new(settings, Mode::Bound, &attrs, flags.highpri);
         let frozen = flags.freezable && settings.is_frozen();
-        let fronts = (mode == Mode::Unbound)
-            .then(|| Fronts::new(settings, &attrs, &layout, &by_cpu, limit, frozen));
+        let fronts = (mode == Mode::Unbound).then(|| Fronts::new(settings, &attrs, limit, frozen));
+        let leading = fronts
+            .as_ref()
+            .map(|fronts| fronts.leading(&settings.topology, &layout, &by_cpu));
         let single = mode == Mode::Ordered;
         let gates = if single { 1 } else { by_cpu.places.len() };
-        let gate = || match fronts {
-            Some(_) => Gate::front(),
+        let gate = |at: usize| match &leading {
+            Some(fronts) => Gate::of_front(fronts[at]),
             None => Gate::new(limit.max_active),
         };
         let door = |at: usize| {
@@ -181,7 +183,7 @@ impl Shared {
                 cpu => Arc::new(layout.only(layout.place_of(cpu))),
             };
             let pools = layout.places.len();
-            let mut gate = gate();
+            let mut gate = gate(at);
             gate.set_frozen(frozen);
             CachePadded::new(Door {
                 mail: CachePadded::new(Mailbox {
@@ -310,9 +312,10 @@ impl Shared {
         fronts.map_or_else(Vec::new, |fronts| fronts.slots.by_node())
     }
 
-    /// By gate: what has been queued and not been looked at yet.
-    fn all_letters(&self) -> impl Iterator<Item = usize> + '_ {
-        self.gates.iter().map(|door| door.letters())
+    /// By front end: what has been queued and not been looked at yet.
+    fn all_letters(&self) -> impl Iterator<Item = (FrontEnd, usize)> + '_ {
+        let letters = |door: &CachePadded<Door>| (door.state.lock().gate.front(), door.letters());
+        self.gates.iter().map(letters)
     }
 
     pub(crate) fn is_highpri(&self) -> bool {
@@ -372,15 +375,15 @@ impl Shared {
 
     /// What waits here because `max_active` others are active, if anything does.
     pub(crate) fn starved(&self) -> Option<Waiting> {
-        let (moved, first, waiting) = (0..self.gates.len()).find_map(|gate| {
-            if let Some(Fronts { slots, .. }) = &self.fronts {
-                let first = slots.first_inactive(gate, |entry| entry.work.name().to_owned());
-                return first.map(|(moved, first)| (moved, first, slots.inactive(gate)));
-            }
-            let state = self.gates[gate].state.lock();
-            let (ticket, first) = state.gate.first_inactive()?;
-            Some((ticket, first.work.name().to_owned(), state.gate.inactive()))
-        })?;
+        let name = |entry: &Entry| entry.work.name().to_owned();
+        let (first, waiting, moved) = match &self.fronts {
+            Some(fronts) => fronts.slots.first_inactive(name)?,
+            None => self.gates.iter().find_map(|door| {
+                let state = door.state.lock();
+                let (ticket, first) = state.gate.first_inactive()?;
+                Some((name(first), state.gate.inactive(), ticket))
+            })?,
+        };
         Some(Waiting {
             place: format!("queue {}", self.name),
             progress: moved + self.count(Count::Touched),
@@ -416,16 +419,18 @@ impl Shared {
     }
 
     pub(crate) fn started(&self, gate: usize) {
-        self.gates[gate].started.fetch_add(1, Ordering::Relaxed);
+        self.gates[gate_of(gate)]
+            .started
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_congested(&self, cpu: usize) -> bool {
         let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
-        if let Some(fronts) = &self.fronts {
-            return fronts.slots.room(gate) <= door.letters();
-        }
         let state = door.state.lock();
+        if let Some(fronts) = &self.fronts {
+            return fronts.slots.room(state.gate.front()) <= door.letters();
+        }
         state.gate.room_for(door.letters() + 1).1 > 0
     }
 
@@ -460,9 +465,8 @@ impl Shared {
         }
         if let Some(fronts) = &self.fronts {
             let (active, inactive) = fronts.room_for(self.all_letters());
-            let waiting = |gate| fronts.slots.inactive(gate);
             stats.active = fronts.slots.active() + active;
-            stats.inactive = (0..self.gates.len()).map(waiting).sum::<usize>() + inactive;
+            stats.inactive = fronts.slots.inactive() + inactive;
         }
         stats
     }

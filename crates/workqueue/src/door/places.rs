@@ -4,6 +4,7 @@ use super::mail::Bell;
 use super::{Promoted, Shared, cpu_of};
 use crate::attrs::Attrs;
 use crate::layout::{Layout, Settings};
+use crate::limits::FrontEnd;
 use crate::pools::Lease;
 use inflight_sync::Arc;
 use std::collections::BTreeSet;
@@ -16,8 +17,8 @@ pub(crate) struct Move {
     layout: Arc<Layout>,
     /// By place: those that the queue is to have from the start.
     pools: Vec<Option<Arc<Lease>>>,
-    /// Of those it may use then, by node, if they are counted.
-    cpus: Option<Vec<usize>>,
+    /// If it has front ends: which they are then, by gate, and the CPUs it may use, by node.
+    fronts: Option<(Vec<FrontEnd>, Vec<usize>)>,
 }
 
 impl Shared {
@@ -34,9 +35,12 @@ impl Shared {
             }
             pools[place] = Some(pool);
         }
-        let fronts = self.fronts.as_ref();
+        let fronts = self.fronts.as_ref().map(|fronts| {
+            let leading = fronts.leading(&settings.topology, &layout, &self.by_cpu);
+            (leading, fronts.cpus_by_node(settings, &attrs))
+        });
         Ok(Move {
-            cpus: fronts.map(|fronts| fronts.cpus_by_node(settings, &attrs)),
+            fronts,
             queue: self.clone(),
             attrs,
             layout: Arc::new(layout),
@@ -68,7 +72,7 @@ impl Move {
             attrs,
             layout,
             pools,
-            cpus,
+            fronts,
         } = self;
         for (gate, door) in queue.gates.iter().enumerate() {
             let (layout, pools) = match queue.fronts {
@@ -94,6 +98,9 @@ impl Move {
             deeds.append(super::Door::sort(&queue, gate, &mut state, letters));
             state.layout = layout;
             let old_pools = std::mem::replace(&mut state.pools, pools);
+            if let Some((leading, _)) = &fronts {
+                state.gate.set_front(leading[gate]);
+            }
             drop(state);
             deeds.perform();
             // Outside the locks: with the last lease a pool goes.
@@ -105,7 +112,7 @@ impl Move {
         };
         drop(old);
         queue.dismiss();
-        let (fronts, cpus) = (queue.fronts.as_ref()?, cpus?);
-        Some(fronts.set_cpus(&cpus).perform(&queue))
+        let ((_, cpus), limit) = (fronts?, queue.fronts.as_ref()?);
+        Some(limit.set_cpus(&cpus).perform(&queue))
     }
 }

@@ -149,6 +149,10 @@ impl Shared {
         gate: usize,
         pool: &Arc<Lease>,
     ) -> Entered {
+        let gate = match self.fronts {
+            Some(_) => limit.front(),
+            None => gate,
+        };
         let entry = |work, active: bool, colour| Entry {
             work,
             queue: self.clone(),
@@ -184,14 +188,13 @@ impl Shared {
         counts: &mut Gate<Entry>,
         work: WorkRef,
         set: Set,
-        gate: usize,
         pool: &Arc<Lease>,
     ) -> Entry {
         Entry {
             work,
             queue: self.clone(),
             pool: Some(pool.clone()),
-            gate,
+            gate: counts.front(),
             instance: set.instance,
             colour: counts.enter(),
             may_be_running: set.may_be_running,
@@ -217,7 +220,7 @@ impl Shared {
             Entered::Inactive => {}
             Entered::Full(entry, why) => {
                 if let Some(fronts) = &self.fronts {
-                    fronts.admit_slowly(gate, entry, why, &mut started);
+                    fronts.admit_slowly(entry, why, &mut started);
                 }
             }
         }

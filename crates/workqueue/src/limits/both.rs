@@ -1,7 +1,7 @@
 //! The two forms side by side: each event happens to both, and they have to do the same.
 
 use super::machine;
-use super::{FrontEnd, Share, Slots, Tuning, Waits};
+use super::{FrontEnd, Share, Slots, Tuning, Waits, gate_of};
 use std::fmt::Debug;
 use std::ops::Deref;
 
@@ -18,7 +18,7 @@ impl Waits for () {
 pub(super) struct Limits<T> {
     pure: machine::Limits<T>,
     pub(super) slots: Slots<T>,
-    make: (Share, usize, Vec<usize>, Tuning),
+    share: Share,
     fronts: Vec<Option<usize>>,
 }
 
@@ -38,8 +38,8 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
     pub(super) fn tuned(share: Share, max: usize, cpus: &[usize], tuning: Tuning) -> Self {
         Self {
             pure: machine::Limits::tuned(share, max, cpus, tuning),
-            slots: Slots::tuned(share, max, cpus, &[], tuning),
-            make: (share, max, cpus.to_vec(), tuning),
+            slots: Slots::tuned(share, max, cpus, tuning),
+            share,
             fronts: Vec::new(),
         }
     }
@@ -47,9 +47,12 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
     /// Before anything has come.
     pub(super) fn add_front(&mut self, node: Option<usize>) -> FrontEnd {
         self.fronts.push(node);
-        let (share, max, cpus, tuning) = &self.make;
-        self.slots = Slots::tuned(*share, *max, cpus, &self.fronts, *tuning);
         self.pure.add_front(node)
+    }
+
+    /// What the threaded form calls it.
+    fn slot(&self, front: FrontEnd) -> FrontEnd {
+        self.slots.front(front, self.fronts[front])
     }
 
     fn each(
@@ -64,14 +67,16 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
             one.push((front, item));
             started(front, item);
         });
-        slots(&self.slots, &mut |front, item| other.push((front, item)));
+        slots(&self.slots, &mut |front, item| {
+            other.push((gate_of(front), item));
+        });
         if !in_order {
             one.sort_unstable();
             other.sort_unstable();
         }
         assert_eq!(one, other, "pure and threaded");
         assert_eq!(self.pure.active(), self.slots.active());
-        if self.make.0 == Share::Lend {
+        if self.share == Share::Lend {
             assert_eq!(self.pure.idle_tokens(), self.slots.idle_tokens());
         }
     }
@@ -80,10 +85,11 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
         let pure = |limits: &mut machine::Limits<T>, started: &mut dyn FnMut(FrontEnd, T)| {
             limits.admit(front, item, started);
         };
+        let slot = self.slot(front);
         self.each(true, started, pure, |slots, started| {
-            match slots.try_admit(front) {
-                Ok(()) => started(front, item),
-                Err(why) => slots.admit_slowly(front, item, why, started),
+            match slots.try_admit(slot) {
+                Ok(()) => started(slot, item),
+                Err(why) => slots.admit_slowly(slot, item, why, started),
             }
         });
     }
@@ -92,14 +98,16 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
         let pure = |limits: &mut machine::Limits<T>, started: &mut dyn FnMut(FrontEnd, T)| {
             limits.leave(front, started);
         };
+        let slot = self.slot(front);
         self.each(true, started, pure, |slots, started| {
-            slots.leave(front, started);
+            slots.leave(slot, started);
         });
     }
 
     pub(super) fn remove(&mut self, front: FrontEnd, wanted: impl Fn(&T) -> bool) -> Option<T> {
-        let ticket = self.slots.find(front, &wanted);
-        let other = ticket.and_then(|ticket| self.slots.remove(front, ticket, &wanted));
+        let slot = self.slot(front);
+        let ticket = self.slots.find(slot, &wanted);
+        let other = ticket.and_then(|ticket| self.slots.remove(slot, ticket, &wanted));
         let one = self.pure.remove(front, wanted);
         assert_eq!(one, other);
         one
@@ -159,7 +167,7 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
     /// Active items of a front end, and items that wait in it.
     pub(super) fn front(&self, front: FrontEnd) -> (usize, usize) {
         let seen = self.pure.front(front);
-        assert_eq!(seen.1, self.slots.inactive(front));
+        assert_eq!(seen.1, self.slots.inactive_at(self.slot(front)));
         seen
     }
 }

@@ -125,6 +125,11 @@ impl<T> Fronts<T> {
         })
     }
 
+    /// Which front end of the group is the next.
+    pub(super) fn first(&self, group: usize) -> Option<usize> {
+        self.lines[group].front().copied()
+    }
+
     /// What the front end keeps.
     pub(super) fn inside(&self, front: usize) -> &Inactive<T> {
         &self.fronts[front].inactive

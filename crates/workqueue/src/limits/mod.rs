@@ -33,6 +33,7 @@ pub use rules::Tuning;
 #[cfg(any(test, feature = "unstable-sim"))]
 pub use share::Shares;
 pub use share::{default_min_active, shares};
+pub(crate) use slots::gate_of;
 pub use slots::{Full, Slots, Waits};
 #[cfg(any(test, feature = "unstable-sim"))]
 pub use tokens::Touches;
@@ -61,7 +62,7 @@ pub enum Share {
     Lend,
 }
 
-/// A front end of a queue, by number.
+/// A front end of a queue, by number: of the threaded form, a gate as long as it leads to one node.
 pub type FrontEnd = usize;
 
 /// More nodes than that share the words of others, which costs them locality and nothing else.

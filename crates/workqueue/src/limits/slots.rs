@@ -27,17 +27,24 @@ pub struct Slots<T> {
     share: Share,
     /// One for all nodes that lend, else one for each group.
     sets: Box<[Set<T>]>,
-    fronts: Box<[Spot]>,
     setting: Mutex<Setting>,
 }
 
 /// Where a front end stands.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
-    set: u32,
-    group: u32,
-    /// Its number among those of the group.
-    at: u32,
+    set: usize,
+    group: usize,
+    /// Its gate.
+    at: usize,
+}
+
+/// A front end is a gate, and above so many bits the group its items are counted in.
+const GATE_BITS: u32 = 20;
+
+/// Which gate that is.
+pub(crate) const fn gate_of(front: FrontEnd) -> usize {
+    front & ((1 << GATE_BITS) - 1)
 }
 
 /// What the limits are made from.
@@ -80,14 +87,15 @@ struct Group<T> {
     /// More idle tokens than that it does not keep.
     high: AtomicUsize,
     line: CachePadded<Mutex<Line<T>>>,
+    /// That of gate 0 here.
+    first_front: FrontEnd,
 }
 
 /// The front ends of a group that wait.
 #[derive(Debug)]
 struct Line<T> {
+    /// By gate, as far as somebody has waited there.
     fronts: Fronts<T>,
-    /// What the queue calls them.
-    numbers: Box<[FrontEnd]>,
     /// Items that have become active after waiting.
     served: u64,
     /// F: nobody becomes active.
@@ -121,57 +129,32 @@ pub enum Full {
 }
 
 impl<T: Waits> Slots<T> {
-    /// A queue with these front ends, each on a node or on none. `cpus` counts the usable online
-    /// CPUs of each node.
+    /// `cpus` counts the usable online CPUs of each node.
     #[must_use]
-    pub fn new(share: Share, max_active: usize, cpus: &[usize], fronts: &[Option<usize>]) -> Self {
-        Self::tuned(share, max_active, cpus, fronts, Tuning::default())
+    pub fn new(share: Share, max_active: usize, cpus: &[usize]) -> Self {
+        Self::tuned(share, max_active, cpus, Tuning::default())
     }
 
     /// As `new`, with constants of one's own.
     #[must_use]
-    pub fn tuned(
-        share: Share,
-        max_active: usize,
-        cpus: &[usize],
-        fronts: &[Option<usize>],
-        tuning: Tuning,
-    ) -> Self {
+    pub fn tuned(share: Share, max_active: usize, cpus: &[usize], tuning: Tuning) -> Self {
         let nodes = match share {
             Share::PerNode => cpus.len(),
             Share::Lend => cpus.len().min(LENDING_NODES),
         };
         let groups = if nodes <= 1 { 1 } else { nodes + 1 };
-        let mut members = vec![Vec::new(); groups];
-        let spot = |(front, node): (FrontEnd, &Option<usize>)| {
-            let group = group_of(*node, groups);
-            let at = members[group].len() as u32;
-            members[group].push(front);
-            let (set, group) = match share {
-                Share::PerNode => (group, 0),
-                Share::Lend => (0, group),
-            };
-            Spot {
-                set: set as u32,
-                group: group as u32,
-                at,
-            }
-        };
-        let spots = fronts.iter().enumerate().map(spot).collect();
         let (max, min) = (max_active, default_min_active(max_active));
         let sets = match share {
             Share::PerNode => {
                 let parts = parts(max, min, cpus, groups);
-                let parts = parts.into_iter().zip(members);
-                let set = |(part, members)| Set::new(part, &[1], vec![members], tuning);
-                parts.map(set).collect()
+                let set = |(at, part)| Set::new(part, &[1], at, tuning);
+                parts.into_iter().enumerate().map(set).collect()
             }
-            Share::Lend => [Set::new(max, &weights(cpus, groups), members, tuning)].into(),
+            Share::Lend => [Set::new(max, &weights(cpus, groups), 0, tuning)].into(),
         };
         Self {
             share,
             sets,
-            fronts: spots,
             setting: Mutex::new(Setting {
                 max_active: max,
                 min_active: min,
@@ -181,16 +164,36 @@ impl<T: Waits> Slots<T> {
         }
     }
 
+    /// The front end of a gate as long as that leads to a node, or to none. What has come in by it
+    /// goes out by it.
+    pub fn front(&self, gate: usize, node: Option<usize>) -> FrontEnd {
+        gate | group_of(node, self.groups().count()) << GATE_BITS
+    }
+
+    /// Whether the gate has such a front end here.
+    pub(crate) fn knows(&self, front: FrontEnd, gate: usize) -> bool {
+        gate_of(front) == gate && front >> GATE_BITS < self.groups().count()
+    }
+
+    fn spot_of(&self, front: FrontEnd) -> Spot {
+        let (at, group) = (gate_of(front), front >> GATE_BITS);
+        let (set, group) = match self.share {
+            Share::PerNode => (group, 0),
+            Share::Lend => (0, group),
+        };
+        Spot { set, group, at }
+    }
+
     fn spot(&self, front: FrontEnd) -> (&Set<T>, &Group<T>, Spot) {
-        let spot = self.fronts[front];
-        let set = &self.sets[spot.set as usize];
-        (set, &set.groups[spot.group as usize], spot)
+        let spot = self.spot_of(front);
+        let set = &self.sets[spot.set];
+        (set, &set.groups[spot.group], spot)
     }
 
     fn hand(&self, spot: Spot) -> Hand<'_, T> {
         Hand {
             slots: self,
-            set: spot.set as usize,
+            set: spot.set,
         }
     }
 
@@ -203,7 +206,7 @@ impl<T: Waits> Slots<T> {
     pub fn try_admit(&self, front: FrontEnd) -> Result<(), Full> {
         let (set, group, spot) = self.spot(front);
         if !set.is_alone() {
-            self.hand(spot).demand(spot.group as usize);
+            self.hand(spot).demand(spot.group);
         }
         // Ordering: Acquire, pairs with the Release in `Line::tell`: who waited here before the
         // newcomer and does no more is in its pool.
@@ -220,7 +223,7 @@ impl<T: Waits> Slots<T> {
     /// The rest of A for a newcomer that [`try_admit`](Slots::try_admit) did not let through, and J
     /// and B. `started` is told who is active, be it the newcomer or whose turn it was.
     pub fn admit_slowly(&self, front: FrontEnd, item: T, why: Full, started: &mut Started<'_, T>) {
-        let mut hand = self.hand(self.fronts[front]);
+        let mut hand = self.hand(self.spot_of(front));
         let op = match why {
             Full::Behind => Op::Join { front, item },
             Full::Empty => Op::Try {
@@ -239,10 +242,10 @@ impl<T: Waits> Slots<T> {
         items: impl Iterator<Item = T>,
         started: &mut Started<'_, T>,
     ) {
-        let spot = self.fronts[front];
+        let spot = self.spot_of(front);
         let mut hand = self.hand(spot);
         hand.join_each(spot, items);
-        steps::retry_all(&mut hand, spot.group as usize, started);
+        steps::retry_all(&mut hand, spot.group, started);
     }
 
     /// A, for somebody who does not wait: whether he is active. `started` is told who else is.
@@ -252,9 +255,9 @@ impl<T: Waits> Slots<T> {
             Err(Full::Behind) => return false,
             Err(Full::Empty) => {}
         }
-        let spot = self.fronts[front];
+        let spot = self.spot_of(front);
         let mut hand = self.hand(spot);
-        let group = spot.group as usize;
+        let group = spot.group;
         let Some(op) = steps::take_any(&mut hand, group) else {
             return false;
         };
@@ -276,7 +279,7 @@ impl<T: Waits> Slots<T> {
         }
         // R and R2 in one. Relaxed: tokens order nothing.
         let before = group.held.fetch_sub(ONE_ACTIVE - 1, Ordering::Relaxed);
-        let own = spot.group as usize;
+        let own = spot.group;
         if free_of(before) + 1 > group.high.load(Ordering::Relaxed) {
             Op::Trim { group: own }.run(&mut hand, started);
         } else {
@@ -288,7 +291,7 @@ impl<T: Waits> Slots<T> {
     pub fn remove(&self, front: FrontEnd, ticket: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let (_, group, spot) = self.spot(front);
         let mut line = group.line.lock();
-        let item = line.fronts.remove(spot.at as usize, ticket, is_it)?;
+        let item = line.with(spot.at).remove(spot.at, ticket, is_it)?;
         group.tell(&line);
         Some(item)
     }
@@ -296,51 +299,59 @@ impl<T: Waits> Slots<T> {
     /// Looks at an inactive item.
     pub fn inspect<R>(&self, front: FrontEnd, ticket: u64, f: impl FnOnce(&T) -> R) -> Option<R> {
         let (_, group, spot) = self.spot(front);
-        let line = group.line.lock();
-        line.fronts.inside(spot.at as usize).get(ticket).map(f)
+        let mut line = group.line.lock();
+        line.with(spot.at).inside(spot.at).get(ticket).map(f)
     }
 
-    /// The front end's oldest inactive item, and how often one of its group has become active
-    /// after waiting.
-    pub fn first_inactive<R>(&self, front: FrontEnd, f: impl FnOnce(&T) -> R) -> Option<(u64, R)> {
-        let (_, group, spot) = self.spot(front);
-        // Relaxed: it is as good as just before.
-        if group.waiting.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let line = group.line.lock();
-        let (_, first) = line.fronts.inside(spot.at as usize).first()?;
-        Some((line.served, f(first)))
+    fn groups(&self) -> impl Iterator<Item = &Group<T>> {
+        let groups = self.sets.iter().flat_map(|set| &set.groups);
+        groups.map(|group| &**group)
+    }
+
+    /// One that waits, if anybody does: how many wait in its front end, and how often one of its
+    /// group has become active after waiting.
+    pub fn first_inactive<R>(&self, f: impl Fn(&T) -> R) -> Option<(R, usize, u64)> {
+        self.groups().find_map(|group| {
+            if group.waiting() == 0 {
+                return None;
+            }
+            let line = group.line.lock();
+            let inside = line.fronts.inside(line.fronts.first(0)?);
+            let (_, first) = inside.first()?;
+            Some((f(first), inside.len(), line.served))
+        })
+    }
+
+    /// Items that wait.
+    pub fn inactive(&self) -> usize {
+        self.groups().map(Group::waiting).sum()
     }
 
     /// Items that wait in the front end.
-    pub fn inactive(&self, front: FrontEnd) -> usize {
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
+    pub fn inactive_at(&self, front: FrontEnd) -> usize {
         let (_, group, spot) = self.spot(front);
-        // Relaxed: it is as good as just before.
-        if group.waiting.load(Ordering::Relaxed) == 0 {
-            return 0;
-        }
-        group.line.lock().fronts.inside(spot.at as usize).len()
+        group.line.lock().with(spot.at).inside(spot.at).len()
     }
 
     /// Whether items of the two front ends use the same tokens, and there is only one, be it that
     /// nobody has it while they are frozen.
     pub fn share_the_only_one(&self, one: FrontEnd, other: FrontEnd) -> bool {
-        let set = self.fronts[one].set;
-        if self.fronts[other].set != set {
+        let set = self.spot_of(one).set;
+        if self.spot_of(other).set != set {
             return false;
         }
         let setting = self.setting.lock();
         let (max, min) = (setting.max_active, setting.min_active);
         match self.share {
-            Share::PerNode => parts(max, min, &setting.cpus, self.sets.len())[set as usize] == 1,
+            Share::PerNode => parts(max, min, &setting.cpus, self.sets.len())[set] == 1,
             Share::Lend => max == 1,
         }
     }
 
     /// Which front ends use the same tokens as this one, by number.
     pub fn set_of(&self, front: FrontEnd) -> usize {
-        self.fronts[front].set as usize
+        self.spot_of(front).set
     }
 
     /// How many sets of tokens there are.
@@ -470,7 +481,7 @@ impl<T: Waits> Slots<T> {
     /// F1. The limit is 0: each token there is stands against debt, and who has one in hand that no
     /// line takes pays with it.
     fn hold(&self, held: bool) {
-        for group in self.sets.iter().flat_map(|set| &set.groups) {
+        for group in self.groups() {
             let mut line = group.line.lock();
             line.held = held;
             group.tell(&line);
@@ -536,8 +547,8 @@ impl<T: Waits> Slots<T> {
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn find(&self, front: FrontEnd, is_it: impl Fn(&T) -> bool) -> Option<u64> {
         let (_, group, spot) = self.spot(front);
-        let line = group.line.lock();
-        line.fronts.inside(spot.at as usize).find(is_it)
+        let mut line = group.line.lock();
+        line.with(spot.at).inside(spot.at).find(is_it)
     }
 
     /// How often words of others were written.
@@ -568,15 +579,12 @@ fn parts(max: usize, min: usize, cpus: &[usize], groups: usize) -> Vec<usize> {
 }
 
 impl<T> Set<T> {
-    fn new(limit: usize, weights: &[usize], members: Vec<Vec<FrontEnd>>, tuning: Tuning) -> Self {
+    /// Its groups have these weights, and these numbers from the first on.
+    fn new(limit: usize, weights: &[usize], first: usize, tuning: Tuning) -> Self {
         let groups = weights.len();
         let central = tuning.is_central(limit, groups);
         let weight = |at: usize| weights[at].max(1);
-        let group = |(at, numbers): (usize, Vec<FrontEnd>)| {
-            let mut fronts = Fronts::new(1);
-            for _ in &numbers {
-                fronts.add(0, false);
-            }
+        let group = |at: usize| {
             CachePadded::new(Group {
                 held: AtomicU64::new(if groups == 1 { limit as u64 } else { 0 }),
                 waiting: AtomicUsize::new(0),
@@ -585,15 +593,15 @@ impl<T> Set<T> {
                 weight: AtomicUsize::new(weight(at)),
                 high: AtomicUsize::new(high(limit, central, groups, at, weight)),
                 line: CachePadded::new(Mutex::new(Line {
-                    fronts,
-                    numbers: numbers.into(),
+                    fronts: Fronts::new(1),
                     served: 0,
                     held: false,
                 })),
+                first_front: (first + at) << GATE_BITS,
             })
         };
         Self {
-            groups: members.into_iter().enumerate().map(group).collect(),
+            groups: (0..groups).map(group).collect(),
             spare: CachePadded::new(AtomicUsize::new(if groups == 1 { 0 } else { limit })),
             starving: CachePadded::new(AtomicU64::new(0)),
             debt: CachePadded::new(AtomicUsize::new(0)),
@@ -619,7 +627,23 @@ impl<T> Set<T> {
     }
 }
 
+impl<T> Line<T> {
+    /// The front ends, that of this gate among them.
+    fn with(&mut self, gate: usize) -> &mut Fronts<T> {
+        while self.fronts.len() <= gate {
+            self.fronts.add(0, false);
+        }
+        &mut self.fronts
+    }
+}
+
 impl<T> Group<T> {
+    /// Items that wait.
+    fn waiting(&self) -> usize {
+        // Relaxed: it is as good as just before.
+        self.waiting.load(Ordering::Relaxed) & !HELD
+    }
+
     fn active(&self) -> usize {
         active_of(self.held.load(Ordering::Relaxed))
     }
@@ -666,7 +690,7 @@ impl<T> Group<T> {
             };
             // Relaxed: tokens order nothing. Counted before it can end.
             self.held.fetch_add(ONE_ACTIVE, Ordering::Relaxed);
-            started(line.numbers[front], item);
+            started(self.first_front | front, item);
             served += 1;
         }
         line.served += served as u64;
@@ -694,13 +718,14 @@ impl<'a, T> Hand<'a, T> {
 impl<T: Waits> Hand<'_, T> {
     /// J, and the fence.
     fn join_each(&mut self, spot: Spot, items: impl Iterator<Item = T>) {
-        let (bit, at) = (1 << spot.group, spot.at as usize);
-        let group = self.at(spot.group as usize);
+        let (bit, at) = (1 << spot.group, spot.at);
+        let group = self.at(spot.group);
         {
             let mut line = group.line.lock();
             for item in items {
-                item.waits_at(line.fronts.inside(at).next_ticket());
-                line.fronts.join(at, item);
+                let fronts = line.with(at);
+                item.waits_at(fronts.inside(at).next_ticket());
+                fronts.join(at, item);
             }
             group.tell(&line);
             // Relaxed: as for all words. The mark is written under the lock.
@@ -805,7 +830,7 @@ impl<T: Waits> Words<T> for Hand<'_, T> {
     }
 
     fn group(&self, front: usize) -> usize {
-        self.slots.fronts[front].group as usize
+        self.slots.spot_of(front).group
     }
 
     fn must_wait(&self, front: usize) -> bool {
@@ -819,7 +844,7 @@ impl<T: Waits> Words<T> for Hand<'_, T> {
     fn start(&mut self, _front: usize) {}
 
     fn join(&mut self, front: usize, item: T) {
-        self.join_each(self.slots.fronts[front], std::iter::once(item));
+        self.join_each(self.slots.spot_of(front), std::iter::once(item));
     }
 
     fn finish(&mut self, front: usize) -> usize {
