@@ -95,7 +95,7 @@ impl BhPoller {
         cpu: usize,
         notify: &Notify,
     ) -> Result<Self, PollerError> {
-        if !system.env().topology.cpus().contains(cpu) {
+        if !system.env().has_cpu(cpu) {
             return Err(PollerError::NoSuchCpu(cpu));
         }
         // Whoever is seated can be late.

@@ -47,6 +47,14 @@ impl Env {
         self.refreshed.load(Ordering::Relaxed)
     }
 
+    /// Whether that is a CPU: of the machine there was at first, or of that there is now.
+    pub(crate) fn has_cpu(&self, cpu: usize) -> bool {
+        let has = |topology: &Topology| {
+            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
+        };
+        has(&self.topology) || has(&self.now.lock())
+    }
+
     /// The machine as it is now.
     pub(crate) fn machine(&self) -> Topology {
         self.now.lock().clone()

@@ -145,17 +145,30 @@ impl Layout {
             Mode::Unbound | Mode::Ordered => &pods(settings, attrs),
         };
         let topology = &settings.topology;
-        let cpus = match mode {
-            Mode::Bound | Mode::Bh => topology.cpus().clone(),
-            Mode::Unbound | Mode::Ordered => topology.cpus().union(topology.possible()),
-        };
+        // Also for those that may come later.
+        let cpus = topology.cpus().union(topology.possible());
+        Self {
+            lets_callers_run: !mode.is_bound() && !attrs.is_strict() && nice == 0,
+            ..Self::of(&cpus, place_of, nice, mode == Mode::Bh)
+        }
+    }
+
+    /// A place for each gate of such a queue: for each CPU, but of an unbound queue only for those
+    /// that can be used.
+    pub(crate) fn by_cpu(settings: &Settings, mode: Mode) -> Self {
+        if mode.is_bound() {
+            return Self::new(settings, mode, &Attrs::new(), false);
+        }
+        Self::of(settings.topology.cpus(), &Cpus::One, 0, false)
+    }
+
+    fn of(cpus: &CpuSet, place_of: &dyn Fn(usize) -> Cpus, nice: i32, bh: bool) -> Self {
         let mut places = Vec::new();
         let mut known = HashMap::new();
         let mut by_cpu = vec![None; cpus.last().map_or(0, |last| last + 1)];
-        for cpu in &cpus {
+        for cpu in cpus {
             let cpus = place_of(cpu);
             let index = *known.entry(cpus.clone()).or_insert_with(|| {
-                let bh = mode == Mode::Bh;
                 places.push(Place { cpus, nice, bh });
                 places.len() - 1
             });
@@ -164,7 +177,7 @@ impl Layout {
         Self {
             places,
             by_cpu,
-            lets_callers_run: !mode.is_bound() && !attrs.is_strict() && nice == 0,
+            lets_callers_run: false,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::stats::WorkqueueStats;
 use crate::work::{Modified, Queued, Work};
 use crate::worker;
 use inflight_sync::{Arc, cpu};
-use inflight_topology::{Scope, Topology};
+use inflight_topology::Scope;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -114,8 +114,9 @@ impl Workqueue {
 
     /// Queues `work` on a CPU: in its pool if the queue is bound, in that of its group if unbound.
     ///
-    /// A CPU that is offline, or that the process may not use, has another one stand in. A work
-    /// that is running goes to the workers that run it.
+    /// A bound queue has workers for each CPU of the machine that may ever be online; while the CPU
+    /// is offline, or the process may not use it, they run where the system lets them. A work that
+    /// is running goes to the workers that run it.
     ///
     /// # Errors
     ///
@@ -545,14 +546,10 @@ impl Workqueue {
     }
 
     fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
-        let has = |topology: &Topology| {
-            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
-        };
-        // The machine may have grown since the system was made.
-        if has(self.shared.topology()) || has(&self.shared.env().machine()) {
-            return Ok(());
+        if !self.shared.env().has_cpu(cpu) {
+            return Err(QueueError::NoSuchCpu(cpu));
         }
-        Err(QueueError::NoSuchCpu(cpu))
+        Ok(())
     }
 
     fn refuse_own_item(&self) -> Result<(), WouldDeadlock> {

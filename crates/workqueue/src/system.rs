@@ -638,10 +638,12 @@ impl WorkqueueSystem {
     /// [`Topology::refresh`] has found; the system does not look by itself.
     ///
     /// Unbound queues go over to the pools that their attributes give on the new machine, all or
-    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues keep a
-    /// pool for each CPU that there was when they were made: while its CPU is away, its workers run
-    /// where the system lets them, and each is pinned again before the first item it runs after the
-    /// CPU has come back. Items queued on a CPU that was never there have another one stand in.
+    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues, BH queues
+    /// among them, have a pool for each CPU that was [possible](Topology::possible) when they were
+    /// made: while its CPU is away, its workers run where the system lets them, and each is pinned
+    /// before the first item it runs after the CPU has come, be it again or for the first time.
+    /// Items queued on a CPU that was not even possible then have another one stand in. So it is
+    /// for unbound queues with CPUs that were not there when they were made.
     ///
     /// # Errors
     ///

@@ -16,7 +16,6 @@ use inflight_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded, Mutex};
-use inflight_topology::Topology;
 use std::fmt;
 use std::time::Duration;
 
@@ -165,7 +164,7 @@ impl Shared {
     ) -> Arc<Self> {
         let (mode, attrs) = (kind.mode(), kind.attrs());
         let layout = Arc::new(Layout::new(settings, mode, &attrs, flags.highpri));
-        let by_cpu = Layout::new(settings, Mode::Bound, &attrs, flags.highpri);
+        let by_cpu = Layout::by_cpu(settings, mode);
         let frozen = flags.freezable && settings.is_frozen();
         let fronts = (mode == Mode::Unbound).then(|| Fronts::new(settings, &attrs, limit, frozen));
         let leading = fronts
@@ -332,10 +331,6 @@ impl Shared {
 
     pub(crate) fn system(&self) -> &Arc<system::Shared> {
         &self.system
-    }
-
-    pub(crate) fn topology(&self) -> &Topology {
-        &self.env().topology
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -81,7 +81,7 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
         file("nice", nice.to_string(), !queue.is_highpri());
         let asked = attrs.get_cpumask();
         let cpus = if asked.is_empty() {
-            queue.topology().possible()
+            queue.env().topology.possible()
         } else {
             asked
         };
