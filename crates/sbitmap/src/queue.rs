@@ -298,25 +298,27 @@ impl SbitmapQueue {
                 Err(left) => self.try_get_beyond(left),
             }
         } else {
-            self.try_get_elsewhere()
-        }
-    }
-
-    /// Each of these is a way of its own, so that none saves registers that another one needs.
-    #[inline(never)]
-    fn try_get_elsewhere(&self) -> Option<usize> {
-        match &self.inner {
-            Inner::Local(queue) => self.try_get_local(queue),
-            Inner::Shared(queue) => queue.try_get(),
-            _ => self.try_get_beyond(None),
+            self.try_get_local()
         }
     }
 
     #[inline(never)]
-    fn try_get_local(&self, queue: &Turns<Local>) -> Option<usize> {
+    fn try_get_local(&self) -> Option<usize> {
+        let Inner::Local(queue) = &self.inner else {
+            return self.try_get_shared();
+        };
         match queue.store().get_here(None) {
             Ok(bit) => Some(bit),
             Err(left) => self.try_get_beyond(left),
+        }
+    }
+
+    /// A way of its own: the long one below saves registers that this one does not need.
+    #[inline(never)]
+    fn try_get_shared(&self) -> Option<usize> {
+        match &self.inner {
+            Inner::Shared(queue) => queue.try_get(),
+            _ => self.try_get_beyond(None),
         }
     }
 
@@ -649,7 +651,15 @@ impl SbitmapQueue {
             }
             return self.put_beyond(bit);
         }
-        self.put_elsewhere(bit)
+        self.put_local(bit)
+    }
+
+    #[inline(never)]
+    fn put_shared(&self, bit: usize) -> Result<(), PutError> {
+        match &self.inner {
+            Inner::Shared(queue) => queue.put(bit),
+            _ => self.put_beyond(bit),
+        }
     }
 
     /// [`put`](Self::put) where it is short. `false`: nothing has happened.
@@ -662,20 +672,10 @@ impl SbitmapQueue {
     }
 
     #[inline(never)]
-    fn put_elsewhere(&self, bit: usize) -> Result<(), PutError> {
+    fn put_local(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
-            Inner::Local(queue) => self.put_local(queue, bit),
-            Inner::Shared(queue) => queue.put(bit),
-            _ => self.put_beyond(bit),
-        }
-    }
-
-    #[inline(never)]
-    fn put_local(&self, queue: &Turns<Local>, bit: usize) -> Result<(), PutError> {
-        if queue.store().give_back_here(None, bit) {
-            Ok(())
-        } else {
-            self.put_beyond(bit)
+            Inner::Local(queue) if queue.store().give_back_here(None, bit) => Ok(()),
+            _ => self.put_shared(bit),
         }
     }
 

@@ -72,15 +72,15 @@ impl Exclusion {
         }
     }
 
-    /// What users of this kind are allowed by a limit.
+    /// What users of this kind are allowed by a limit; nothing if it is not above 0.
     #[inline(always)]
-    const fn allowed(self, limit: u32) -> u32 {
+    const fn allowed(self, limit: u32) -> i32 {
         let limit = match self {
             Self::TryLock => limit ^ LOCKED,
             #[cfg(loom)]
             Self::BusyFlag => limit,
         };
-        if limit < LOCKED { limit } else { 0 }
+        limit as i32
     }
 }
 
@@ -155,7 +155,7 @@ impl Stack {
     pub(super) fn pop(&self, exclusion: Exclusion) -> Option<u16> {
         // Ordering: Acquire pairs with the Release in `open`: who sees the stack open again sees
         // it empty, as the one who closed it left it. Therefore the limit comes first.
-        if exclusion.allowed(self.limit.load(Ordering::Acquire)) == 0 {
+        if exclusion.allowed(self.limit.load(Ordering::Acquire)) <= 0 {
             return None;
         }
         // Relaxed: users exclude each other, and the last one's writes came with the lock.
@@ -173,7 +173,7 @@ impl Stack {
         let limit = exclusion.allowed(self.limit.load(Ordering::Acquire));
         // Relaxed: as in `pop`.
         let len = self.len.load(Ordering::Relaxed);
-        if len >= limit {
+        if len as i32 >= limit {
             return false;
         }
         self.ids[len as usize].store(id, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Stack {
     #[inline(always)]
     pub(super) fn exchange_bundle(&self, exclusion: Exclusion, old: u64, new: u64) -> bool {
         // Ordering: Acquire as in `pop`, and first as there.
-        if exclusion.allowed(self.limit.load(Ordering::Acquire)) == 0 {
+        if exclusion.allowed(self.limit.load(Ordering::Acquire)) <= 0 {
             return false;
         }
         // Relaxed: as in `pop`.
