@@ -129,12 +129,29 @@ impl Lending {
     /// Whether a pod keeps what has come to it, whatever the others do: there are workers to be
     /// woken at home, or what waits there is worth no move.
     pub(crate) fn keeps(&self, home: usize, mine: &Load) -> bool {
-        let sibling = mine.awake >= self.cores_left(home, mine).max(1)
-            && self.sibling_loss(home, mine) > self.costs.transfer;
-        let crowd = mine.awake >= self.cpus_left(home, mine) && self.is_crowded(home, mine);
+        let sibling =
+            self.is_packed(home, mine) && self.sibling_loss(home, mine) > self.costs.transfer;
         let nearest = self.costs.near.min(self.costs.far);
-        let backlog = mine.awake >= self.cap(home) && self.drain(home, mine) >= nearest;
-        !(sibling || crowd || backlog)
+        let backlog = self.is_full(home, mine) && self.drain(home, mine) >= nearest;
+        !(sibling || self.is_crowded(home, mine) || backlog)
+    }
+
+    /// Its workers have all the whole cores. Who leaves it is run elsewhere instead of here: one
+    /// must be awake, or an item would have no other promise than who is sent.
+    fn is_packed(&self, pod: usize, load: &Load) -> bool {
+        load.awake >= self.cores_left(pod, load).max(1)
+    }
+
+    /// Half of the pod's CPUs or more are needed by those who submit there, and its workers have
+    /// the rest.
+    fn is_crowded(&self, pod: usize, load: &Load) -> bool {
+        let crowd = 2 * load.submitters >= self.pods[pod].cpus;
+        crowd && load.awake >= self.cpus_left(pod, load)
+    }
+
+    /// All workers that it may have are awake.
+    fn is_full(&self, pod: usize, load: &Load) -> bool {
+        load.awake >= self.cap(pod)
     }
 
     /// How many workers of a pod may be awake.
@@ -151,11 +168,6 @@ impl Lending {
     /// Workers for which there is a CPU each.
     fn cpus_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
-    }
-
-    /// Half of the pod's CPUs or more are needed by those who submit there.
-    fn is_crowded(&self, pod: usize, load: &Load) -> bool {
-        2 * load.submitters >= self.pods[pod].cpus
     }
 
     fn has_place(&self, pod: usize, load: &Load) -> bool {
@@ -215,9 +227,7 @@ impl Lending {
     #[must_use]
     pub fn on_enqueue(&self, home: usize, loads: &[Load]) -> Wake {
         let mine = &loads[home];
-        // Who is sent elsewhere is sent instead of a worker of this pod: one must be there, or the
-        // item would have no other promise than that one.
-        if mine.awake >= self.cores_left(home, mine).max(1) {
+        if self.is_packed(home, mine) {
             let loss = self.sibling_loss(home, mine);
             let whole_core = |to: &usize| {
                 let theirs = &loads[*to];
@@ -229,13 +239,13 @@ impl Lending {
                 return Wake::Other(to, Reason::Sibling);
             }
         }
-        if mine.awake >= self.cpus_left(home, mine) && self.is_crowded(home, mine) {
+        if self.is_crowded(home, mine) {
             let place = |to: &usize| loads[*to].waiting == 0 && self.has_place(*to, &loads[*to]);
             if let Some(to) = self.others(home).find(place) {
                 return Wake::Other(to, Reason::Crowd);
             }
         }
-        if mine.awake < self.cap(home) {
+        if !self.is_full(home, mine) {
             return Wake::Home;
         }
         let drain = self.drain(home, mine);
@@ -261,7 +271,7 @@ impl Lending {
             let packed = |from: &usize| {
                 let theirs = &loads[*from];
                 let loss = self.sibling_loss(*from, theirs);
-                theirs.awake >= self.cores_left(*from, theirs) && self.pays(loss, *from, thief)
+                self.is_packed(*from, theirs) && self.pays(loss, *from, thief)
             };
             if let Some(from) = self.longest(thief, loads, packed) {
                 return Some((from, Reason::Sibling));
@@ -269,10 +279,7 @@ impl Lending {
         }
         let has_place = mine.submitters < self.pods[thief].cpus;
         if has_place && mine.awake <= self.cpus_left(thief, mine) {
-            let crowded = |from: &usize| {
-                let theirs = &loads[*from];
-                self.is_crowded(*from, theirs) && theirs.awake >= self.cpus_left(*from, theirs)
-            };
+            let crowded = |from: &usize| self.is_crowded(*from, &loads[*from]);
             if let Some(from) = self.longest(thief, loads, crowded) {
                 return Some((from, Reason::Crowd));
             }
@@ -280,8 +287,11 @@ impl Lending {
         if !self.is_prompt(mine) {
             return None;
         }
-        let slow =
-            |from: &usize| self.drain(*from, &loads[*from]) >= self.threshold(thief, *from).max(1);
+        let slow = |from: &usize| {
+            let theirs = &loads[*from];
+            let drain = self.drain(*from, theirs);
+            self.is_full(*from, theirs) && drain >= self.threshold(thief, *from).max(1)
+        };
         let from = self.longest(thief, loads, slow)?;
         Some((from, Reason::Backlog))
     }
@@ -309,8 +319,10 @@ impl Lending {
 
 #[cfg(any(test, feature = "unstable-sim"))]
 mod counters;
+mod lately;
 #[cfg(any(test, feature = "unstable-sim"))]
-pub use counters::{Lately, LendingCounters};
+pub use counters::LendingCounters;
+pub use lately::Lately;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -417,6 +429,21 @@ mod tests {
         assert!(matches!(lending.on_enqueue(0, &loads), Wake::Other(1, _)));
     }
 
+    /// Its own workers are on their way: they are nearer.
+    #[test]
+    fn a_long_list_is_its_own_while_workers_are_to_be_had() {
+        let mut loads = idle();
+        loads[0].waiting = 1_000;
+        loads[1].awake = 1;
+        loads[0].awake = 11;
+        // With cores of one thread each, so that only the length of the list counts.
+        let topology = Topology::synthetic("cache:4 core:6").unwrap();
+        let lending = Lending::new(&topology, Scope::Cache, Costs::default());
+        assert_eq!(lending.victim(1, &loads), None);
+        loads[0].awake = 12;
+        assert_eq!(lending.victim(1, &loads), Some((0, Reason::Backlog)));
+    }
+
     #[test]
     fn a_mean_follows() {
         let mut lately = Lately::guess(1_000);
@@ -462,11 +489,13 @@ mod tests {
             }
         }
 
-        /// A thief never finds its own pod, nor one that has nothing.
+        /// A thief never finds its own pod, nor one that has nothing, nor one whose own workers are
+        /// on their way to it.
         #[test]
         fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
             if let Some((from, _)) = lending().victim(thief, &loads) {
                 prop_assert!(from != thief && loads[from].waiting > 0);
+                prop_assert!(loads[from].awake > 0 && !lending().keeps(from, &loads[from]));
             }
         }
     }

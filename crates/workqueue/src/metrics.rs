@@ -91,6 +91,12 @@ const COUNTERS: [(&str, Unit, &str, Read); 14] = [
         |s| s.taken,
     ),
     (
+        "inflight_workqueue_repatriated_total",
+        Unit::Count,
+        "workers moved back to their group for items of the queue",
+        |s| s.repatriated,
+    ),
+    (
         "inflight_workqueue_cpu_microseconds_total",
         Unit::Microseconds,
         "CPU time of items on workers, if it is measured",

@@ -2,7 +2,8 @@
 
 use crate::lending::{Costs, Lending, Load, Pod, Reason, Wake};
 use crate::pool::{Entry, Pool};
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, CachePadded, Weak};
 use inflight_topology::Topology;
 
@@ -10,7 +11,14 @@ use inflight_topology::Topology;
 /// without it. Relaxed: a hint. What is done by it is decided under the lock of the pool it is done
 /// to.
 #[derive(Debug, Default)]
-pub(crate) struct Notice(CachePadded<AtomicU64>);
+pub(crate) struct Notice(CachePadded<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    now: AtomicU64,
+    /// What its workers took from being woken to running, and when that was seen last.
+    delay: AtomicU64,
+}
 
 /// Counts have so many bits; more is said to be as many as that.
 const COUNT: u32 = 16;
@@ -18,20 +26,55 @@ const COUNT: u32 = 16;
 /// A time is told in units of so many ns.
 const UNIT: u64 = 64;
 
+/// When something was seen is told in units of so many ns, in so many bits: it comes round after
+/// months.
+const TICK: u64 = 1 << 20;
+const TICKS: u32 = 32;
+
+/// What was seen so many ticks ago says nothing any more: about 10 ms.
+const STALE: u64 = 10;
+
+/// How many pools of a system have waiting items that others might take. Relaxed: a hint, as
+/// notices are. As long as there is none no worker looks at the others.
+#[derive(Debug, Default)]
+pub(crate) struct Needy(CachePadded<AtomicUsize>);
+
+impl Needy {
+    fn are_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more, or one fewer.
+    fn note(&self, one: bool) {
+        if one {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Notice {
     /// The pool's lock is held.
     pub(crate) fn tell(&self, load: &Load) {
         let count = |count: usize| (count as u64).min((1 << COUNT) - 1);
         let service = (load.service / UNIT).min(u64::from(u32::MAX));
         let word = service << (2 * COUNT) | count(load.awake) << COUNT | count(load.waiting);
-        if self.0.load(Ordering::Relaxed) != word {
-            self.0.store(word, Ordering::Relaxed);
+        if self.0.now.load(Ordering::Relaxed) != word {
+            self.0.now.store(word, Ordering::Relaxed);
         }
     }
 
-    /// What the pool has said last.
-    pub(crate) fn load(&self) -> Load {
-        let word = self.0.load(Ordering::Relaxed);
+    /// A worker has come; lately they took so many ns. The pool's lock is held.
+    pub(crate) fn came(&self, delay: u64, now: Instant) {
+        let delay = (delay / UNIT).min(u64::from(u32::MAX));
+        let word = delay << TICKS | (now.as_nanos() / TICK) & u64::from(u32::MAX);
+        self.0.delay.store(word, Ordering::Relaxed);
+    }
+
+    /// What the pool has said last, all but the delay.
+    fn load(&self) -> Load {
+        let word = self.0.now.load(Ordering::Relaxed);
         let count = |at: u32| (word >> at & ((1 << COUNT) - 1)) as usize;
         Load {
             waiting: count(0),
@@ -39,6 +82,17 @@ impl Notice {
             service: (word >> (2 * COUNT)) * UNIT,
             ..Load::default()
         }
+    }
+
+    /// What its workers take to come, as far as anybody knows at that time.
+    fn delay(&self, now: Instant) -> u64 {
+        let word = self.0.delay.load(Ordering::Relaxed);
+        let seen = word & u64::from(u32::MAX);
+        let ago = (now.as_nanos() / TICK).wrapping_sub(seen) & u64::from(u32::MAX);
+        if ago > STALE {
+            return 0;
+        }
+        (word >> TICKS) * UNIT
     }
 }
 
@@ -49,6 +103,8 @@ pub(crate) struct Peers {
     me: usize,
     /// In the order of their CPUs.
     all: Vec<Peer>,
+    needy: Arc<Needy>,
+    clock: Clock,
 }
 
 struct Peer {
@@ -58,7 +114,12 @@ struct Peer {
 
 impl Peers {
     /// `pool` among `others`.
-    pub(crate) fn new(topology: &Topology, pool: &Arc<Pool>, mut others: Vec<Arc<Pool>>) -> Self {
+    pub(crate) fn new(
+        topology: &Topology,
+        pool: &Arc<Pool>,
+        mut others: Vec<Arc<Pool>>,
+        needy: &Arc<Needy>,
+    ) -> Self {
         others.push(pool.clone());
         others.sort_by_key(|other| other.cpus().first());
         let pods = others.iter().map(|p| Pod::new(topology, &p.cpus()));
@@ -80,13 +141,22 @@ impl Peers {
                     notice: p.notice().clone(),
                 })
                 .collect(),
+            needy: needy.clone(),
+            clock: pool.env().clock.clone(),
         }
     }
 
     fn loads(&self, mine: Load) -> Vec<Load> {
-        let mut loads: Vec<_> = self.all.iter().map(|peer| peer.notice.load()).collect();
-        loads[self.me] = mine;
-        loads
+        let now = self.clock.now();
+        let load = |(at, peer): (usize, &Peer)| Load {
+            delay: peer.notice.delay(now),
+            ..if at == self.me {
+                mine
+            } else {
+                peer.notice.load()
+            }
+        };
+        self.all.iter().enumerate().map(load).collect()
     }
 
     /// Q2: the pool, if there is one, whose worker is to be woken, instead of one at home, for what
@@ -108,6 +178,20 @@ impl Peers {
     /// The pool needs no help, whoever could give it.
     pub(crate) fn are_needless(&self, mine: &Load) -> bool {
         self.lending.keeps(self.me, mine)
+    }
+
+    /// Whether the others are to know that they may take something here. `known`: they do.
+    pub(crate) fn call(&self, mine: &Load, known: &mut bool) {
+        let needy = self.are_some() && mine.waiting > 0 && !self.are_needless(mine);
+        if needy != *known {
+            *known = needy;
+            self.needy.note(needy);
+        }
+    }
+
+    /// V1: whether there may be something to take from somebody.
+    pub(crate) fn may_have_something(&self) -> bool {
+        self.are_some() && self.needy.are_some()
     }
 
     fn place(&self, mine: Load, such: impl Fn(Reason) -> bool) -> Option<Arc<Pool>> {
@@ -144,6 +228,19 @@ mod tests {
         };
         notice.tell(&told);
         assert_eq!(notice.load(), told);
+    }
+
+    /// A delay counts for a while. The clock's words come round.
+    #[test]
+    fn a_delay_is_forgotten() {
+        let notice = Notice::default();
+        for start in [0, 5 * TICK, (1 << TICKS) * TICK - 1] {
+            let at = |ticks: u64| Instant::from_nanos(start + ticks * TICK);
+            notice.came(300_032, at(0));
+            assert_eq!(notice.delay(at(0)), 300_032);
+            assert_eq!(notice.delay(at(STALE)), 300_032);
+            assert_eq!(notice.delay(at(STALE + 1)), 0);
+        }
     }
 
     /// More than there is room for does not spill over.

@@ -5,6 +5,7 @@ pub(crate) use crate::env::Env;
 use crate::flush::Colour;
 use crate::item::{Instance, POOL_KEYS, WorkRef};
 use crate::layout::{Cpus, Place};
+use crate::lending::Lately;
 use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::Meter;
 use crate::peers::{Notice, Peers};
@@ -16,6 +17,7 @@ use crate::worker::{self, Seen};
 #[cfg(not(any(loom, shuttle)))]
 use inflight_sync::atomic::AtomicU32;
 use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, MutexGuard, Unparker, Weak, cpu};
 use inflight_topology::{CpuSet, PinGuard, Topology};
 use std::fmt;
@@ -127,6 +129,10 @@ struct Inner {
     threads: Vec<Option<u32>>,
     /// What was found out about the worker's item.
     seen: Vec<Arc<Seen>>,
+    /// When the worker was woken, if it has not come yet and that matters.
+    woken: Vec<Option<Instant>>,
+    /// What workers take to come, in ns.
+    delay: Lately,
     /// The timekeeper looks at the pool.
     watched: bool,
     /// Threads asked for, to number them.
@@ -135,6 +141,8 @@ struct Inner {
     distress: Option<Distress>,
     /// The pools that help it and that it helps, if there are any.
     peers: Option<Arc<Peers>>,
+    /// Those know that they may take something here.
+    calling: bool,
     /// Somebody may put items in. Changes with the table's lock held.
     leased: bool,
     /// It is none of the system's pools any more.
@@ -164,6 +172,7 @@ impl Inner {
             self.seen[worker] = seen.clone();
         } else {
             self.seen.push(seen.clone());
+            self.woken.push(None);
             self.unparkers.push(unparker);
             self.threads.push(thread);
         }
@@ -202,6 +211,9 @@ impl Pool {
                 started: 0,
                 distress: None,
                 peers: None,
+                calling: false,
+                woken: Vec::new(),
+                delay: Lately::default(),
                 leased: true,
                 retired: false,
                 poller: None,
@@ -309,6 +321,19 @@ impl Pool {
         }
     }
 
+    /// The calling worker, which begins to work, goes back to its CPUs if it was woken on others.
+    /// From then on it runs where the system wants it again. Returns whether it has moved.
+    pub(crate) fn repatriate(&self) -> bool {
+        let Cpus::Pod { cpus, strict, .. } = &self.place.cpus else {
+            return false;
+        };
+        let may_stray = self.env.topology.is_this_machine() && self.place.may_have_peers();
+        if *strict || !may_stray || cpus.contains(cpu::current()) {
+            return false;
+        }
+        self.env.machine().pin_current_thread(cpus).is_ok()
+    }
+
     pub(crate) fn env(&self) -> &Arc<Env> {
         &self.env
     }
@@ -372,6 +397,7 @@ impl Pool {
 
     fn take_mail(&self, inner: &mut Inner) -> Vec<(Arc<Shared>, usize)> {
         inner.core.mail_fetched();
+        self.tell(inner);
         std::mem::take(&mut inner.mail)
     }
 
@@ -380,7 +406,7 @@ impl Pool {
         let mut inner = self.state.lock();
         let wanted = |e: &Entry| e.instance == instance && e.key() == key;
         let entry = inner.core.remove(wanted);
-        self.tell(&inner);
+        self.tell(&mut inner);
         entry
     }
 
@@ -462,7 +488,8 @@ impl Pool {
     pub(crate) fn is_timed(&self) -> bool {
         // The looks that end all patience come by the system's time, or by the model's.
         let in_time = cfg!(loom) || !self.env.clock.is_manual();
-        self.env.sampling.on && in_time && self.place.target() > 1
+        let matters = self.place.target() > 1 || self.place.may_have_peers();
+        self.env.sampling.on && in_time && matters
     }
 
     /// `took` is what the item before took, in ns.
@@ -528,7 +555,7 @@ impl Pool {
 
     /// A worker that is blocked already goes to sleep.
     pub(crate) fn ask_again(self: &Arc<Self>) -> Deed {
-        self.event(|core| ((), core.ask_again())).1
+        self.patient_event(|core| ((), core.ask_again())).1
     }
 
     /// One that comes back may be the one that holds others back.
@@ -542,6 +569,9 @@ impl Pool {
             let mut inner = self.state.lock();
             let now = self.env.clock.now();
             let (rest, woken) = inner.core.rest(me, now, self.env.idle_timeout);
+            if rest == Rest::Work {
+                self.has_come(&mut inner, me, now);
+            }
             (rest, inner.unparkers(woken))
         };
         wake_all(&woken);
@@ -604,11 +634,14 @@ impl Pool {
         (result, self.deed(&mut inner, action))
     }
 
-    fn bring(self: &Arc<Self>, inner: &Inner, action: Action) -> Bring {
+    fn bring(self: &Arc<Self>, inner: &mut Inner, action: Action) -> Bring {
         match action {
             Action::None => Bring::None,
             Action::Wake(worker) if inner.is_poller(worker) => Bring::Call(self.clone()),
-            Action::Wake(worker) => Bring::Wake(inner.unparkers[worker].clone()),
+            Action::Wake(worker) => {
+                self.wakes(inner, worker);
+                Bring::Wake(inner.unparkers[worker].clone())
+            }
             Action::Create => Bring::Create(self.clone()),
         }
     }
@@ -644,10 +677,10 @@ impl Pool {
         let action = inner.core.hasten();
         let mut worker = Bring::None;
         if !self.is_asked_in_vain(&mut inner, action) {
-            worker = self.bring(&inner, action);
+            worker = self.bring(&mut inner, action);
         }
         let help = inner.calls(None);
-        self.tell(&inner);
+        self.tell(&mut inner);
         drop(inner);
         let watch = None;
         Deed {

@@ -6,7 +6,7 @@
 
 use crate::item::Instance;
 use crate::layout::{Cpus, Place};
-use crate::peers::Peers;
+use crate::peers::{Needy, Peers};
 use crate::pool::{Entry, Env, Pool, Retired};
 use inflight_sync::{Arc, Mutex, Weak};
 use std::fmt;
@@ -24,6 +24,7 @@ struct Table {
     slots: Vec<Slot>,
     /// Pools that were ever made, to number them.
     made: usize,
+    needy: Arc<Needy>,
 }
 
 struct Slot {
@@ -110,7 +111,7 @@ impl Table {
         let affected = peers_of(changed);
         let own = pools().find(|pool| Arc::ptr_eq(pool, changed));
         for pool in affected.iter().chain(own) {
-            pool.meet(Peers::new(&topology, pool, peers_of(pool)));
+            pool.meet(Peers::new(&topology, pool, peers_of(pool), &self.needy));
         }
     }
 }

@@ -53,6 +53,10 @@ pub struct WorkqueueStats {
     pub sent: u64,
     /// Items that a worker of another group of CPUs has taken, because its own had nothing to do.
     pub taken: u64,
+    /// How often a worker that was woken on a CPU of another group, where it had run last, went back
+    /// to its own group's before it ran an item of the queue. Only in unbound queues that are not
+    /// strict; where it runs later is left to the system.
+    pub repatriated: u64,
     /// Items on a pool's list or being run now: what `max_active` limits.
     pub active: usize,
     /// Items that wait now because `max_active` others are active.
@@ -135,7 +139,7 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
         out,
         ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
          {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
-         {} sent, {} taken",
+         {} sent, {} taken, {} repatriated",
         s.active,
         s.inactive,
         s.queued,
@@ -149,7 +153,8 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
         s.maydays,
         s.rescued,
         s.sent,
-        s.taken
+        s.taken,
+        s.repatriated
     )?;
     match queue.last_panic() {
         Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),

@@ -716,6 +716,12 @@ impl WorkqueueSystem {
         self.handle.shared.pools.all().len()
     }
 
+    /// How many workers are idle.
+    pub fn idle_count(&self) -> usize {
+        let pools = self.handle.shared.pools.all();
+        pools.iter().map(|pool| pool.state_now().idle).sum()
+    }
+
     /// L2 and L3 by a model's hand: every worker that holds others back is seen asleep, or
     /// computing for long, whatever it does. Returns whether that was news of any.
     pub fn look(&self, asleep: bool) -> bool {

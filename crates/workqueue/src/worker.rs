@@ -243,6 +243,7 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     let mut stopwatch = Stopwatch::new(pool);
     let mut took = None;
     let mut refreshed = pool.env().refreshed();
+    let mut returned = false;
     let end = loop {
         let (next, deed) = pool.next(context.me, took.take());
         deed.perform();
@@ -253,11 +254,17 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
                     refreshed = pool.env().refreshed();
                     pool.settle_thread();
                 }
+                if std::mem::take(&mut returned) {
+                    entry.queue.counted(Count::Repatriated, 1);
+                }
                 execute(&context, entry);
                 took = stopwatch.lap(pool);
             }
             Next::Fetch => unreachable!("the pool has fetched it"),
-            Next::Sleep if sleep(pool, context.me, &parker) => stopwatch = Stopwatch::new(pool),
+            Next::Sleep if sleep(pool, context.me, &parker) => {
+                returned |= pool.repatriate();
+                stopwatch = Stopwatch::new(pool);
+            }
             Next::Sleep => break End::Early,
             Next::Exit if pool.is_retired() => break End::Early,
             Next::Exit => break End::WithSystem,

@@ -3,8 +3,9 @@
 
 mod support;
 
+use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::Scope;
+use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -78,6 +79,72 @@ fn an_idle_pod_takes_what_waits_for_long() {
         assert!(after.taken <= after.started, "{after:?}");
         teach(&wq);
     }
+}
+
+/// Two pods of one CPU each, of which `BUSY`'s items are taken for long ones.
+fn alone(faults: &Faults) -> (WorkqueueSystem, Workqueue) {
+    let topology = Topology::synthetic("core:2").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let builder = builder.intensive_threshold(Duration::MAX).faults(faults);
+    let sys = builder.sampling(true).build().unwrap();
+    let attrs = Attrs::new().scope(Scope::Cpu);
+    let wq = sys.workqueue("alone").unbound(attrs).build().unwrap();
+    teach(&wq);
+    (sys, wq)
+}
+
+/// Pods of one CPU help each other too.
+#[test]
+fn a_pod_of_one_cpu_is_helped() {
+    let (_sys, wq) = alone(&Faults::new());
+    let (begun, open) = (Level::new(), Level::new());
+    let hog = wq.spawn_on(BUSY, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    });
+    begun.wait(1);
+    wq.spawn_on(BUSY, move || open.raise()).wait().unwrap();
+    hog.wait().unwrap();
+    assert_eq!(wq.stats().taken, 1);
+}
+
+/// The only worker of a pod says that it blocks, and no thread is to be had in its place: the other
+/// pod takes what waits.
+#[test]
+fn a_pod_that_gets_no_threads_is_helped() {
+    let faults = Faults::new();
+    let (sys, wq) = alone(&faults);
+    wq.spawn_on(1, || ()).wait().unwrap();
+    faults.refuse_spawns(true);
+    let (begun, open) = (Level::new(), Level::new());
+    let blocked = wq.spawn_on(BUSY, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    begun.wait(1);
+    wq.spawn_on(BUSY, move || open.raise()).wait().unwrap();
+    blocked.wait().unwrap();
+    assert_eq!(wq.stats().taken, 1);
+    drop(sys);
+}
+
+/// As long as items are short and come one by one nobody is sent anywhere, whichever pod they come
+/// to.
+#[test]
+fn nobody_is_sent_for_short_items() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    for round in 0..200 {
+        wq.spawn_on([BUSY, IDLE][round % 2], || ()).wait().unwrap();
+    }
+    let stats = wq.stats();
+    assert_eq!((stats.sent, stats.taken), (0, 0), "{stats:?}");
 }
 
 /// Runs `given` with a list of one item in `BUSY`, whose workers are all occupied, and an idle pod

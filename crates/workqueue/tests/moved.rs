@@ -5,9 +5,9 @@ mod support;
 
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_topology::Topology;
-use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
-use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem, blocking};
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use support::{Level, bound};
 
 fn move_to(thread: Pid, cpu: usize) {
@@ -71,4 +71,41 @@ fn i5_moved_off_its_cpu_while_it_blocks() {
         }
         move_to(thread, home);
     }
+}
+
+/// D5: a worker that went to sleep on another group's CPU, and is woken there, goes back to its own
+/// before it runs an item. After that it may run anywhere, as before.
+#[test]
+fn d5_a_worker_is_repatriated() {
+    let machine = Topology::discover().unwrap();
+    let cpus: Vec<usize> = machine.cpus().iter().collect();
+    let [home, away, ..] = cpus[..] else {
+        return; // There is no other CPU here.
+    };
+    // Who queues is on the worker's own CPU: the other one is free when it is woken.
+    let _pinned = machine.pin_current_thread(&[home].into()).unwrap();
+    let sys = WorkqueueSystem::builder()
+        .topology(machine)
+        .build()
+        .unwrap();
+    let attrs = Attrs::new().scope(Scope::Cpu);
+    let wq = sys.workqueue("loose").unbound(attrs).build().unwrap();
+    while wq.stats().repatriated == 0 {
+        let stray = move || {
+            let anywhere = sched_getaffinity(None).unwrap();
+            move_to(gettid(), away);
+            sched_setaffinity(None, &anywhere).unwrap();
+            anywhere.is_set(home) && anywhere.is_set(away)
+        };
+        assert!(wq.spawn_on(home, stray).wait().unwrap(), "free to go");
+    }
+    let stats = wq.stats();
+    assert!(stats.repatriated <= stats.started, "{stats:?}");
+    // Items of a strict queue have workers that cannot go astray.
+    let strict = Attrs::new().scope(Scope::Cpu).strict(true);
+    let strict = sys.workqueue("strict").unbound(strict).build().unwrap();
+    for _ in 0..20 {
+        strict.spawn_on(home, || ()).wait().unwrap();
+    }
+    assert_eq!(strict.stats().repatriated, 0);
 }

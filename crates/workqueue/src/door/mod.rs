@@ -111,13 +111,15 @@ pub(crate) enum Count {
     Sent,
     /// Items that another pool's worker has taken.
     Taken,
+    /// Workers that began with it and went back to their CPUs for that.
+    Repatriated,
 }
 
 /// More of them than this share a count of handles.
 const HOMES: usize = 16;
 
 impl Count {
-    const KINDS: usize = 7;
+    const KINDS: usize = 8;
 }
 
 struct Door {
@@ -440,6 +442,7 @@ impl Shared {
             cpu_time: metered.then(|| Duration::from_nanos(self.count(Count::CpuTime))),
             sent: self.count(Count::Sent),
             taken: self.count(Count::Taken),
+            repatriated: self.count(Count::Repatriated),
             rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),
             ..WorkqueueStats::default()
         };

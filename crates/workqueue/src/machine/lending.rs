@@ -46,16 +46,19 @@ impl<T: Item> Core<T> {
     pub(crate) fn adopt(&mut self, me: usize, item: &T) -> Action {
         self.arrive(me);
         self.release(me);
-        let worker = &mut self.workers[me];
-        worker.current = Some(item.key());
-        worker.turn += 1;
-        self.taken += 1;
+        self.begin(me, item);
         self.kick()
     }
 
     /// Items that no worker has taken, those behind a run of the same thing aside.
+    #[cfg(any(test, feature = "unstable-sim"))]
     pub(crate) fn listed(&self) -> usize {
         self.ready.len()
+    }
+
+    /// Those of them for which no worker is on its way.
+    pub(crate) fn unattended(&self) -> usize {
+        self.ready.len().saturating_sub(self.arriving)
     }
 
     /// There may be more that nobody has looked at.

@@ -471,19 +471,24 @@ impl<T: Item> Core<T> {
             match self.runner_of(&item) {
                 Some(other) => self.workers[other].scheduled.push_back(item),
                 None => {
-                    let worker = &mut self.workers[me];
-                    worker.current = Some(item.key());
-                    worker.turn += 1;
-                    self.taken += 1;
-                    if item.is_intensive() && !self.one_by_one {
-                        worker.state = State::Intensive;
-                        self.running -= 1;
-                    }
+                    self.begin(me, &item);
                     return Some(item);
                 }
             }
         }
         None
+    }
+
+    /// The item is in the worker's hand, who runs it at once.
+    fn begin(&mut self, me: usize, item: &T) {
+        let worker = &mut self.workers[me];
+        worker.current = Some(item.key());
+        worker.turn += 1;
+        self.taken += 1;
+        if item.is_intensive() && !self.one_by_one {
+            worker.state = State::Intensive;
+            self.running -= 1;
+        }
     }
 
     /// The worker's item is about to sleep: another worker may run.

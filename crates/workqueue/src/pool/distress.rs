@@ -1,7 +1,7 @@
 //! A pool that gets no threads: it asks again, calls rescuers, and lets the timekeeper look after
 //! it. `PROTOCOL.md`, R1-R4.
 
-use super::{Inner, Pool};
+use super::{Deed, Inner, Pool};
 use crate::machine::Action;
 use crate::rescuer::Rescuer;
 use crate::timekeeper::Alarm;
@@ -95,11 +95,17 @@ impl Pool {
             ask = now >= distress.cooldown;
             distress.called = true;
         }
+        let help = inner.calls(None);
         drop(inner);
         rescuers.iter().for_each(|rescuer| rescuer.call(self));
         if ask {
             self.ask_again().perform();
         }
+        Deed {
+            help,
+            ..Deed::default()
+        }
+        .perform();
         self.look_after_distress(now + NEXT_MAYDAY);
     }
 

@@ -7,14 +7,20 @@ use crate::lending::Load;
 use crate::machine::{Action, Next};
 use crate::peers::{Notice, Peers};
 use inflight_sync::Arc;
+use inflight_sync::time::Instant;
 use inflight_topology::CpuSet;
 
 impl Inner {
     /// What is known of the pool now.
     fn load(&self) -> Load {
         Load {
-            waiting: self.core.listed() + usize::from(self.core.has_mail()),
-            awake: self.core.running(),
+            waiting: self.core.unattended() + usize::from(self.core.has_mail()),
+            // Nobody can be brought: as if all were there.
+            awake: if self.core.is_in_distress() {
+                self.core.target()
+            } else {
+                self.core.running()
+            },
             service: self.core.estimate(),
             ..Load::default()
         }
@@ -49,7 +55,8 @@ impl Inner {
 
     /// V1: what a worker that asks for more, and finds nothing to do here, looks at.
     pub(super) fn looks(&mut self, me: usize) -> Option<(Arc<Peers>, Load)> {
-        let peers = self.peers.as_ref().filter(|peers| peers.are_some())?;
+        let peers = self.peers.as_ref();
+        let peers = peers.filter(|peers| peers.may_have_something())?;
         let looks = self.core.may_look(me);
         looks.then(|| (peers.clone(), self.load()))
     }
@@ -60,7 +67,7 @@ impl Pool {
     pub(crate) fn meet(&self, peers: Peers) {
         let mut inner = self.state.lock();
         inner.peers = Some(Arc::new(peers));
-        self.tell(&inner);
+        self.tell(&mut inner);
     }
 
     pub(crate) fn notice(&self) -> &Arc<Notice> {
@@ -75,9 +82,27 @@ impl Pool {
     }
 
     /// The peers learn how it is.
-    pub(super) fn tell(&self, inner: &Inner) {
-        if inner.peers.is_some() {
-            self.notice.tell(&inner.load());
+    pub(super) fn tell(&self, inner: &mut Inner) {
+        let load = inner.load();
+        if let Some(peers) = &inner.peers {
+            self.notice.tell(&load);
+            peers.call(&load, &mut inner.calling);
+        }
+    }
+
+    /// When a worker is woken, if anybody wants to know.
+    pub(super) fn wakes(&self, inner: &mut Inner, worker: usize) {
+        if inner.peers.as_ref().is_some_and(|peers| peers.are_some()) && self.is_timed() {
+            inner.woken[worker] = Some(self.env.clock.now());
+        }
+    }
+
+    /// A worker that was woken is here.
+    pub(super) fn has_come(&self, inner: &mut Inner, worker: usize, now: Instant) {
+        if let Some(woken) = inner.woken[worker].take() {
+            let took = u64::try_from((now - woken).as_nanos()).unwrap_or(u64::MAX);
+            inner.delay.note(took, 10);
+            self.notice.came(inner.delay.ns(), now);
         }
     }
 
@@ -100,7 +125,7 @@ impl Pool {
         }
         let mut inner = self.state.lock();
         let entry = inner.core.lend()?;
-        self.tell(&inner);
+        self.tell(&mut inner);
         // A pool that could get no worker has nobody who would look.
         let unused = inner.is_unused();
         drop(inner);

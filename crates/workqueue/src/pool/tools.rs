@@ -56,7 +56,7 @@ impl Pool {
         self.state_now()
     }
 
-    pub(super) fn state_now(&self) -> PoolReport {
+    pub(crate) fn state_now(&self) -> PoolReport {
         let inner = self.state.lock();
         PoolReport {
             workers: inner.core.states().filter(|s| *s != State::Gone).count(),

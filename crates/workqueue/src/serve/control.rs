@@ -51,7 +51,9 @@ fn counters(queue: &Arc<Shared>) -> QueueCounters {
         cpu_intensive: stats.cpu_intensive,
         cm_wakeup: stats.cm_wakeups,
         found_asleep: stats.found_asleep,
-        repatriated: 0,
+        repatriated: stats.repatriated,
+        sent: stats.sent,
+        taken: stats.taken,
         mayday: stats.maydays,
         rescued: stats.rescued,
     }

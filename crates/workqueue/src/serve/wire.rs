@@ -130,8 +130,14 @@ pub struct QueueCounters {
     pub cm_wakeup: u64,
     /// Items found asleep that had not said so.
     pub found_asleep: u64,
-    /// Workers moved back to their group of CPUs: none, it is left to the scheduler.
+    /// Workers moved back to their group of CPUs when they began to work.
     pub repatriated: u64,
+    /// Workers of other groups of CPUs that were woken for items of the queue.
+    #[serde(default)]
+    pub sent: u64,
+    /// Items that a worker of another group of CPUs has taken.
+    #[serde(default)]
+    pub taken: u64,
     /// Calls of the rescuer.
     pub mayday: u64,
     /// Items that the rescuer has run.
