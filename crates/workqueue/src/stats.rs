@@ -53,9 +53,9 @@ pub struct WorkqueueStats {
     pub sent: u64,
     /// Items that a worker of another group of CPUs has taken, because its own had nothing to do.
     pub taken: u64,
-    /// How often a worker that was woken on a CPU of another group, where it had run last, went back
-    /// to its own group's before it ran an item of the queue. Only in unbound queues that are not
-    /// strict; where it runs later is left to the system.
+    /// How often a worker that was woken on a CPU of another group, where it had run last, went
+    /// back to its own group's before it ran an item of the queue. Only in unbound queues that are
+    /// not strict; where it runs later is left to the system.
     pub repatriated: u64,
     /// Items on a pool's list or being run now: what `max_active` limits.
     pub active: usize,

@@ -134,19 +134,6 @@ fn a_pod_that_gets_no_threads_is_helped() {
     drop(sys);
 }
 
-/// As long as items are short and come one by one nobody is sent anywhere, whichever pod they come
-/// to.
-#[test]
-fn nobody_is_sent_for_short_items() {
-    let sys = system();
-    let wq = queue(&sys, false);
-    for round in 0..200 {
-        wq.spawn_on([BUSY, IDLE][round % 2], || ()).wait().unwrap();
-    }
-    let stats = wq.stats();
-    assert_eq!((stats.sent, stats.taken), (0, 0), "{stats:?}");
-}
-
 /// Runs `given` with a list of one item in `BUSY`, whose workers are all occupied, and an idle pod
 /// that looks round. Returns whether the item had begun before they were let go.
 fn moves(wq: &Workqueue) -> bool {

@@ -3,6 +3,10 @@
 //! goes idle while it is sent for. What they catch: an item that runs twice, twice at once or
 //! never, a cancelled one that runs, a pool that never goes, a worker that sleeps while its pool is
 //! asked for help.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | V2 lends what runs at home | `never_twice_at_once` |
 
 #![cfg(loom)]
 
@@ -107,16 +111,36 @@ fn who_goes_idle_is_sent_for() {
         let ran = Count::new();
         drop(wq.spawn_on(THIEF, || ()));
         let hog = occupy(&wq, &ran);
-        drop(wq.spawn_on(HOME, counting(&ran)));
+        let item = wq.spawn_on(HOME, counting(&ran));
         // Time goes on at the latest when the other worker sleeps.
         while ran.get() == 0 && sys.idle_count() == 0 {
             thread::yield_now();
         }
         clock.advance(LOOK);
         hog.wait().unwrap();
+        item.wait().unwrap();
         assert_eq!(wq.stats().taken, 1, "nobody else could");
         drop(sys);
         assert_eq!(ran.get(), 1);
+    });
+}
+
+/// Q2: the other pod's only worker sleeps. It is woken for the item, and no time needs to pass.
+#[test]
+fn who_sleeps_is_sent_for() {
+    check("who_sleeps_is_sent_for", ZERO, || {
+        let (sys, wq) = taught(&Clock::manual());
+        let ran = Count::new();
+        wq.spawn_on(THIEF, || ()).wait().unwrap();
+        while sys.idle_count() < 2 {
+            thread::yield_now();
+        }
+        let hog = occupy(&wq, &ran);
+        let item = wq.spawn_on(HOME, counting(&ran));
+        hog.wait().unwrap();
+        item.wait().unwrap();
+        assert_eq!(wq.stats().taken, 1, "nobody else could");
+        drop(sys);
     });
 }
 

@@ -82,14 +82,13 @@ fn d5_a_worker_is_repatriated() {
     let [home, away, ..] = cpus[..] else {
         return; // There is no other CPU here.
     };
-    // Who queues is on the worker's own CPU: the other one is free when it is woken.
-    let _pinned = machine.pin_current_thread(&[home].into()).unwrap();
-    let sys = WorkqueueSystem::builder()
-        .topology(machine)
-        .build()
-        .unwrap();
+    let builder = WorkqueueSystem::builder().topology(machine.clone());
+    let sys = builder.build().unwrap();
     let attrs = Attrs::new().scope(Scope::Cpu);
     let wq = sys.workqueue("loose").unbound(attrs).build().unwrap();
+    wq.spawn_on(home, || ()).wait().unwrap();
+    // Who queues is on the worker's own CPU from now on: the other one is free when it is woken.
+    let _pinned = machine.pin_current_thread(&[home].into()).unwrap();
     while wq.stats().repatriated == 0 {
         let stray = move || {
             let anywhere = sched_getaffinity(None).unwrap();

@@ -71,3 +71,110 @@ impl<T: Item> Core<T> {
         self.estimate
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{Next, State};
+    use super::*;
+
+    /// A number, whether it ran when it was queued, and whether it computes for long.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Job(usize, bool, bool);
+
+    impl Item for Job {
+        type Key = usize;
+        fn key(&self) -> usize {
+            self.0
+        }
+        fn may_be_running(&self) -> bool {
+            self.1
+        }
+        fn is_intensive(&self) -> bool {
+            self.2
+        }
+    }
+
+    const PLAIN: Job = Job(1, false, false);
+    const AGAIN: Job = Job(1, true, false);
+    const LONG: Job = Job(2, false, true);
+
+    /// A worker that has been sent for.
+    fn invited(target: usize) -> Core<Job> {
+        let mut core = Core::new(target);
+        let first = core.created();
+        assert_eq!(core.next(first), (Next::Sleep, Action::None));
+        assert_eq!(core.invite(), Action::Wake(first));
+        assert!(core.may_look(first));
+        core
+    }
+
+    #[test]
+    fn what_is_lent_has_left_the_list() {
+        let mut core = Core::new(1);
+        let first = core.created();
+        assert_eq!(core.push_all([LONG, PLAIN].into_iter()), Action::None);
+        assert_eq!(
+            (core.lend(), core.listed(), core.taken()),
+            (Some(LONG), 1, 1)
+        );
+        assert_eq!(core.next(first).0, Next::Run(PLAIN));
+        assert_eq!(core.lend(), None);
+    }
+
+    /// V3 names the item: what is queued of it meanwhile is lent to nobody.
+    #[test]
+    fn an_adopted_item_is_not_lent_while_it_runs() {
+        let mut core = invited(1);
+        assert_eq!(core.adopt(0, &PLAIN), Action::None);
+        assert_eq!(core.push(AGAIN), Action::None);
+        assert_eq!(core.lend(), None);
+        assert_eq!(core.next(0).0, Next::Run(AGAIN), "its run has ended");
+    }
+
+    /// As one taken at home it holds nobody back.
+    #[test]
+    fn an_adopted_item_that_computes_for_long_does_not_count() {
+        let mut core = invited(1);
+        assert_eq!(core.adopt(0, &LONG), Action::None);
+        assert_eq!(
+            (core.states().next(), core.running()),
+            (Some(State::Intensive), 0)
+        );
+        assert_eq!(core.push(PLAIN), Action::Create);
+    }
+
+    /// What came home while the worker looked elsewhere gets the next one.
+    #[test]
+    fn who_has_taken_elsewhere_brings_the_next_at_home() {
+        let mut core = invited(2);
+        assert_eq!(core.push_all([PLAIN].into_iter()), Action::Create);
+        assert_eq!(core.push(AGAIN), Action::None, "one at a time");
+        core.create_failed();
+        assert_eq!(core.adopt(0, &LONG), Action::Create);
+    }
+
+    /// Nobody looks elsewhere while there is something at home, nor is sent for beyond the target.
+    #[test]
+    fn own_items_first() {
+        let mut core = invited(1);
+        assert_eq!(core.invite(), Action::None, "as many run as may");
+        assert_eq!(core.push(PLAIN), Action::None);
+        assert!(!core.may_look(0));
+        assert_eq!(core.next(0).0, Next::Run(PLAIN));
+        assert!(core.may_look(0), "its run has ended");
+        assert_eq!(core.mail_came(), Action::None);
+        assert!(!core.may_look(0));
+    }
+
+    /// Items for which a worker is on its way are not offered.
+    #[test]
+    fn who_is_on_its_way_is_counted_on() {
+        let mut core = Core::new(1);
+        let first = core.created();
+        assert_eq!(core.next(first).0, Next::Sleep);
+        assert_eq!(core.push(PLAIN), Action::Wake(first));
+        assert_eq!(core.unattended(), 0);
+        assert_eq!(core.push(LONG), Action::None);
+        assert_eq!((core.unattended(), core.listed()), (1, 2));
+    }
+}

@@ -32,7 +32,7 @@ fn a_run_shows_its_workqueues_and_takes_limits() {
         value: "1".to_owned(),
     };
     assert_eq!(ask(place.path("wq"), &set), Ok(Reply::Done));
-    assert_eq!(counters(&place)[0].max_active, 1);
+    assert_eq!(counters(&place)[0].max_active, Some(1));
     let before = counters(&place)[0].completed;
     while counters(&place)[0].completed < before + 100 {}
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
