@@ -8,9 +8,9 @@ use inflight_sync::thread::{self, ThreadId};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, cpu};
 use inflight_workqueue::{
-    Attrs, AttrsError, BH_PATIENCE, BhPoller, BuildError, DisableError, JoinError, Kind,
-    MaxActiveError, Polled, PollerError, Queued, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
-    blocking,
+    Attrs, AttrsError, BH_PATIENCE, BhPoller, BuildError, DelayedWork, DisableError, JoinError,
+    Kind, MaxActiveError, Polled, PollerError, Queued, Work, Workqueue, WorkqueueSystem,
+    WouldDeadlock, blocking,
 };
 use std::time::Duration;
 use support::{Inside, Level, Log, four_cpus, system};
@@ -163,6 +163,44 @@ fn a_poller_that_does_not_come_is_relieved_by_the_thread() {
     calls.wait(2); // By the thread, if it has not parked yet.
     assert_eq!(poller.poll(1).ran, 1);
     assert_eq!(log.entries()[2], thread::current_id());
+    // And late again; the alarm may be that of the call before, and ask again.
+    queue(&wq, &work);
+    while log.entries().len() < 4 {
+        clock.advance(BH_PATIENCE);
+        thread::yield_now();
+    }
+    assert_ne!(log.entries()[3], thread::current_id());
+}
+
+/// It has been told that more waits, and nobody asks any more whether it came when it was called.
+#[test]
+fn a_poller_that_does_not_come_again_is_relieved_by_the_thread() {
+    let (sys, clock) = still();
+    let (mut poller, _) = polled(&sys);
+    let (wq, other) = (done(&sys), support::bound(&sys));
+    let passed = Level::new();
+    let first = {
+        let (clock, other, passed) = (clock.clone(), other.clone(), passed.clone());
+        Work::new(move || {
+            let after = DelayedWork::new({
+                let passed = passed.clone();
+                move || passed.raise()
+            });
+            let queued = other.queue_delayed_on(1, &after, BH_PATIENCE);
+            assert!(queued.unwrap().is_queued());
+            clock.advance(BH_PATIENCE);
+            passed.wait_silently(1); // The alarm of its call came before.
+        })
+    };
+    let log = Log::new();
+    let second = telling(&log);
+    queue(&wq, &first);
+    queue(&wq, &second);
+    assert!(poller.poll(1).more);
+    clock.advance(BH_PATIENCE);
+    wq.flush().unwrap();
+    assert_ne!(log.entries(), [thread::current_id()]);
+    assert_eq!(log.entries().len(), 1);
 }
 
 #[test]

@@ -3,6 +3,24 @@
 //! for a call that is lost.
 //!
 //! They run to two preemptions: there are four threads, and a third takes minutes.
+//!
+//! All that a pool does is a section of its lock, so there is no ordering to weaken. Leaving out a
+//! step was noticed by these; "property" is `src/machine/polled.rs`, the others hang or fail.
+//!
+//! | left out | noticed by |
+//! |---|---|
+//! | P1 looks whether something waits | property, `tests/bh_faults.rs` |
+//! | P2 sets the alarm | `a_poller_that_does_not_come`, `tests/bh.rs` |
+//! | P2 tells the poller | `queue_against_the_end_of_a_poll`, `tests/bh.rs` |
+//! | P3 notes that it is not late | `tests/bh.rs` |
+//! | P4 fetches the mail | property, `queue_against_the_end_of_a_poll`, `tests/bh.rs` |
+//! | P4 is idle when it finds nothing | property, `tests/bh.rs` |
+//! | P5 looks | property, `tests/bh.rs` |
+//! | P5 sets the alarm | `tests/bh.rs` |
+//! | P5 brings a thread for one that is relieved | property |
+//! | P6 brings the thread; the poller is idle then | property, `tests/bh.rs` |
+//! | P6 asks again about a later call | property |
+//! | P6 notes that no alarm is set | `tests/bh.rs` |
 
 #![cfg(loom)]
 
