@@ -7,6 +7,13 @@
 //! | weaken | fails |
 //! |---|---|
 //! | V2 lends what runs at home | `never_twice_at_once` |
+//! | Q2 wakes nobody | `who_sleeps_is_sent_for` |
+//! | a pool tells its peers nothing | that, `who_goes_idle_is_sent_for` |
+//! | nobody learns that there is something to take | both |
+//!
+//! Not seen to fail, at these bounds: V3 that does not name the item (the core's own test has
+//! that), a look (L1) that does not ask Q2, a pool that goes while somebody runs there, Q3 that
+//! makes no pools. `PROTOCOL-lending.md` argues for them; nothing here proves that they are needed.
 
 #![cfg(loom)]
 
