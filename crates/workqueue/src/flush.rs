@@ -22,19 +22,24 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// An item has been queued.
     pub(crate) fn enter(&mut self) -> Colour {
+        self.enter_many(1)
+    }
+
+    /// As many have been queued.
+    pub(crate) fn enter_many(&mut self, items: usize) -> Colour {
         match self.left.back_mut() {
-            Some((colour, count)) if *colour == self.current => *count += 1,
-            _ => self.left.push_back((self.current, 1)),
+            Some((colour, count)) if *colour == self.current => *count += items,
+            _ => self.left.push_back((self.current, items)),
         }
         self.current
     }
 
-    /// An item has ended. Returns whether a flush may be over.
-    pub(crate) fn leave(&mut self, colour: Colour) -> bool {
+    /// So many items have ended. Returns whether a flush may be over.
+    pub(crate) fn leave_many(&mut self, colour: Colour, items: usize) -> bool {
         // Few colours are open at a time: one for each flush that has not returned.
         let at = self.left.iter().position(|(c, _)| *c == colour);
         let at = at.expect("an item that entered leaves once");
-        self.left[at].1 -= 1;
+        self.left[at].1 -= items;
         if self.left[at].1 > 0 {
             return false;
         }
@@ -73,9 +78,9 @@ mod tests {
         let flush = ledger.close().unwrap();
         let after = ledger.enter();
         assert!(!ledger.is_over(flush));
-        assert!(ledger.leave(before), "the flusher is told");
+        assert!(ledger.leave_many(before, 1), "the flusher is told");
         assert!(ledger.is_over(flush));
-        assert!(!ledger.leave(after), "nobody waits for this one");
+        assert!(!ledger.leave_many(after, 1), "nobody waits for this one");
     }
 
     #[test]
@@ -85,9 +90,9 @@ mod tests {
         let first = ledger.close().unwrap();
         let young = ledger.enter();
         let second = ledger.close().unwrap();
-        ledger.leave(young);
+        ledger.leave_many(young, 1);
         assert!(!ledger.is_over(first) && !ledger.is_over(second));
-        ledger.leave(old);
+        ledger.leave_many(old, 1);
         assert!(ledger.is_over(first) && ledger.is_over(second));
     }
 
@@ -98,7 +103,7 @@ mod tests {
         let old = ledger.enter();
         let flushes: Vec<_> = (0..17).map(|_| ledger.close().unwrap()).collect();
         assert!(flushes.iter().all(|f| !ledger.is_over(*f)));
-        assert!(ledger.leave(old));
+        assert!(ledger.leave_many(old, 1));
         assert!(flushes.iter().all(|f| ledger.is_over(*f)));
     }
 }

@@ -19,6 +19,12 @@ pub(crate) enum Admitted<T> {
     Inactive(u64),
 }
 
+/// What one worker may take of so many free slots for items that it runs one after the other:
+/// others may have use for the rest meanwhile. A model has few.
+pub(crate) const fn visits_share(room: usize) -> usize {
+    if cfg!(loom) { room } else { room.div_ceil(2) }
+}
+
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     max_active: usize,
@@ -117,14 +123,53 @@ impl<T> Gate<T> {
     /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
     /// who flushes or drains should look again.
     pub(crate) fn leave(&mut self, colour: Colour, was_active: bool) -> bool {
-        self.active -= usize::from(was_active);
-        self.ended += 1;
-        self.ledger.leave(colour) || self.is_idle()
+        self.leave_many(colour, 1, usize::from(was_active))
+    }
+
+    /// As many items have ended, which had so many slots.
+    pub(crate) fn leave_many(&mut self, colour: Colour, items: usize, slots: usize) -> bool {
+        self.active -= slots;
+        if items == 0 {
+            return false;
+        }
+        self.ended += items as u64;
+        self.ledger.leave_many(colour, items) || self.is_idle()
+    }
+
+    /// How many newcomers one worker may take, of so many, to run them one after the other; all on
+    /// one slot, if `on_one_slot`. They are active.
+    pub(crate) fn admit_visit(&mut self, newcomers: usize, on_one_slot: bool) -> usize {
+        if on_one_slot {
+            let (slots, _) = self.room_for(newcomers.min(1));
+            self.active += slots;
+            return slots * newcomers;
+        }
+        let (room, _) = self.room_for(usize::MAX);
+        let items = newcomers.min(visits_share(room));
+        self.active += items;
+        items
+    }
+
+    /// So many newcomers have come.
+    pub(crate) fn enter_many(&mut self, items: usize) -> Colour {
+        self.queued += items as u64;
+        self.ledger.enter_many(items)
+    }
+
+    /// What has come before all that wait here, and waits again.
+    pub(crate) fn put_back(&mut self, make: impl FnOnce(u64) -> T) {
+        self.inactive.push_front(make);
     }
 
     /// The next inactive item, if there is room for it now. It has become active.
     pub(crate) fn promote(&mut self) -> Option<T> {
-        if !self.has_room() {
+        self.promote_if(|_| true)
+    }
+
+    /// As [`promote`](Gate::promote), if it is such an item.
+    pub(crate) fn promote_if(&mut self, such: impl Fn(&T) -> bool) -> Option<T> {
+        let (_, first) = self.inactive.first()?;
+        if !self.has_room() || !such(first) {
             return None;
         }
         let item = self.inactive.pop()?;
@@ -217,6 +262,41 @@ mod tests {
             [gate.promote(), gate.promote(), gate.promote()],
             [Some("b"), Some("c"), None]
         );
+    }
+
+    #[test]
+    fn a_visit_takes_slots_for_what_there_is() {
+        let mut gate: Gate<&str> = Gate::new(3);
+        assert_eq!(gate.admit_visit(0, false) + gate.admit_visit(0, true), 0);
+        assert_eq!(gate.active(), 0);
+        assert_eq!((gate.admit_visit(5, false), gate.active()), (2, 2), "half");
+        assert_eq!((gate.admit_visit(5, false), gate.active()), (1, 3));
+        assert_eq!(gate.admit_visit(5, true), 0, "no slot is left");
+        let mut ordered: Gate<&str> = Gate::new(1);
+        assert_eq!((ordered.admit_visit(5, true), ordered.active()), (5, 1));
+        let colour = ordered.enter_many(5);
+        assert!(!ordered.leave_many(colour, 4, 0), "one is left");
+        assert!(ordered.leave_many(colour, 1, 1) && ordered.is_idle());
+    }
+
+    /// What comes back from a visit is before what waits, and can be taken back.
+    #[test]
+    fn what_is_put_back_is_first() {
+        let mut gate = Gate::new(1);
+        let _ = admit(&mut gate, "a");
+        let _ = admit(&mut gate, "d");
+        let mut tickets = Vec::new();
+        for item in ["c", "b"] {
+            gate.put_back(|ticket| {
+                tickets.push(ticket);
+                item
+            });
+        }
+        assert_eq!(gate.remove(tickets[0], |item| *item == "c"), Some("c"));
+        gate.leave(0, true);
+        assert_eq!(gate.promote(), Some("b"));
+        gate.leave(0, true);
+        assert_eq!(gate.promote(), Some("d"));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
-/// Items by ticket. A ticket is given once.
+/// There is room before it for what is put back.
+const FIRST_TICKET: u64 = 1 << 32;
+
+/// Items by ticket. One that has gone may have had the ticket of one that was put back.
 #[derive(Clone, Debug)]
 pub(crate) struct Inactive<T> {
     /// Each at its ticket minus that of the first place. The first place is never empty, others
@@ -18,7 +21,7 @@ impl<T> Inactive<T> {
     pub(crate) const fn new() -> Self {
         Self {
             places: VecDeque::new(),
-            first_ticket: 0,
+            first_ticket: FIRST_TICKET,
             waiting: 0,
         }
     }
@@ -38,6 +41,13 @@ impl<T> Inactive<T> {
 
     pub(crate) fn push(&mut self, item: T) {
         self.places.push_back(Some(item));
+        self.waiting += 1;
+    }
+
+    /// Puts an item before all others. It is told its ticket.
+    pub(crate) fn push_front(&mut self, make: impl FnOnce(u64) -> T) {
+        self.first_ticket -= 1;
+        self.places.push_front(Some(make(self.first_ticket)));
         self.waiting += 1;
     }
 

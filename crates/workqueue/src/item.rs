@@ -136,7 +136,7 @@ pub(crate) struct Place {
 pub(crate) enum Taken {
     /// A worker has it in hand, and will find that it cannot claim it.
     InHand,
-    Queued(door::Withdrawn),
+    Queued(Box<door::Withdrawn>),
     Armed {
         /// Dropping them may run foreign code.
         _armed: timekeeper::Armed,
@@ -447,7 +447,7 @@ impl<R: Run + ?Sized> Item<R> {
         }
         let place = || self.waits_at();
         let taken = at.and_then(|(home, gate)| home.withdraw(gate, self.key(), instance, place));
-        taken.map_or(Taken::InHand, Taken::Queued)
+        taken.map_or(Taken::InHand, |taken| Taken::Queued(Box::new(taken)))
     }
 
     /// M4: an uprooted item finds no new place.

@@ -57,6 +57,7 @@ mod flush;
 mod freeze;
 mod future;
 mod gate;
+mod hand;
 mod handle;
 mod inactive;
 mod item;

@@ -11,7 +11,7 @@ use std::time::Duration;
 type Read = fn(&WorkqueueStats) -> u64;
 
 /// What only grows: name, unit, description, where it is.
-const COUNTERS: [(&str, Unit, &str, Read); 14] = [
+const COUNTERS: [(&str, Unit, &str, Read); 15] = [
     (
         "inflight_workqueue_queued_total",
         Unit::Count,

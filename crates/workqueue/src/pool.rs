@@ -10,6 +10,7 @@ use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::Meter;
 use crate::peers::{Notice, Peers};
 use crate::pools::{Lease, Pools};
+use crate::rescuer::Rescuer;
 use crate::sampler::{self, Finding, Sampler, Suspect};
 use crate::threads::nice;
 use crate::timekeeper::Alarm;
@@ -29,6 +30,7 @@ mod distress;
 mod lending;
 mod poller;
 mod tools;
+mod visits;
 
 use deeds::{Bring, wake_all};
 pub(crate) use deeds::{Deed, Deeds, Help};
@@ -100,6 +102,9 @@ fn key(number: usize) -> u32 {
 /// What may wait for a worker that runs before another is woken, in ns: about the price of waking
 /// one on another CPU.
 const PATIENCE: u64 = 20_000;
+
+/// What a worker takes at once, in ns.
+const VISIT: u64 = 20_000;
 
 pub(crate) struct Pool {
     /// Names the pool among all that exist, as long as there are not too many.
@@ -228,7 +233,13 @@ impl Pool {
             table: Arc::downgrade(table),
         });
         if pool.is_timed() {
-            pool.state.lock().core.be_patient(PATIENCE);
+            let core = &mut pool.state.lock().core;
+            if !pool.place.bh {
+                core.be_generous(VISIT);
+            }
+            if pool.place.target() > 1 || pool.place.may_have_peers() {
+                core.be_patient(PATIENCE);
+            }
         }
         if pool.place.bh {
             let mut inner = pool.state.lock();
@@ -361,11 +372,11 @@ impl Pool {
     /// Entries of one queue, made while the pool is locked.
     pub(crate) fn push_all(
         self: &Arc<Self>,
-        queue: &Shared,
+        rescuer: Option<&Arc<Rescuer>>,
         entries: impl Iterator<Item = Entry>,
     ) -> Deed {
         let deed = self.patient_event(|core| ((), core.push_all(entries))).1;
-        self.call_for_newcomers(queue.rescuer());
+        self.call_for_newcomers(rescuer);
         deed
     }
 
@@ -386,6 +397,18 @@ impl Pool {
         deed
     }
 
+    /// V3: of what was rung for there is more.
+    fn still_rung(self: &Arc<Self>, mut mail: Vec<(Arc<Shared>, usize)>) -> Deed {
+        let mut inner = self.state.lock();
+        if inner.core.is_stopped() {
+            return Deed::default(); // As in `ring`.
+        }
+        // They were rung for before the others.
+        mail.append(&mut inner.mail);
+        inner.mail = mail;
+        self.patient(inner, |core| ((), core.mail_is_left())).1
+    }
+
     /// V2: empties the mailboxes that have been rung for, if any. `false` if there was none.
     pub(crate) fn fetch_mail(self: &Arc<Self>) -> bool {
         let mail = self.take_mail(&mut self.state.lock());
@@ -399,15 +422,6 @@ impl Pool {
         inner.core.mail_fetched();
         self.tell(inner);
         std::mem::take(&mut inner.mail)
-    }
-
-    /// Takes back an entry that no worker has taken.
-    pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
-        let mut inner = self.state.lock();
-        let wanted = |e: &Entry| e.instance == instance && e.key() == key;
-        let entry = inner.core.remove(wanted);
-        self.tell(&mut inner);
-        entry
     }
 
     /// A worker thread arrives.
@@ -488,16 +502,21 @@ impl Pool {
     pub(crate) fn is_timed(&self) -> bool {
         // The looks that end all patience come by the system's time, or by the model's.
         let in_time = cfg!(loom) || !self.env.clock.is_manual();
-        let matters = self.place.target() > 1 || self.place.may_have_peers();
-        self.env.sampling.on && in_time && matters
+        self.env.sampling.on && in_time
     }
 
-    /// `took` is what the item before took, in ns.
+    /// N1. `took` is what the item before took, in ns. `Fetch` says that a visit has begun.
     pub(crate) fn next(self: &Arc<Self>, me: usize, took: Option<u64>) -> (Next<Entry>, Deed) {
         let (mut took, mut room) = (took, Vec::new());
         let mut looked = false;
         loop {
             let mut inner = self.state.lock();
+            if inner.core.others_visit(me) {
+                // Items start in order: theirs come first.
+                drop(inner);
+                self.recall_but(Some(me));
+                inner = self.state.lock();
+            }
             if inner.mail.capacity() == 0 {
                 std::mem::swap(&mut inner.mail, &mut room);
             }
@@ -519,13 +538,22 @@ impl Pool {
             debug_assert!(!lost, "an item is found in a pool that is over");
             match next {
                 Next::Fetch => {
+                    let visits = inner.core.may_visit(me) > 0;
                     let mut mail = std::mem::take(&mut inner.mail);
                     inner.core.hold(false);
                     drop(inner);
-                    for (queue, gate) in mail.drain(..) {
-                        queue.fetch(gate);
+                    if let [(queue, gate)] = &mail[..] {
+                        let visit = visits.then(|| queue.draw(*gate, self, me)).flatten();
+                        if let Some(deed) = visit {
+                            return (Next::Fetch, deed);
+                        }
                     }
-                    room = mail;
+                    mail.retain(|(queue, gate)| queue.fetch_some(*gate, self));
+                    if mail.is_empty() {
+                        room = mail;
+                    } else {
+                        self.still_rung(mail).perform();
+                    }
                     continue;
                 }
                 Next::Sleep if self.env.idle_timeout != Duration::MAX => {
@@ -544,6 +572,7 @@ impl Pool {
         }
     }
 
+    /// B1. What the worker had in hand has been recalled.
     pub(crate) fn block(self: &Arc<Self>, me: usize) -> Deed {
         let cpu = cpu::current();
         let block = |core: &mut Core<Entry>| {
@@ -650,7 +679,10 @@ impl Pool {
         let worker = self.bring(inner, action);
         let watched = self.env.sampling.on && !self.place.bh;
         let watch = watched && !inner.watched && inner.core.waits();
-        inner.watched |= watch;
+        if watch {
+            inner.watched = true;
+            inner.core.begin_looks();
+        }
         self.tell(inner);
         Deed {
             worker,
@@ -667,14 +699,14 @@ impl Pool {
         if !set {
             // The next event tries again. Nobody may wait for a look that does not come.
             self.state.lock().watched = false;
-            self.hasten();
+            self.hasten(Core::hasten);
         }
     }
 
-    /// What has waited for those that run gets a worker of its own.
-    fn hasten(self: &Arc<Self>) {
+    /// L4: what has waited for those that run gets a worker of its own.
+    fn hasten(self: &Arc<Self>, ask: impl FnOnce(&mut Core<Entry>) -> Action) {
         let mut inner = self.state.lock();
-        let action = inner.core.hasten();
+        let action = ask(&mut inner.core);
         let mut worker = Bring::None;
         if !self.is_asked_in_vain(&mut inner, action) {
             worker = self.bring(&mut inner, action);
@@ -693,7 +725,8 @@ impl Pool {
 
     /// L2, L3: one look at the pool.
     pub(crate) fn look(self: &Arc<Self>) {
-        self.hasten();
+        self.recall();
+        self.hasten(Core::look);
         if let Some(later) = self.sampler.look(self, self.env.sampling) {
             let at = self.env.clock.now() + later;
             let alarm = Alarm::Look(self.clone());
@@ -723,6 +756,8 @@ impl Pool {
     pub(crate) fn found(self: &Arc<Self>, findings: Vec<(usize, u64, Finding)>) -> bool {
         let mut news = false;
         for (worker, turn, finding) in findings {
+            // It may have taken more since it was looked at.
+            self.recall_from(worker);
             let mut inner = self.state.lock();
             let (action, mark) = match finding {
                 Finding::Asleep => (inner.core.found_asleep(worker, turn), worker::FOUND_ASLEEP),

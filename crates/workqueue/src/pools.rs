@@ -49,6 +49,12 @@ impl Lease {
     }
 }
 
+impl Lease {
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
 impl Deref for Lease {
     type Target = Arc<Pool>;
 

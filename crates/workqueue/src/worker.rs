@@ -2,7 +2,8 @@
 
 use crate::attrs::Mode;
 use crate::door::{Count, Shared};
-use crate::item::{Ended, WorkRef};
+use crate::hand::{Drawn, Hand, Pass, Whence};
+use crate::item::{Ended, Instance, WorkRef};
 use crate::limits::gate_of;
 use crate::machine::{Next, Rest};
 use crate::meter::Charged;
@@ -40,6 +41,8 @@ struct Context {
     blocked: Cell<usize>,
     /// Workers that were brought because the item blocked.
     wakeups: Cell<u64>,
+    /// It may have more in hand than what it runs.
+    visits: Cell<bool>,
     seen: Arc<Seen>,
 }
 
@@ -52,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) function: AtomicUsize,
     /// Whose CPU time it uses.
     pub(crate) charged: Charged,
+    /// What it has taken from its pool. No hint: whoever locks it finds what is there.
+    pub(crate) hand: Hand,
 }
 
 impl Seen {
@@ -112,6 +117,7 @@ impl Context {
             item: Cell::new(None),
             blocked: Cell::new(0),
             wakeups: Cell::new(0),
+            visits: Cell::new(false),
             seen,
         })
     }
@@ -135,6 +141,13 @@ impl Context {
         self.seen.found.store(0, Ordering::Relaxed);
     }
 
+    /// N5: what it has not begun is anybody's.
+    fn give_back(&self) {
+        if self.visits.replace(false) {
+            self.pool.recall_from(self.me);
+        }
+    }
+
     /// A blocking section begins. Returns what the pool needs.
     fn enter(&self) -> Deed {
         // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
@@ -147,6 +160,7 @@ impl Context {
         if depth > 0 {
             return Deed::default();
         }
+        self.give_back();
         let deed = self.pool.block(self.me);
         self.wakeups
             .set(self.wakeups.get() + u64::from(deed.brings()));
@@ -247,20 +261,21 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
     let end = loop {
         let (next, deed) = pool.next(context.me, took.take());
         deed.perform();
+        if refreshed != pool.env().refreshed() {
+            // CPUs have come or gone: back to its own, if they are there.
+            refreshed = pool.env().refreshed();
+            pool.settle_thread();
+        }
         match next {
             Next::Run(entry) => {
-                if refreshed != pool.env().refreshed() {
-                    // CPUs have come or gone: back to its own, if they are there.
-                    refreshed = pool.env().refreshed();
-                    pool.settle_thread();
-                }
                 if std::mem::take(&mut returned) {
                     entry.queue.counted(Count::Repatriated, 1);
                 }
+                stopwatch.begin(pool);
                 execute(&context, entry);
                 took = stopwatch.lap(pool);
             }
-            Next::Fetch => unreachable!("the pool has fetched it"),
+            Next::Fetch => took = visit(&context, &mut stopwatch, std::mem::take(&mut returned)),
             Next::Sleep if sleep(pool, context.me, &parker) => {
                 returned |= pool.repatriate();
                 stopwatch = Stopwatch::new(pool);
@@ -279,6 +294,7 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
 /// How long items take, where that matters. Small ones are timed together: to look at the clock
 /// takes as long as one of them.
 struct Stopwatch {
+    on: bool,
     since: Option<Instant>,
     /// Items since then.
     items: u32,
@@ -293,9 +309,17 @@ impl Stopwatch {
 
     fn new(pool: &Pool) -> Self {
         Self {
-            since: pool.is_timed().then(|| pool.env().clock.now()),
+            on: pool.is_timed(),
+            since: None,
             items: 0,
             together: 1,
+        }
+    }
+
+    /// An item begins.
+    fn begin(&mut self, pool: &Pool) {
+        if self.on && self.since.is_none() {
+            self.since = Some(pool.env().clock.now());
         }
     }
 
@@ -306,15 +330,12 @@ impl Stopwatch {
         if self.items < self.together {
             return None;
         }
-        let now = pool.env().clock.now();
-        let spent = u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX);
+        let spent = pool.env().clock.now() - since;
+        let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         let took = spent / u64::from(self.items);
         let small = took < Self::SMALL;
-        *self = Self {
-            since: Some(now),
-            items: 0,
-            together: if small { Self::TOGETHER } else { 1 },
-        };
+        self.together = if small { Self::TOGETHER } else { 1 };
+        (self.since, self.items) = (None, 0);
         Some(took)
     }
 }
@@ -366,6 +387,34 @@ pub(crate) fn rescue(
     done == limit
 }
 
+/// N4: runs what is in the hand of the worker, who may have `returned` to its CPUs for that.
+/// Returns what an item took, in ns.
+fn visit(context: &Context, stopwatch: &mut Stopwatch, returned: bool) -> Option<u64> {
+    let hand = &context.seen.hand;
+    let whence = hand.lock().whence().cloned();
+    let Whence { queue, gate, .. } = whence.expect("it has begun");
+    context.seen.charged.set(queue.number());
+    if returned {
+        queue.counted(Count::Repatriated, 1);
+    }
+    context.visits.set(true);
+    let (mut took, mut ended) = (None, None);
+    let tally = loop {
+        match hand.pass(ended.as_ref()) {
+            Pass::Run(Drawn { work, instance }) => {
+                stopwatch.begin(&context.pool);
+                let now = (work, instance);
+                ended = Some(run_item(context, &queue, gate, now, || ()));
+                took = took.max(stopwatch.lap(&context.pool));
+            }
+            Pass::Over(tally) => break tally,
+        }
+    };
+    context.visits.set(false);
+    queue.end_visit(gate, tally);
+    took
+}
+
 fn execute(context: &Context, entry: Entry) {
     let Entry {
         work,
@@ -375,18 +424,30 @@ fn execute(context: &Context, entry: Entry) {
         colour,
         ..
     } = entry;
+    context.seen.charged.set(queue.number());
+    let begun = || queue.started(gate);
+    let ended = run_item(context, &queue, gate, (work, instance), begun);
+    queue.leave(gate, colour, &ended);
+}
+
+fn run_item(
+    context: &Context,
+    queue: &Shared,
+    gate: usize,
+    (work, instance): (WorkRef, Instance),
+    begun: impl FnOnce(),
+) -> Ended {
     context.item.set(Some(Running {
         work: work.key(),
         queue: queue.key(),
         gate,
         bh: queue.mode() == Mode::Bh,
     }));
-    context.seen.charged.set(queue.number());
     let traced = trace::is_on(context.pool.env());
     let tell = |step| trace::tell(context.pool.env(), queue.name(), work.name(), step);
     let mut ended = Ended::Cancelled;
     if work.claim(instance, context.pool.key()) {
-        queue.started(gate);
+        begun();
         if traced {
             tell(TraceStep::Started);
         }
@@ -403,12 +464,12 @@ fn execute(context: &Context, entry: Entry) {
         }
         work.finish();
     }
-    context.count(&queue);
+    context.count(queue);
     // The last handle on a function or on its result may go here. That still is the item's doing:
     // who flushes the queue or shuts the system down waits for it.
     contained(|| drop(work));
     context.item.set(None);
-    queue.leave(gate, colour, ended);
+    ended
 }
 
 fn current() -> Option<Rc<Context>> {
@@ -425,6 +486,13 @@ fn runs(such: impl Fn(Running) -> bool) -> bool {
 /// Whether the calling thread is a worker running this item.
 pub(crate) fn runs_work(key: usize) -> bool {
     runs(|r| r.work == key)
+}
+
+/// N5 for the calling thread, if it is a worker. No lock is held.
+pub(crate) fn give_back() {
+    if let Some(context) = current() {
+        context.give_back();
+    }
 }
 
 /// Whether the calling thread runs an item of this queue.

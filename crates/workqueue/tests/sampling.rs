@@ -40,6 +40,46 @@ fn a_silent_sleeper_does_not_hold_back_the_item_it_waits_for() {
     wq.flush().unwrap();
 }
 
+/// Small items, so that a worker takes many at once, and a sleeper at every place among them: what
+/// lies behind it in the same hand, and what waits for the slots of those that have ended, gets on.
+#[test]
+fn a_silent_sleeper_holds_nothing_in_its_hand() {
+    let sys = one_cpu().build().unwrap();
+    let wq = sys.workqueue("narrow").bound().max_active(64);
+    let wq = wq.build().unwrap();
+    for round in 0..48 {
+        for _ in 0..200 {
+            drop(wq.spawn(|| ()));
+        }
+        // All in the gate, in this order, before the first of them runs.
+        let gate = Level::default();
+        let closed = wq.spawn({
+            let gate = gate.clone();
+            move || blocking(|| gate.wait(1))
+        });
+        for _ in 0..round {
+            drop(wq.spawn(|| ()));
+        }
+        let (mut sleeper, mut waker) = UnixStream::pair().unwrap();
+        let waits = wq.spawn(move || sleeper.read(&mut [0]));
+        for _ in round..60 {
+            drop(wq.spawn(|| ()));
+        }
+        // The 63rd to 66th: some of them have no slot yet.
+        for _ in 0..3 {
+            drop(wq.spawn(|| ()));
+        }
+        drop(wq.spawn(move || waker.write_all(&[7])));
+        gate.raise();
+        assert_eq!(waits.wait().unwrap().unwrap(), 1);
+        closed.wait().unwrap();
+    }
+    wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.active, stats.inactive), (0, 0));
+    assert_eq!(stats.completed, stats.queued);
+}
+
 /// Ten sleepers in a row, each waiting for the last item of all.
 #[test]
 fn silent_sleepers_are_found_one_after_the_other() {

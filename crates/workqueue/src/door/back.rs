@@ -54,6 +54,7 @@ impl Home {
         if !worker::runs_item_of(queue.key()) {
             return false;
         }
+        worker::give_back();
         let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
         let slots = queue.fronts.as_ref().map(|fronts| &fronts.slots);
         // Its letter, if it is one, is delivered, and tells its place.
@@ -94,14 +95,15 @@ impl Home {
         });
         let left = inactive
             .as_ref()
-            .map(|entry| state.leave(entry.colour, Ended::Cancelled, false));
+            .map(|entry| state.leave_inactive(entry.colour));
         drop(state);
         // Not found at all: a worker has it in hand and will find that it cannot claim it.
         let entry = inactive.or_else(|| queue.system.pools().remove(key, instance));
         let left = left.or_else(|| {
             // Pools are shared: it may have come through another queue.
             let entry = entry.as_ref()?;
-            Some(entry.queue.end(entry.gate, entry.colour, Ended::Cancelled))
+            let queue = &entry.queue;
+            Some(queue.end_one(entry.gate, entry.colour, &Ended::Cancelled))
         });
         Some(Withdrawn {
             entry,

@@ -36,7 +36,7 @@ impl Shared {
                 });
                 let (result, ended) = self.run_here(gate, f);
                 drop(inside);
-                self.leave(gate, colour, ended);
+                self.leave(gate, colour, &ended);
                 result
             }
             Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait(),

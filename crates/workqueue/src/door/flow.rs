@@ -5,9 +5,10 @@ use super::{DoorState, Shared};
 use crate::error::QueueError;
 use crate::flush::Colour;
 use crate::gate::Gate;
+use crate::hand::{Ends, Tally};
 use crate::item::{Ended, WorkRef};
 use crate::limits::gate_of;
-use crate::pool::{Deed, Entry};
+use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
 use crate::worker;
 use inflight_sync::Arc;
@@ -16,9 +17,9 @@ use inflight_sync::Arc;
 #[derive(Default)]
 #[must_use]
 pub(super) struct Left {
-    deed: Deed,
-    /// The item that has become active, if somebody wants to know.
-    promoted: Option<WorkRef>,
+    deeds: Deeds,
+    /// The items that have become active, if somebody wants to know.
+    promoted: Vec<WorkRef>,
     /// Those that have become active by a limit over all gates.
     started: Started,
     /// Somebody who waits for the queue should look again.
@@ -45,8 +46,8 @@ impl Promoted {
 
 impl Left {
     pub(super) fn settle(self, queue: &Shared) {
-        self.deed.perform();
-        if let Some(work) = self.promoted {
+        self.deeds.perform();
+        for work in self.promoted {
             queue.trace(&work, TraceStep::Activated);
         }
         self.started.settle(queue);
@@ -60,32 +61,54 @@ impl Left {
 }
 
 impl DoorState {
-    /// An item has ended: gives its slot to the next one.
-    pub(super) fn leave(&mut self, colour: Colour, ended: Ended, was_active: bool) -> Left {
-        match ended {
-            Ended::Returned => self.completed += 1,
-            Ended::Panicked(_) => self.panicked += 1,
-            Ended::Cancelled => self.cancelled += 1,
-        }
-        let news = self.gate.leave(colour, was_active);
-        let (deed, promoted) = self.promote();
+    /// Items have ended: gives their slots to the next ones.
+    pub(super) fn leave(&mut self, tally: Tally, started: Started) -> Left {
+        let Ends {
+            returned,
+            panicked,
+            cancelled,
+        } = tally.ends;
+        self.completed += returned;
+        self.panicked += panicked;
+        self.cancelled += cancelled;
+        let news = self
+            .gate
+            .leave_many(tally.colour, tally.ends.all(), tally.slots);
+        let (deeds, promoted) = self.promote();
         Left {
-            deed: deed.unwrap_or_default(),
+            deeds,
             promoted,
-            started: Started::default(),
+            started,
             news,
             shut: self.shut,
         }
     }
 
-    /// Lets one inactive item through, if there is room.
-    fn promote(&mut self) -> (Option<Deed>, Option<WorkRef>) {
-        let Some(entry) = self.gate.promote() else {
-            return (None, None);
-        };
-        let (pool, entry) = entry.into_active();
-        let promoted = trace::is_on(pool.env()).then(|| entry.work.clone());
-        (Some(pool.push(entry)), promoted)
+    /// An inactive item was taken back: it had no slot.
+    pub(super) fn leave_inactive(&mut self, colour: Colour) -> Left {
+        self.cancelled += 1;
+        Left {
+            news: self.gate.leave(colour, false),
+            shut: self.shut,
+            ..Left::default()
+        }
+    }
+
+    /// Lets inactive items through, as long as there is room.
+    fn promote(&mut self) -> (Deeds, Vec<WorkRef>) {
+        let (mut deeds, mut promoted) = (Deeds::default(), Vec::new());
+        while let Some(first) = self.gate.promote() {
+            let (pool, first) = first.into_active();
+            let rescuer = first.queue.rescuer().cloned();
+            let traced = trace::is_on(pool.env());
+            // Those for the same pool in one section.
+            let here = |entry: &Entry| entry.pool.as_ref().is_some_and(|p| Arc::ptr_eq(p, &pool));
+            let more = || Some(self.gate.promote_if(here)?.into_active().1);
+            let all = std::iter::once(first).chain(std::iter::from_fn(more));
+            let all = all.inspect(|entry| promoted.extend(traced.then(|| entry.work.clone())));
+            deeds.push(pool.push_all(rescuer.as_ref(), all));
+        }
+        (deeds, promoted)
     }
 
     /// Whether who queues has to ask.
@@ -119,20 +142,44 @@ impl Shared {
     }
 
     /// E1-E3: an active item has ended, or its worker found it cancelled.
-    pub(crate) fn leave(&self, gate: usize, colour: Colour, ended: Ended) {
-        self.end(gate, colour, ended).settle(self);
+    pub(crate) fn leave(&self, gate: usize, colour: Colour, ended: &Ended) {
+        self.end_one(gate, colour, ended).settle(self);
     }
 
-    /// E1, E2: the slot first. Once the item is counted as ended, whoever drains may go on.
-    pub(super) fn end(&self, gate: usize, colour: Colour, ended: Ended) -> Left {
-        let door = &self.gates[gate_of(gate)];
-        let Some(fronts) = &self.fronts else {
-            return door.state.lock().leave(colour, ended, true);
-        };
-        let started = fronts.leave(gate);
-        Left {
-            started,
-            ..door.state.lock().leave(colour, ended, false)
+    pub(super) fn end_one(&self, gate: usize, colour: Colour, ended: &Ended) -> Left {
+        self.end(
+            gate,
+            Tally {
+                colour,
+                ends: Ends::one(ended),
+                begun: 0,
+                slots: 1,
+            },
+        )
+    }
+
+    /// E1, E2: the slots first. Once an item is counted as ended, whoever drains may go on.
+    pub(super) fn end(&self, gate: usize, tally: Tally) -> Left {
+        let started = self.give_back(gate, tally.slots);
+        let mut state = self.gates[gate_of(gate)].state.lock();
+        state.leave(self.told(tally), started)
+    }
+
+    /// R to R6, if the limit is one over all gates.
+    pub(super) fn give_back(&self, gate: usize, slots: usize) -> Started {
+        let fronts = self.fronts.as_ref().filter(|_| slots > 0);
+        fronts.map_or_else(Started::default, |fronts| fronts.leave(gate, slots))
+    }
+
+    /// What is left for the gate, when the slots of another limit have been given back.
+    pub(super) fn told(&self, tally: Tally) -> Tally {
+        Tally {
+            slots: if self.fronts.is_some() {
+                0
+            } else {
+                tally.slots
+            },
+            ..tally
         }
     }
 
@@ -202,7 +249,12 @@ impl Shared {
     /// Nobody becomes active, or as many as may again.
     pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) -> Promoted {
         let Some(fronts) = &self.fronts else {
-            return self.let_through(|gate| gate.set_frozen(frozen));
+            let promoted = self.let_through(|gate| gate.set_frozen(frozen));
+            if frozen {
+                // What a worker has in hand beside the item that holds the slot is not active.
+                self.recall_all();
+            }
+            return promoted;
         };
         // What has been queued before comes before.
         self.visit_all(|_, _, _| ());
@@ -220,18 +272,13 @@ impl Shared {
     fn let_through(self: &Arc<Self>, change: impl Fn(&mut Gate<Entry>)) -> Promoted {
         let mut promoted = Vec::new();
         for gate in 0..self.gates.len() {
-            let (mut state, mut deeds) = self.open(gate);
+            let (mut state, deeds) = self.open(gate);
             change(&mut state.gate);
-            loop {
-                let (deed, work) = state.promote();
-                match deed {
-                    Some(deed) => deeds.push(deed),
-                    None => break,
-                }
-                promoted.extend(work);
-            }
+            let (started, works) = state.promote();
             drop(state);
             deeds.perform();
+            started.perform();
+            promoted.extend(works);
         }
         Promoted {
             queue: self.clone(),

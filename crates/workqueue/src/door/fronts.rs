@@ -117,10 +117,11 @@ impl Fronts {
         self.slots.join_all(front, entries, started);
     }
 
-    /// R to R6: an active item of the front end has ended, and others have its slot.
-    pub(super) fn leave(&self, front: FrontEnd) -> Started {
+    /// R to R6: so many active items of the front end have ended, and others have their slots.
+    pub(super) fn leave(&self, front: FrontEnd, items: usize) -> Started {
         let mut started = Started::default();
-        self.slots.leave(front, &mut |_, entry| started.push(entry));
+        let each = &mut |_, entry| started.push(entry);
+        self.slots.leave_many(front, items, each);
         started
     }
 

@@ -5,10 +5,11 @@ use super::{Door, DoorState, Shared};
 use crate::item::{Set, WorkRef};
 use crate::layout::Layout;
 use crate::limits::Full;
-use crate::pool::Deeds;
+use crate::pool::{Deeds, Pool};
 use crate::pools::Lease;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
+use std::collections::VecDeque;
 
 /// A gate's mailbox. Its lock comes after the gate's and before the pools'.
 pub(super) struct Mailbox {
@@ -20,7 +21,7 @@ pub(super) struct Mailbox {
 
 pub(super) struct Mail {
     /// Oldest first.
-    pub(super) letters: Vec<Letter>,
+    pub(super) letters: VecDeque<Letter>,
     /// Nothing is put in: who queues asks the gate.
     pub(super) closed: bool,
     /// By the places of the gate's pools.
@@ -44,6 +45,19 @@ pub(super) struct Letter {
     pub(super) pool: usize,
 }
 
+/// So many letters a worker delivers at a time. While they lie in the mailbox another visit may
+/// take them.
+const SOME: usize = if cfg!(loom) { 1 } else { 64 };
+
+impl Mail {
+    /// There are no letters: nobody has rung.
+    pub(super) fn silence(&mut self) {
+        for bell in self.bells.iter_mut().flatten() {
+            bell.rung = false;
+        }
+    }
+}
+
 impl Door {
     /// Items that have been queued here.
     pub(super) fn queued(&self) -> u64 {
@@ -57,7 +71,7 @@ impl Door {
     }
 
     /// The letters become items that have been queued. The gate is locked.
-    fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
+    pub(super) fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
         if self.letters() == 0 {
             return Deeds::default();
         }
@@ -65,13 +79,46 @@ impl Door {
         Self::sort(queue, gate, state, letters)
     }
 
+    /// As [`deliver`](Door::deliver), for the oldest letters only. Returns whether that pool is
+    /// still rung for.
+    pub(super) fn deliver_some(
+        &self,
+        queue: &Arc<Shared>,
+        gate: usize,
+        state: &mut DoorState,
+        pool: &Arc<Pool>,
+    ) -> (Deeds, bool) {
+        if self.letters() == 0 {
+            return (Deeds::default(), false);
+        }
+        let mut some = std::mem::take(&mut state.room);
+        let is_rung_for = {
+            let mail = &mut *self.mail.inside.lock();
+            let most = mail.letters.len().min(SOME);
+            some.extend(mail.letters.drain(..most));
+            self.taken_out(mail);
+            let mut bells = mail.bells.iter().flatten();
+            bells.any(|bell| bell.rung && Arc::ptr_eq(bell.pool.pool(), pool))
+        };
+        (Self::sort(queue, gate, state, some), is_rung_for)
+    }
+
+    /// Letters have been taken out. Returns how many are left.
+    pub(super) fn taken_out(&self, mail: &mut Mail) -> usize {
+        let left = mail.letters.len();
+        // Relaxed: as said where it is.
+        self.mail.letters.store(left, Ordering::Relaxed);
+        if left == 0 {
+            mail.silence();
+        }
+        left
+    }
+
     /// Takes the letters out, and leaves `room`.
-    pub(super) fn empty(&self, mail: &mut Mail, room: &mut Vec<Letter>) -> Vec<Letter> {
+    pub(super) fn empty(&self, mail: &mut Mail, room: &mut VecDeque<Letter>) -> VecDeque<Letter> {
         // Relaxed: as said where it is.
         self.mail.letters.store(0, Ordering::Relaxed);
-        for bell in mail.bells.iter_mut().flatten() {
-            bell.rung = false;
-        }
+        mail.silence();
         std::mem::replace(&mut mail.letters, std::mem::take(room))
     }
 
@@ -80,7 +127,7 @@ impl Door {
         queue: &Arc<Shared>,
         gate: usize,
         state: &mut DoorState,
-        mut letters: Vec<Letter>,
+        mut letters: VecDeque<Letter>,
     ) -> Deeds {
         let mut deeds = Deeds::default();
         {
@@ -108,7 +155,7 @@ impl Door {
                 // The pool is left alone if nothing comes.
                 if let Some(entry) = active() {
                     let entries = std::iter::once(entry).chain(std::iter::from_fn(active));
-                    deeds.push(pool.push_all(queue, entries));
+                    deeds.push(pool.push_all(queue.rescuer(), entries));
                 }
                 // Lines come before pools.
                 if let (Some((entry, why)), Some(fronts)) = (full, &queue.fronts) {
@@ -161,6 +208,16 @@ impl Shared {
         for gate in 0..self.gates.len() {
             self.visit(gate, |state, mail| f(gate, state, mail));
         }
+    }
+
+    /// V3 by a worker of that pool. Returns whether there are more.
+    pub(crate) fn fetch_some(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>) -> bool {
+        let door = &self.gates[gate];
+        let mut state = door.state.lock();
+        let (deeds, more) = door.deliver_some(self, gate, &mut state, pool);
+        drop(state);
+        deeds.perform();
+        more
     }
 
     /// V2: the mailbox of that gate has been rung for.

@@ -16,6 +16,7 @@ use inflight_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, CachePadded, Mutex};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ mod mail;
 mod muster;
 mod places;
 mod submit;
+mod visits;
 
 pub(crate) use back::{Home, Withdrawn};
 pub(crate) use flow::Promoted;
@@ -137,7 +139,7 @@ pub(crate) struct DoorState {
     /// Where the items of this gate go.
     layout: Arc<Layout>,
     /// Room for the letters of the next visit.
-    room: Vec<Letter>,
+    room: VecDeque<Letter>,
     draining: usize,
     destroyed: bool,
     shut: bool,
@@ -189,7 +191,7 @@ impl Shared {
             CachePadded::new(Door {
                 mail: CachePadded::new(Mailbox {
                     inside: Mutex::new(Mail {
-                        letters: Vec::new(),
+                        letters: VecDeque::new(),
                         closed: false,
                         bells: (0..pools).map(|_| None).collect(),
                         layout: layout.clone(),
@@ -200,7 +202,7 @@ impl Shared {
                     gate,
                     pools: vec![None; pools],
                     layout,
-                    room: Vec::new(),
+                    room: VecDeque::new(),
                     draining: 0,
                     destroyed: false,
                     shut: false,
@@ -291,6 +293,7 @@ impl Shared {
                 Some(fronts.slots.limits().0),
             );
         }
+        self.recall_all();
         let levels = self.gates.iter().map(|door| {
             let state = door.state.lock();
             let (active, _) = state.gate.room_for(door.letters());
@@ -431,7 +434,16 @@ impl Shared {
         state.gate.room_for(door.letters() + 1).1 > 0
     }
 
+    /// Its workers tell of what has ended.
+    pub(super) fn recall_all(&self) {
+        for door in &self.gates {
+            let pools = door.state.lock().pools.clone();
+            pools.iter().flatten().for_each(|pool| pool.recall());
+        }
+    }
+
     pub(crate) fn stats(&self) -> WorkqueueStats {
+        self.recall_all();
         let metered = self.env().metering.is_on();
         let mut stats = WorkqueueStats {
             refused: self.refused.load(Ordering::Relaxed),

@@ -321,7 +321,7 @@ impl Shared {
         // Who puts in the first letter for a pool rings there.
         let first = !std::mem::replace(&mut bell.rung, true);
         let ring = first.then(|| bell.pool.clone());
-        mail.letters.push(Letter {
+        mail.letters.push_back(Letter {
             work: handle(),
             set,
             pool: place,

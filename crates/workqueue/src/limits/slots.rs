@@ -213,11 +213,24 @@ impl<T: Waits> Slots<T> {
         if group.waiting.load(Ordering::Acquire) > 0 {
             return Err(Full::Behind);
         }
-        // Relaxed: tokens order nothing.
-        let take = |held| (free_of(held) > 0).then(|| held - 1 + ONE_ACTIVE);
-        let held = &group.held;
-        let taken = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map(drop).map_err(|_| Full::Empty)
+        match group.activate(|free| free.min(1)) {
+            0 => Err(Full::Empty),
+            _ => Ok(()),
+        }
+    }
+
+    /// A, as [`try_admit`](Slots::try_admit), for several newcomers at once: `part` says for how
+    /// many, of how many the group has idle tokens. Returns that.
+    pub fn try_admit_many(&self, front: FrontEnd, part: impl Fn(usize) -> usize) -> usize {
+        let (set, group, spot) = self.spot(front);
+        if !set.is_alone() {
+            self.hand(spot).demand(spot.group);
+        }
+        // Ordering: Acquire, as in `try_admit`.
+        if group.waiting.load(Ordering::Acquire) > 0 {
+            return 0;
+        }
+        group.activate(part)
     }
 
     /// The rest of A for a newcomer that [`try_admit`](Slots::try_admit) did not let through, and J
@@ -267,7 +280,13 @@ impl<T: Waits> Slots<T> {
     }
 
     /// An active item of the front end has ended.
+    #[cfg(any(test, loom, feature = "unstable-sim"))]
     pub fn leave(&self, front: FrontEnd, started: &mut Started<'_, T>) {
+        self.leave_many(front, 1, started);
+    }
+
+    /// So many active items of the front end have ended.
+    pub fn leave_many(&self, front: FrontEnd, items: usize, started: &mut Started<'_, T>) {
         let (set, group, spot) = self.spot(front);
         let mut hand = self.hand(spot);
         // Relaxed: R3 looks at both again, after the fence.
@@ -275,12 +294,16 @@ impl<T: Waits> Slots<T> {
             && group.waiting.load(Ordering::Relaxed) == 0
             && !set.central.load(Ordering::Relaxed);
         if !plain {
-            return Op::Release { front }.run(&mut hand, started);
+            for _ in 0..items {
+                Op::Release { front }.run(&mut hand, started);
+            }
+            return;
         }
         // R and R2 in one. Relaxed: tokens order nothing.
-        let before = group.held.fetch_sub(ONE_ACTIVE - 1, Ordering::Relaxed);
+        let change = items as u64 * (ONE_ACTIVE - 1);
+        let before = group.held.fetch_sub(change, Ordering::Relaxed);
         let own = spot.group;
-        if free_of(before) + 1 > group.high.load(Ordering::Relaxed) {
+        if free_of(before) + items > group.high.load(Ordering::Relaxed) {
             Op::Trim { group: own }.run(&mut hand, started);
         } else {
             Op::Look { group: own }.run(&mut hand, started);
@@ -650,6 +673,19 @@ impl<T> Group<T> {
 
     fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
+    }
+
+    /// A part of the idle tokens become active items. Returns how many.
+    fn activate(&self, part: impl Fn(usize) -> usize) -> usize {
+        let mut taken = 0;
+        let take = |held| {
+            taken = part(free_of(held));
+            (taken > 0).then(|| held + taken as u64 * (ONE_ACTIVE - 1))
+        };
+        // Relaxed: tokens order nothing.
+        let held = &self.held;
+        let change = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        change.map_or(0, |_| taken)
     }
 
     /// The lock is held.

@@ -14,6 +14,9 @@
 //! * Where somebody looks at the pool from time to time, the second and further workers of a pool
 //!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
 //!   item; or at the next look.
+//! * A worker that runs alone may take several small items at once, into its hand. Whoever comes
+//!   besides, or finds it asleep, has them given back first.
+//! * Where items are tiny one worker takes them all, as long as it gets on.
 //! * There may be mail: items on their way that nobody has looked at. A worker fetches it before it
 //!   rests, and from time to time.
 //! * Workers that nobody needs leave, those that have been idle longest first, once they have been
@@ -80,6 +83,10 @@ pub(crate) enum Rest {
 /// So many idle workers a pool keeps at least.
 const KEPT: usize = if cfg!(loom) { 1 } else { 2 };
 
+/// Items that take less, in ns, with what it takes to get the next one, are tiny: two workers that
+/// take them from one another's hands get on no faster than one.
+const TINY: u64 = 800;
+
 /// So many items that are ready are taken before mail is fetched.
 const MAIL_AFTER: u64 = 32;
 
@@ -120,10 +127,15 @@ pub(crate) enum State {
 #[derive(Debug)]
 struct Worker<T: Item> {
     state: State,
+    /// What it runs. Unknown in a visit.
     current: Option<T::Key>,
+    /// It has taken several items at once, and has not been back since.
+    visiting: bool,
     /// Changes with each item and after each block, so that what was seen of the worker before is
     /// known to be old.
     turn: u64,
+    /// How many items had been taken when it took its last one.
+    taken_before: u64,
     /// When it went idle last.
     since: Instant,
     /// The CPU on which it was seen last.
@@ -138,8 +150,8 @@ pub(crate) struct Core<T: Item> {
     ready: VecDeque<T>,
     /// There is mail: perhaps more that is ready, for whoever fetches it.
     mail: bool,
-    /// How many items had been taken when mail was fetched last.
-    fetched: u64,
+    /// When so many items have been taken mail is fetched, whatever is ready.
+    mail_due: u64,
     workers: Vec<Worker<T>>,
     /// A stack: the worker that went idle last is woken first, its caches are warm.
     idle: Vec<usize>,
@@ -173,6 +185,20 @@ pub(crate) struct Core<T: Item> {
     poller: Option<poller::Poller>,
     /// Nobody stops counting before its item has ended.
     one_by_one: bool,
+    /// How many items had been taken when the pool was looked at last.
+    taken_before: u64,
+    /// So much, in ns, a worker may take at once.
+    visit: u64,
+    /// Workers that have taken several items.
+    visits: usize,
+    /// How many items the last visit has left in the mail. A hint.
+    letters: u64,
+}
+
+impl<T: Item> Worker<T> {
+    fn runs(&self) -> bool {
+        self.visiting || self.current.is_some()
+    }
 }
 
 impl<T: Item> Core<T> {
@@ -183,7 +209,7 @@ impl<T: Item> Core<T> {
             target,
             ready: VecDeque::new(),
             mail: false,
-            fetched: 0,
+            mail_due: MAIL_AFTER,
             workers: Vec::new(),
             idle: Vec::new(),
             running: 0,
@@ -201,6 +227,10 @@ impl<T: Item> Core<T> {
             held: false,
             poller: None,
             one_by_one: false,
+            taken_before: 0,
+            visit: 0,
+            visits: 0,
+            letters: 0,
         }
     }
 
@@ -224,7 +254,7 @@ impl<T: Item> Core<T> {
     /// Whether a worker would have to be woken, or made, for one item more: nothing waits, and a
     /// CPU is free.
     pub(crate) fn would_wake(&self) -> bool {
-        !self.has_work() && self.running < self.target
+        !self.has_work() && self.visits == 0 && self.running < self.target
     }
 
     /// Something is ready, or may be when the mail has been fetched.
@@ -244,14 +274,52 @@ impl<T: Item> Core<T> {
         self.bring(cpu)
     }
 
+    /// L1: from now on the pool is looked at.
+    pub(crate) fn begin_looks(&mut self) {
+        self.taken_before = self.taken;
+    }
+
+    /// L4: a look finds items that have waited for those that run. A worker is brought, unless they
+    /// are tiny and those that run get on with them.
+    pub(crate) fn look(&mut self) -> Action {
+        let gets_on = std::mem::replace(&mut self.taken_before, self.taken) != self.taken;
+        if gets_on && self.running > 0 && self.is_tiny() {
+            return Action::None;
+        }
+        self.hasten()
+    }
+
     /// Whether what is ready is too little to wake somebody for, beside those that run.
     fn is_patient(&self) -> bool {
-        let ready = self.ready.len() as u64 + u64::from(self.mail);
-        self.running > 0 && (self.held || ready.saturating_mul(self.estimate) < self.patience)
+        let ready = self.ready.len() as u64 + self.letters();
+        let little = ready.saturating_mul(self.estimate) < self.patience;
+        self.running > 0 && (self.held || little || self.is_tiny())
+    }
+
+    /// Whether one worker gets on as fast as two would.
+    fn is_tiny(&self) -> bool {
+        self.estimate < TINY && self.patience > 0
+    }
+
+    /// Whether the worker is back after an item and can go: items are tiny, and while it ran one
+    /// others have taken some.
+    fn is_superfluous(&self, me: usize) -> bool {
+        let worker = &self.workers[me];
+        let was_here = worker.state == State::Running && worker.runs();
+        was_here && self.is_tiny() && self.taken > worker.taken_before
     }
 
     /// V1: there is mail for the pool.
     pub(crate) fn mail_came(&mut self) -> Action {
+        self.mail = true;
+        self.mail_due = self.mail_due.min(self.taken + MAIL_AFTER);
+        self.kick()
+    }
+
+    /// V3: there is more where some was fetched. What that has made ready comes first.
+    pub(crate) fn mail_is_left(&mut self) -> Action {
+        let ready = self.ready.len() as u64;
+        self.mail_due = self.taken + ready.max(MAIL_AFTER);
         self.mail = true;
         self.kick()
     }
@@ -259,13 +327,14 @@ impl<T: Item> Core<T> {
     /// Whether mail is to be fetched: when nothing else is ready, and from time to time, because
     /// what is ready may never end.
     fn wants_mail(&self) -> bool {
-        self.mail && (self.ready.is_empty() || self.taken - self.fetched >= MAIL_AFTER)
+        self.mail && (self.ready.is_empty() || self.taken >= self.mail_due)
     }
 
     /// V2: the mail is in the caller's hands, who pushes what it finds.
     pub(crate) fn mail_fetched(&mut self) {
         self.mail = false;
-        self.fetched = self.taken;
+        self.letters = 0;
+        self.mail_due = self.taken + MAIL_AFTER;
     }
 
     /// Several items have come that may run now.
@@ -305,7 +374,9 @@ impl<T: Item> Core<T> {
         let worker = Worker {
             state,
             current: None,
+            visiting: false,
             turn: 0,
+            taken_before: 0,
             since: Instant::default(),
             cpu: 0,
             scheduled: VecDeque::new(),
@@ -408,6 +479,7 @@ impl<T: Item> Core<T> {
     /// The worker runs nothing any more: what waited behind it, because it ran the same thing, may
     /// be taken by anybody.
     fn release(&mut self, me: usize) {
+        self.end_visit(me);
         self.workers[me].current = None;
         while let Some(item) = self.workers[me].scheduled.pop_back() {
             self.ready.push_front(item);
@@ -441,11 +513,14 @@ impl<T: Item> Core<T> {
 
     /// As `next`, and nobody else is brought.
     pub(crate) fn take(&mut self, me: usize) -> Next<T> {
+        let superfluous = self.is_superfluous(me);
         self.arrive(me);
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
         // A stopped pool has nothing left to run, and nobody to wake who parks.
-        if (self.is_too_many(me) || self.yields_to_poller()) && !self.stopped {
+        let superfluous = superfluous && self.running - self.arriving > 1;
+        let gives_way = self.is_too_many(me) || superfluous || self.yields_to_poller();
+        if gives_way && !self.stopped {
             return self.park(me);
         }
         if let Some(item) = self.take_ready(me) {
@@ -485,6 +560,7 @@ impl<T: Item> Core<T> {
         worker.current = Some(item.key());
         worker.turn += 1;
         self.taken += 1;
+        worker.taken_before = self.taken;
         if item.is_intensive() && !self.one_by_one {
             worker.state = State::Intensive;
             self.running -= 1;
@@ -518,14 +594,14 @@ impl<T: Item> Core<T> {
     pub(crate) fn waits(&self) -> bool {
         let here = self.running - self.arriving;
         let held = here >= self.target || (here > 0 && self.patience > 0);
-        self.has_work() && held && !self.stopped
+        (self.has_work() || self.visits > 0) && held && !self.stopped
     }
 
     /// The workers that hold back what waits, each with the turn in which it does.
     pub(crate) fn suspects(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let workers = self.workers.iter().enumerate();
         workers
-            .filter(|(_, w)| w.state == State::Running && w.current.is_some())
+            .filter(|(_, w)| w.state == State::Running && w.runs())
             .map(|(number, w)| (number, w.turn))
     }
 
@@ -733,7 +809,8 @@ impl<T: Item> Core<T> {
             return None;
         }
         let key = Some(item.key());
-        self.workers.iter().position(|w| w.current == key)
+        let may_run = |w: &Worker<T>| w.visiting || w.current == key;
+        self.workers.iter().position(may_run)
     }
 }
 
@@ -748,3 +825,4 @@ mod properties;
 mod tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod timelines;
+mod visits;

@@ -14,17 +14,25 @@ impl Item for Job {
         self.0
     }
     fn may_be_running(&self) -> bool {
-        true
+        self.0 < FRESH
     }
     fn is_intensive(&self) -> bool {
         self.0 == 5
     }
 }
 
+/// From here on jobs are posted once and in order. Odd, so that no rescuer takes them.
+const FRESH: usize = 101;
+
+/// So many letters are delivered at a time.
+const SOME: usize = 3;
+
 /// An event, and which of the workers it may happen to it happens to.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Push(usize),
+    /// One that no worker runs, or has run.
+    PostFresh,
     Next(usize),
     Block(usize),
     Unblock(usize),
@@ -51,6 +59,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..6usize).prop_map(Event::Push),
+        6 => Just(Event::PostFresh),
         6 => any::<usize>().prop_map(Event::Next),
         3 => any::<usize>().prop_map(Event::Block),
         3 => any::<usize>().prop_map(Event::Unblock),
@@ -85,32 +94,38 @@ struct Driver {
     refused: bool,
     pushed: usize,
     /// What is in the mailbox.
-    letters: Vec<Job>,
+    letters: VecDeque<Job>,
     now: Instant,
     /// What has been seen and is not known yet.
     seen: Vec<(usize, u64)>,
     /// The timekeeper looks at the pool.
     watched: bool,
-    /// What each worker runs.
+    /// What each worker runs, and what it has in hand.
     runs: Vec<Option<Job>>,
+    hands: Vec<VecDeque<Job>>,
     started: usize,
+    /// The next fresh one to be pushed, and to start.
+    fresh: (usize, usize),
 }
 
 impl Driver {
-    fn new(target: usize, patience: u64) -> Self {
+    fn new(target: usize, patience: u64, visit: u64) -> Self {
         let mut core = Core::new(target);
+        core.be_generous(visit);
         core.be_patient(patience);
         Self {
             core,
             asked: 1,
             refused: false,
             pushed: 0,
-            letters: Vec::new(),
+            letters: VecDeque::new(),
             now: Instant::default(),
             seen: Vec::new(),
             watched: false,
             runs: Vec::new(),
+            hands: Vec::new(),
             started: 0,
+            fresh: (FRESH, FRESH),
         }
     }
 
@@ -131,18 +146,33 @@ impl Driver {
 
     fn next(&mut self, worker: usize) {
         self.runs[worker] = None;
+        // N4: from the hand, as long as something is there.
+        if let Some(job) = self.hands[worker].pop_front() {
+            return self.begin(worker, job);
+        }
+        if self.core.others_visit(worker) {
+            self.recall(Some(worker));
+        }
         let (next, action) = self.core.next(worker);
         self.perform(action);
         match next {
             Next::Run(job) => self.begin(worker, job),
             Next::Fetch => {
-                let letters = std::mem::take(&mut self.letters);
-                let action = self.core.push_all(letters.into_iter());
-                self.perform(action);
+                if !self.draw(worker) {
+                    let some = self.letters.len().min(SOME);
+                    let action = self.core.push_all(self.letters.drain(..some));
+                    self.perform(action);
+                    if !self.letters.is_empty() {
+                        let action = self.core.mail_is_left();
+                        self.perform(action);
+                    }
+                }
                 self.next(worker);
             }
             Next::Sleep => {
                 let over = self.core.running >= self.core.target;
+                // Or others get on with tiny items, and are looked at.
+                let over = over || (self.core.running > self.core.arriving && self.core.waits());
                 assert!(self.letters.is_empty() || over, "unfetched");
                 let _ = self.core.went_idle(worker, self.now);
             }
@@ -150,7 +180,43 @@ impl Driver {
         }
     }
 
+    /// V4: fresh letters come into the worker's hand. `false` if none do.
+    fn draw(&mut self, worker: usize) -> bool {
+        let most = self.core.may_visit(worker);
+        let letters = self.letters.iter().take(most);
+        let items = letters.take_while(|job| !job.may_be_running()).count();
+        let Some(first) = self.letters.front().filter(|_| items > 0) else {
+            return false;
+        };
+        let left = self.letters.len() - items;
+        let action = self.core.begin_visit(worker, items, first.0, left);
+        self.hands[worker].extend(self.letters.drain(..items));
+        self.perform(action);
+        true
+    }
+
+    fn recall_from(&mut self, worker: usize) {
+        if self.core.visits(worker) {
+            let now = self.runs[worker].map(|job| job.0);
+            let hand = self.hands[worker].drain(..);
+            let action = self.core.recalled(worker, now, hand);
+            self.perform(action);
+        }
+    }
+
+    fn recall(&mut self, but: Option<usize>) {
+        let others = self.core.visiting().filter(|w| Some(*w) != but);
+        let others: Vec<_> = others.collect();
+        others
+            .into_iter()
+            .for_each(|worker| self.recall_from(worker));
+    }
+
     fn begin(&mut self, worker: usize, job: Job) {
+        if job.0 >= FRESH {
+            assert_eq!(job.0, self.fresh.1, "they start in order");
+            self.fresh.1 += 2;
+        }
         assert!(!self.runs.contains(&Some(job)), "never twice at once");
         self.runs[worker] = Some(job);
         self.started += 1;
@@ -158,6 +224,7 @@ impl Driver {
 
     fn seat(&mut self, worker: usize) {
         self.runs.resize(self.runs.len().max(worker + 1), None);
+        self.hands.resize(self.runs.len(), VecDeque::new());
         self.runs[worker] = None;
     }
 
@@ -195,6 +262,13 @@ impl Driver {
                 let action = self.core.push(Job(key));
                 self.perform(action);
             }
+            Event::PostFresh => {
+                self.pushed += 1;
+                self.letters.push_back(Job(self.fresh.0));
+                self.fresh.0 += 2;
+                let action = self.core.mail_came();
+                self.perform(action);
+            }
             Event::Next(n) => {
                 if let Some(worker) = self.pick(n, &GOING) {
                     self.core.at(worker, n / 16 % 2); // Wherever that is.
@@ -211,6 +285,7 @@ impl Driver {
                 let worker = self.pick(n, &states);
                 if let Some(worker) = worker.filter(|w| self.runs[*w].is_some()) {
                     self.core.at(worker, n / 16 % 2);
+                    self.recall_from(worker);
                     let action = self.core.block(worker);
                     self.perform(action);
                 }
@@ -236,6 +311,7 @@ impl Driver {
             }
             Event::Found(n, asleep) if !self.seen.is_empty() => {
                 let (worker, turn) = self.seen.swap_remove(n % self.seen.len());
+                self.recall_from(worker);
                 let action = if asleep {
                     self.core.found_asleep(worker, turn)
                 } else {
@@ -246,12 +322,13 @@ impl Driver {
             Event::Found(..) => {}
             Event::Took(ns) => self.core.took(ns),
             Event::Hasten => {
+                self.recall(None);
                 let action = self.core.hasten();
                 self.perform(action);
             }
             Event::Post(key) => {
                 self.pushed += 1;
-                self.letters.push(Job(key));
+                self.letters.push_back(Job(key));
                 let action = self.core.mail_came();
                 self.perform(action);
             }
@@ -298,6 +375,16 @@ impl Driver {
 
     fn check(&self) {
         let core = &self.core;
+        for (worker, hand) in self.hands.iter().enumerate() {
+            let runs = core.workers[worker].state == State::Running;
+            assert!(hand.is_empty() || runs, "behind one that does not run");
+            assert!(
+                hand.is_empty() || core.visits(worker),
+                "nobody would look there"
+            );
+        }
+        let visiting = core.visiting().count();
+        assert_eq!(core.visits, visiting);
         let count = |s: State| core.workers.iter().filter(|w| w.state == s).count();
         assert_eq!(core.arriving, count(State::Woken));
         assert_eq!(core.running, count(State::Running) + core.arriving);
@@ -333,6 +420,7 @@ impl Driver {
             }
         }
         assert_eq!(self.core.ready(), 0);
+        assert_eq!(self.fresh.0, self.fresh.1);
     }
 }
 
@@ -341,9 +429,10 @@ proptest! {
     fn no_order_of_events_strands_an_item(
         target in 1..4usize,
         patience in prop_oneof![Just(0), Just(1_000_u64)],
+        visit in prop_oneof![Just(0), Just(2_000_u64)],
         events in proptest::collection::vec(event(), 0..80),
     ) {
-        let mut driver = Driver::new(target, patience);
+        let mut driver = Driver::new(target, patience, visit);
         for event in events {
             driver.step(event);
         }

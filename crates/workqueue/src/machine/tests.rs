@@ -563,3 +563,125 @@ fn a_patient_pool_wakes_a_second_worker_only_for_what_is_worth_it() {
     core.took(1_000_000);
     assert_eq!(core.push(job(3)), Action::Wake(0), "items have become long");
 }
+
+/// A pool of small items whose worker has drawn what it may of so many letters: how many it has.
+fn visit(letters: usize) -> (Core<Job>, usize) {
+    let mut core = Core::new(1);
+    core.be_generous(1_000);
+    for _ in 0..64 {
+        core.took(100);
+    }
+    let me = core.created();
+    assert_eq!(core.mail_came(), Action::None, "one is on its way");
+    assert_eq!(core.next(me), (Next::Fetch, Action::None));
+    let items = core.may_visit(me).min(letters);
+    let action = core.begin_visit(me, items, 0, letters - items);
+    assert_eq!(action, Action::None);
+    (core, items)
+}
+
+#[test]
+fn a_worker_draws_as_many_small_items_as_its_time_lasts() {
+    let (mut core, items) = visit(64);
+    assert!((7..=10).contains(&items), "ten by the estimate: {items}");
+    assert!(core.waits(), "somebody looks after them");
+    assert_eq!(core.next(0).0, Next::Fetch, "there are more");
+    let (mut core, items) = visit(3);
+    assert_eq!(items, 3);
+    assert!(core.waits(), "also if nothing else is ready");
+    assert_eq!(core.next(0).0, Next::Sleep);
+    let (core, items) = visit(1);
+    assert_eq!(items, 1);
+    assert!(!core.waits(), "it runs, and nothing waits for it");
+}
+
+/// What is ready is older than what is in the mail, and with several each takes what is next.
+#[test]
+fn who_is_not_alone_draws_one_at_a_time_or_nothing() {
+    let (mut core, _) = visit(64);
+    let _ = core.push(job(7));
+    assert_eq!(core.may_visit(0), 0, "something is ready");
+    let mut core = Core::new(2);
+    core.be_generous(1_000);
+    let first = core.created();
+    let _ = core.push(job(1));
+    let _ = core.push(job(2));
+    assert_eq!(core.next(first), (Next::Run(job(1)), Action::None));
+    let second = core.created();
+    let _ = core.mail_came();
+    assert_eq!(core.next(second).0, Next::Run(job(2)));
+    assert_eq!(core.next(first).0, Next::Fetch);
+    assert_eq!(core.may_visit(first), 0, "the second one runs");
+}
+
+/// What comes back is ahead of what came later, and one that blocks leaves it to others.
+#[test]
+fn what_was_in_hand_is_next_again() {
+    let (mut core, _) = visit(4);
+    let _ = core.push(job(9));
+    let _ = core.push(Job(0, true));
+    // It has gone on to the second one.
+    let hand = [job(2), job(3)];
+    assert_eq!(core.recalled(0, Some(1), hand.into_iter()), Action::None);
+    assert_eq!(core.block(0), Action::Create);
+    let other = core.created();
+    let mut order = Vec::new();
+    while let (Next::Run(job), _) = core.next(other) {
+        order.push(job.0);
+    }
+    assert_eq!(order, [2, 3, 9, 0], "the first one does not run any more");
+}
+
+/// An entry of an item that may be in the worker's visit waits for its end, or for a recall.
+#[test]
+fn i25_a_visit_counts_as_running_anything() {
+    let (mut core, _) = visit(3);
+    let _ = core.push(Job(1, true));
+    assert_eq!(core.block(0), Action::Create);
+    let other = core.created();
+    assert_eq!(core.next(other).0, Next::Sleep, "it is behind the first");
+    core.unblock(0);
+    let hand = [job(1), job(2)];
+    assert_eq!(core.recalled(0, Some(0), hand.into_iter()), Action::None);
+    let order: Vec<_> = core.waiting().map(|job| job.0).collect();
+    assert_eq!(order, [1, 2, 1]);
+}
+
+/// Of mail that was fetched in part the rest comes after what that has made ready.
+#[test]
+fn what_is_left_of_the_mail_comes_after_what_was_fetched() {
+    let mut core = Core::new(1);
+    let me = core.created();
+    let _ = core.mail_came();
+    assert_eq!(core.next(me).0, Next::Fetch);
+    let _ = core.push_all((0..64).map(job));
+    let _ = core.mail_is_left();
+    for n in 0..64 {
+        assert_eq!(core.next(me).0, Next::Run(job(n)));
+        let _ = core.push(job(100 + n)); // What is ready never ends.
+    }
+    assert_eq!(core.next(me).0, Next::Fetch);
+}
+
+/// Where items are tiny two workers get on no faster than one, as long as that one gets on.
+#[test]
+fn of_tiny_items_one_worker_takes_all() {
+    let mut core = Core::new(2);
+    core.be_patient(20_000);
+    for _ in 0..200 {
+        core.took(100);
+    }
+    let first = core.created();
+    for n in 0..1_000 {
+        assert_eq!(core.push(job(n)), Action::None, "one is on its way");
+    }
+    let _ = core.next(first);
+    core.begin_looks();
+    assert_eq!(core.look(), Action::Create, "it is in the same item still");
+    let second = core.created();
+    assert_eq!(core.next(second).0, Next::Run(job(1)), "whatever others do");
+    assert_eq!(core.next(first).0, Next::Sleep, "the second gets on");
+    assert_eq!(core.next(second).0, Next::Run(job(2)), "and nobody else");
+    assert_eq!(core.look(), Action::None, "it has since the look before");
+    assert_eq!(core.look(), Action::Wake(first), "and now it has not");
+}

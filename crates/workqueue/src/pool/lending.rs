@@ -14,7 +14,7 @@ impl Inner {
     /// What is known of the pool now.
     fn load(&self) -> Load {
         Load {
-            waiting: self.core.unattended() + usize::from(self.core.has_mail()),
+            waiting: self.core.unattended() + self.core.letters() as usize,
             // Nobody can be brought: as if all were there.
             awake: if self.core.is_in_distress() {
                 self.core.target()

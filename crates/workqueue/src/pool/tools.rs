@@ -33,6 +33,7 @@ impl Pool {
     /// What waits here for a worker, if anything does.
     pub(crate) fn waiting(self: &Arc<Self>) -> Option<Waiting> {
         self.fetch_mail();
+        self.recall();
         let inner = self.state.lock();
         let first = inner.core.waiting().next()?;
         Some(Waiting {
@@ -53,6 +54,7 @@ impl Pool {
     /// With what has been rung for: items that nobody has looked at yet are ready.
     pub(crate) fn report(self: &Arc<Self>) -> PoolReport {
         self.fetch_mail();
+        self.recall();
         self.state_now()
     }
 

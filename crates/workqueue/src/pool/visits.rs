@@ -1,0 +1,110 @@
+//! What the workers of a pool have in hand: how it gets there, and who takes it out.
+
+use super::{Deed, Entry, Inner, Pool};
+use crate::door::Shared;
+use crate::hand::{Held, Recalled};
+use crate::item::Instance;
+use crate::machine::Item as _;
+use inflight_sync::Arc;
+
+impl Inner {
+    /// Where the worker's visit has come from, if it is in one.
+    fn visited(&self, worker: usize) -> Option<(Arc<Shared>, usize)> {
+        if !self.core.visits(worker) {
+            return None;
+        }
+        let hand = self.seen[worker].hand.lock();
+        let whence = hand.whence()?;
+        Some((whence.queue.clone(), whence.gate))
+    }
+}
+
+impl Pool {
+    /// V4: `fill` puts up to so many items into the worker's hand, and says how many letters it has
+    /// left where they were. `None` if there is no visit.
+    pub(crate) fn begin_visit(
+        self: &Arc<Self>,
+        me: usize,
+        from: (&Arc<Shared>, usize),
+        fill: impl FnOnce(usize, &mut Held) -> usize,
+    ) -> Option<Deed> {
+        let mut inner = self.state.lock();
+        let most = inner.core.may_visit(me);
+        if most == 0 {
+            return None;
+        }
+        let (items, first, left) = {
+            let mut hand = inner.seen[me].hand.lock();
+            let left = fill(most, &mut hand);
+            let (items, first) = hand.content()?;
+            (items, first, left)
+        };
+        if left > 0 {
+            // It is still the first whose letters are due.
+            inner.mail.insert(0, (from.0.clone(), from.1));
+        }
+        let action = inner.core.begin_visit(me, items, first, left);
+        Some(self.patient(inner, |_| ((), action)).1)
+    }
+
+    /// N5: takes back what the worker has in hand, if it is from there. The gate is locked. What
+    /// has slots of its own is ready again; what has not is returned.
+    pub(crate) fn end_visit(
+        self: &Arc<Self>,
+        worker: usize,
+        from: (&Arc<Shared>, usize),
+    ) -> Option<(Recalled, Deed)> {
+        let mut inner = self.state.lock();
+        if !inner.core.visits(worker) {
+            return None;
+        }
+        let mut recalled = {
+            let mut hand = inner.seen[worker].hand.lock();
+            let whence = hand.whence()?;
+            if !Arc::ptr_eq(&whence.queue, from.0) || whence.gate != from.1 {
+                return None;
+            }
+            hand.recall()?
+        };
+        let mut ready = Vec::new();
+        if recalled.whence.on_one_slot.is_none() {
+            ready = std::mem::take(&mut recalled.rest);
+        }
+        let ready = ready.into_iter().map(|drawn| drawn.entry(&recalled.whence));
+        let action = inner.core.recalled(worker, recalled.now, ready);
+        let deed = self.patient(inner, |_| ((), action)).1;
+        Some((recalled, deed))
+    }
+
+    /// N5 for a worker. No lock is held.
+    pub(crate) fn recall_from(self: &Arc<Self>, worker: usize) {
+        let visited = self.state.lock().visited(worker);
+        if let Some((queue, gate)) = visited {
+            queue.recall(gate, self, worker);
+        }
+    }
+
+    /// N5 for all workers but that one. No lock is held.
+    pub(crate) fn recall_but(self: &Arc<Self>, but: Option<usize>) {
+        let workers: Vec<_> = {
+            let inner = self.state.lock();
+            let others = inner.core.visiting().filter(|w| Some(*w) != but);
+            others.collect()
+        };
+        workers.into_iter().for_each(|w| self.recall_from(w));
+    }
+
+    /// Nothing is in hand, but what runs; the gates know of all that has ended. No lock is held.
+    pub(crate) fn recall(self: &Arc<Self>) {
+        self.recall_but(None);
+    }
+
+    /// Takes back an entry that no worker has taken.
+    pub(crate) fn remove(&self, key: usize, instance: Instance) -> Option<Entry> {
+        let mut inner = self.state.lock();
+        let wanted = |e: &Entry| e.instance == instance && e.key() == key;
+        let entry = inner.core.remove(wanted);
+        self.tell(&mut inner);
+        entry
+    }
+}

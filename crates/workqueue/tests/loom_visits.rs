@@ -1,0 +1,177 @@
+//! Models of a worker that takes two items at once (PROTOCOL.md, "Visits"), and of what it owes a
+//! gate meanwhile. What they catch: an item that stays in the hand of a worker that blocks (no N5
+//! in B1) or sleeps (none in L2), one that is both cancelled and run or whose slot is lost, a flush
+//! that sleeps on ends that nobody tells of.
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::thread;
+use inflight_sync::time::Clock;
+use inflight_topology::Topology;
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
+use model_support::{Count, Flag, ONE};
+use std::time::Duration;
+
+/// What one worker does in one visit: other orders take longer than the quick models may.
+const ZERO: Bound = Bound {
+    quick: Some(0),
+    deep: Some(1),
+};
+
+/// A queue over one CPU whose items are short, by what is known of them, and whose gate may be told
+/// of their ends later. In a model that begins with a limit of two.
+fn generous() -> (WorkqueueSystem, Workqueue) {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    let sys = builder.clock(Clock::manual()).build().unwrap();
+    let wq = sys.workqueue("model").bound().max_active(2);
+    let wq = wq.build().unwrap();
+    (sys, wq)
+}
+
+/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
+/// drawn in one visit.
+fn opened((sys, wq): (WorkqueueSystem, Workqueue)) -> (WorkqueueSystem, Workqueue) {
+    wq.spawn(|| ()).wait().unwrap();
+    (sys, wq)
+}
+
+/// B1: the first item says that it waits for the second one, which is in the same hand.
+#[test]
+fn a_visit_ends_with_a_block() {
+    check("a_visit_ends_with_a_block", ONE, || {
+        let (sys, wq) = opened(generous());
+        let second_ran = Flag::new();
+        let waits = second_ran.clone();
+        let first = wq.spawn(move || blocking(|| waits.wait()));
+        drop(wq.spawn(move || second_ran.raise()));
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// L3: the first item waits for the second one and does not say so.
+#[test]
+fn a_visit_ends_when_found_asleep() {
+    check("a_visit_ends_when_found_asleep", ZERO, || {
+        let (sys, wq) = opened(generous());
+        let (begun, second_ran) = (Flag::new(), Count::new());
+        let first = wq.spawn({
+            let (begun, waits) = (begun.clone(), second_ran.clone());
+            move || {
+                begun.raise();
+                while waits.get() == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        drop(wq.spawn(move || {
+            second_ran.add();
+        }));
+        begun.wait();
+        assert!(sys.look(true), "it holds the second one back");
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// X2 against N4: the second item of a visit is cancelled, or runs, and never both; its slot is
+/// given back once, so the flush ends.
+#[test]
+fn a_visit_against_cancel() {
+    check("a_visit_against_cancel", ONE, || {
+        let (sys, wq) = opened(generous());
+        let ran = Count::new();
+        let work = Work::new({
+            let ran = ran.clone();
+            move || {
+                ran.add();
+            }
+        });
+        drop(wq.spawn(|| ()));
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let cancelled = work.cancel_sync().unwrap();
+        assert_eq!(usize::from(cancelled) + ran.get(), 1);
+        wq.flush().unwrap();
+        let stats = wq.stats();
+        assert_eq!((stats.queued, stats.active), (3, 0));
+        assert_eq!(stats.started, stats.completed);
+        assert_eq!(stats.completed + stats.cancelled, 3);
+        drop(sys);
+    });
+}
+
+/// What is owed for the first item is told before the second one blocks: the third one needs that
+/// slot.
+#[test]
+fn a_visit_owes_nothing_while_it_blocks() {
+    check("a_visit_owes_nothing_while_it_blocks", ZERO, || {
+        let (sys, wq) = opened(generous());
+        let third_ran = Flag::new();
+        let waits = third_ran.clone();
+        drop(wq.spawn(|| ()));
+        let second = wq.spawn(move || blocking(|| waits.wait()));
+        drop(wq.spawn(move || third_ran.raise()));
+        second.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// An ordered queue's visit has one slot: what is recalled waits for it, ahead of what comes later.
+#[test]
+fn a_visit_in_order() {
+    check("a_visit_in_order", ZERO, || {
+        let topology = Topology::synthetic("core:1").unwrap();
+        let builder = WorkqueueSystem::builder().topology(topology);
+        let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+        let sys = builder.clock(Clock::manual()).build().unwrap();
+        let wq = sys.workqueue("model").ordered().build().unwrap();
+        let (sys, wq) = opened((sys, wq));
+        let (runs, order) = (Count::new(), Count::new());
+        let item = |place: usize, blocks: bool| {
+            let (runs, order) = (runs.clone(), order.clone());
+            move || {
+                assert_eq!(runs.get(), place, "in order, one at a time");
+                if blocks {
+                    blocking(|| ());
+                }
+                assert_eq!(order.get(), place);
+                order.add();
+                runs.add();
+            }
+        };
+        drop(wq.spawn(item(0, false)));
+        drop(wq.spawn(item(1, true)));
+        drop(wq.spawn(item(2, false)));
+        wq.flush().unwrap();
+        assert_eq!(runs.get(), 3);
+        drop(sys);
+    });
+}
+
+/// An item that waits for one behind it in the same hand is told, as if that one were inactive.
+#[test]
+fn a_visit_waits_for_nothing_of_its_own() {
+    check("a_visit_waits_for_nothing_of_its_own", ZERO, || {
+        let topology = Topology::synthetic("core:1").unwrap();
+        let builder = WorkqueueSystem::builder().topology(topology);
+        let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+        let sys = builder.clock(Clock::manual()).build().unwrap();
+        let wq = sys.workqueue("model").ordered().build().unwrap();
+        let (sys, wq) = opened((sys, wq));
+        let second = Work::new(|| ());
+        let first = wq.spawn({
+            let second = second.clone();
+            move || second.flush().is_err()
+        });
+        let queued = wq.queue(&second).unwrap();
+        assert!(queued.is_queued());
+        wq.flush().unwrap();
+        // Queued after the flush had looked, or before: then it is an error.
+        let _ = first.wait().unwrap();
+        drop(sys);
+    });
+}
