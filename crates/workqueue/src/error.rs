@@ -58,11 +58,12 @@ impl fmt::Display for QueueError {
 
 impl Error for QueueError {}
 
-/// The wait could only end by the caller's own return, so it was not begun.
+/// The wait could only end by the caller's own return, or the caller is an item of a BH queue,
+/// which may not sleep. It was not begun.
 ///
-/// Found by looking at what the calling worker runs, and at what waits for its slot if `max_active`
-/// is 1. A cycle over several items, each waiting for the next, is not found; nor are items that
-/// together hold all slots of a larger limit.
+/// The first is found by looking at what the calling worker runs, and at what waits for its slot if
+/// `max_active` is 1. A cycle over several items, each waiting for the next, is not found; nor are
+/// items that together hold all slots of a larger limit.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, WouldDeadlock};
@@ -78,7 +79,10 @@ pub struct WouldDeadlock;
 
 impl fmt::Display for WouldDeadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wait could end only by the caller's own return")
+        f.write_str(
+            "the wait could end only by the caller's own return, or the caller is an item of a \
+             BH workqueue, which may not wait",
+        )
     }
 }
 
@@ -96,7 +100,8 @@ impl Error for WouldDeadlock {}
 pub enum DisableError {
     /// It has been disabled 65,535 times without being enabled. Nothing has changed.
     DepthOverflow,
-    /// The caller is the work itself: it cannot wait for its own end. Nothing has changed.
+    /// The caller is the work itself, which cannot wait for its own end, or an item of a BH queue.
+    /// Nothing has changed.
     WouldDeadlock,
 }
 
@@ -188,7 +193,7 @@ impl From<NotDisabled> for EnableError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The wait could only end by the caller's own return.
+    /// The wait could only end by the caller's own return, or the caller is an item of a BH queue.
     WouldDeadlock,
     /// It waits for its time, and its workqueue does not take it now. It goes on waiting.
     Rejected(QueueError),
@@ -396,7 +401,7 @@ impl Error for SystemError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttrsError {
-    /// The workqueue is bound: its items run on the CPUs they are queued on.
+    /// The workqueue is bound or BH: its items run on the CPUs they are queued on.
     NotUnbound,
     /// No priority is called that: they go from -20 to 19.
     Nice {
@@ -414,7 +419,7 @@ pub enum AttrsError {
 impl fmt::Display for AttrsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotUnbound => f.write_str("a bound workqueue has no attributes"),
+            Self::NotUnbound => f.write_str("only unbound and ordered workqueues have attributes"),
             Self::Nice { asked } => write!(f, "nice goes from -20 to 19, not to {asked}"),
             Self::NoCpu => f.write_str("none of these CPUs can be used"),
             Self::NoWorker(kind) => write!(f, "no thread for a new pool's first worker: {kind}"),
@@ -445,7 +450,8 @@ pub enum JoinError {
     Cancelled,
     /// The workqueue did not take it.
     Rejected(QueueError),
-    /// The caller waits for itself: it is the function, or holds the only slot it could run in.
+    /// The caller waits for itself: it is the function, or holds the only slot it could run in. Or
+    /// it is an item of a BH queue.
     WouldDeadlock,
     /// The handle was polled again after it had given its result.
     Taken,

@@ -481,7 +481,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for an ordered queue.
+    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -508,7 +508,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NotUnbound`] for a bound queue, [`AttrsError::Nice`], and
+    /// [`AttrsError::NotUnbound`] for a bound or BH queue, [`AttrsError::Nice`], and
     /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread, or
     /// [`AttrsError::ShutDown`] if that is because the system has ended.
     ///

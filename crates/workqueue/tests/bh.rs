@@ -350,7 +350,10 @@ fn b4_highpri_and_nothing_else() {
     }
     let wq = draft().highpri().build().unwrap();
     assert_eq!(wq.set_max_active(16), Err(MaxActiveError::Bh), "C22");
-    assert_eq!(wq.set_attrs(Attrs::new()), Err(AttrsError::NotUnbound));
+    let refused = wq.set_attrs(Attrs::new()).unwrap_err();
+    assert_eq!(refused, AttrsError::NotUnbound);
+    let why = "only unbound and ordered workqueues have attributes";
+    assert_eq!(refused.to_string(), why, "not that it is bound");
 }
 
 #[test]
@@ -406,6 +409,11 @@ fn a41_an_item_that_would_wait_is_told_so() {
         },
         |(waits, works, disable, handle)| {
             assert_eq!(waits, [Err(WouldDeadlock); 3]);
+            assert!(
+                WouldDeadlock
+                    .to_string()
+                    .contains("an item of a BH workqueue")
+            );
             assert_eq!(works, [Err(WouldDeadlock); 2]);
             assert_eq!(disable, Err(DisableError::WouldDeadlock));
             assert!(matches!(handle, Err(JoinError::WouldDeadlock)));

@@ -193,7 +193,7 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
     let (sys, _queues) = several();
     let (_dir, path, _server) = served(&sys);
     let files = "per_cpu, max_active, nice, cpumask, affinity_scope, affinity_strict";
-    let number = "max_active is a number from 1 on, not";
+    let number = "max_active is a number from 1 to 2048, not";
     for (queue, file, value, why) in [
         (
             "nobody",
@@ -205,7 +205,7 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "bound",
             "max_active",
             "3",
-            "2 queues have the name \"bound\"",
+            "2 queues have the name \"bound\": none can be written by it",
         ),
         ("slow", "max_active", "many", &format!("{number} \"many\"")),
         ("slow", "max_active", "-1", &format!("{number} \"-1\"")),
@@ -215,7 +215,13 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "slow",
             "cpumask",
             "x",
-            "cpumask is a mask in hexadecimal, not \"x\"",
+            "cpumask is a mask in hexadecimal without 0x (f is CPUs 0 to 3), not \"x\"",
+        ),
+        (
+            "slow",
+            "cpumask",
+            "0x3",
+            "cpumask is a mask in hexadecimal without 0x (f is CPUs 0 to 3), not \"0x3\"",
         ),
         (
             "slow",
@@ -290,12 +296,31 @@ fn only_a_socket_that_nobody_needs_is_replaced() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     assert_eq!(ask(&path, &Request::Dump), Err(AskError::NotASocket));
     let nowhere = dir.path().join("no/such/folder");
-    assert_eq!(
-        sys.serve(nowhere).unwrap_err(),
-        ServeError::Io(std::io::ErrorKind::NotFound)
-    );
-    let long = dir.path().join("x".repeat(120));
-    assert!(matches!(sys.serve(long), Err(ServeError::Io(_))));
+    let refused = sys.serve(nowhere).unwrap_err();
+    assert_eq!(refused, ServeError::Io(std::io::ErrorKind::NotFound));
+    assert_eq!(refused.to_string(), "its directory does not exist");
+}
+
+#[test]
+fn what_can_be_served_can_be_asked_however_long_its_path() {
+    let sys = system();
+    let dir = tempfile::tempdir().unwrap();
+    let of = |bytes| {
+        let before = dir.path().as_os_str().len() + "/".len();
+        dir.path().join("x".repeat(bytes - before))
+    };
+    let longest = of(107);
+    let _server = sys.serve(&longest).unwrap();
+    assert!(ask(&longest, &Request::Dump).is_ok());
+    for bytes in [108, 109, 240] {
+        let refused = sys.serve(of(bytes)).unwrap_err();
+        assert_eq!(refused, ServeError::PathTooLong { bytes });
+        let text = format!("the path of a socket has at most 107 bytes, not {bytes}");
+        assert_eq!(refused.to_string(), text);
+        let refused = ask(of(bytes), &Request::Dump).unwrap_err();
+        assert_eq!(refused, AskError::PathTooLong { bytes });
+        assert_eq!(refused.to_string(), text);
+    }
 }
 
 /// Of several that find the same stale socket one gets the name, and keeps it.

@@ -1,5 +1,6 @@
 //! The other end: asks a running process.
 
+use super::socket;
 use super::wire::{Reply, Request, WireError};
 use std::error::Error;
 use std::fmt;
@@ -39,6 +40,11 @@ pub enum AskError {
     TimedOut,
     /// It ended the conversation without an answer.
     Vanished,
+    /// The path has more bytes than that of a socket may have, which is 107.
+    PathTooLong {
+        /// How many it has.
+        bytes: usize,
+    },
     /// Something else went wrong.
     Io(io::ErrorKind),
     /// The answer is none of this protocol.
@@ -54,6 +60,7 @@ impl fmt::Display for AskError {
             Self::NobodyListens => f.write_str("nobody listens: the process has ended"),
             Self::TimedOut => f.write_str("the process does not answer"),
             Self::Vanished => f.write_str("the process has gone away without an answer"),
+            Self::PathTooLong { bytes } => socket::too_long(f, *bytes),
             Self::Io(kind) => kind.fmt(f),
             Self::Wire(e) => e.fmt(f),
         }
@@ -95,6 +102,9 @@ impl From<io::Error> for AskError {
 /// ```
 pub fn ask(path: impl AsRef<Path>, request: &Request) -> Result<Reply, AskError> {
     let path = path.as_ref();
+    if let Some(bytes) = socket::excess(path) {
+        return Err(AskError::PathTooLong { bytes });
+    }
     if !fs::metadata(path)?.file_type().is_socket() {
         return Err(AskError::NotASocket);
     }

@@ -5,7 +5,7 @@ use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request};
 use crate::attrs::{Attrs, HIGHPRI, Kind};
 use crate::door::Shared;
 use crate::error::AttrsError;
-use crate::queue::checked_max_active;
+use crate::queue::{MAX_ACTIVE_LIMIT, checked_max_active};
 use crate::system;
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
@@ -116,7 +116,9 @@ fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(
     let value = value.trim();
     if file == "max_active" {
         let number = value.parse();
-        let number = number.map_err(|_| format!("{file} is a number from 1 on, not {value:?}"))?;
+        let number = number.map_err(|_| {
+            format!("{file} is a number from 1 to {MAX_ACTIVE_LIMIT}, not {value:?}")
+        })?;
         let limit = checked_max_active(queue.mode(), number).map_err(|e| e.to_string())?;
         queue.set_max_active(limit);
         return Ok(());
@@ -147,7 +149,8 @@ fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
         }
         "cpumask" => {
             let cpus = CpuSet::from_mask_str(value);
-            Ok(attrs.cpumask(cpus.map_err(|_| wrong("a mask in hexadecimal"))?))
+            let mask = "a mask in hexadecimal without 0x (f is CPUs 0 to 3)";
+            Ok(attrs.cpumask(cpus.map_err(|_| wrong(mask))?))
         }
         "affinity_scope" if value == "default" => Ok(attrs.default_scope()),
         "affinity_scope" => {
@@ -167,7 +170,10 @@ fn only(system: &system::Shared, name: &str) -> Result<Arc<Shared>, String> {
     queues.retain(|queue| queue.name() == name);
     match (queues.pop(), queues.len()) {
         (Some(queue), 0) => Ok(queue),
-        (Some(_), others) => Err(format!("{} queues have the name {name:?}", others + 1)),
+        (Some(_), others) => Err(format!(
+            "{} queues have the name {name:?}: none can be written by it",
+            others + 1
+        )),
         (None, _) => Err(format!("no queue has the name {name:?}")),
     }
 }

@@ -60,6 +60,11 @@ pub enum ServeError {
     InUse,
     /// The name belongs to a file that is no socket.
     NotASocket,
+    /// The path has more bytes than that of a socket may have, which is 107.
+    PathTooLong {
+        /// How many it has.
+        bytes: usize,
+    },
     /// The socket cannot be made.
     Io(io::ErrorKind),
     /// The system refuses the server its thread.
@@ -71,6 +76,8 @@ impl fmt::Display for ServeError {
         match self {
             Self::InUse => f.write_str("somebody serves there already"),
             Self::NotASocket => f.write_str("a file that is no socket has that name"),
+            Self::PathTooLong { bytes } => socket::too_long(f, *bytes),
+            Self::Io(io::ErrorKind::NotFound) => f.write_str("its directory does not exist"),
             Self::Io(kind) => write!(f, "the socket cannot be made: {kind}"),
             Self::NoThread(kind) => write!(f, "the server gets no thread: {kind}"),
         }

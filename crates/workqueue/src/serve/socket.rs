@@ -5,11 +5,27 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// A path may be that long. Linux takes one byte more if no zero follows, but clients, those of the
+/// standard library among them, do not.
+const PATH_LIMIT: usize = 107;
+
+/// How many bytes a path has that is too long.
+pub(super) fn excess(path: &Path) -> Option<usize> {
+    Some(path.as_os_str().len()).filter(|&bytes| bytes > PATH_LIMIT)
+}
+
+pub(super) fn too_long(f: &mut fmt::Formatter<'_>, bytes: usize) -> fmt::Result {
+    write!(
+        f,
+        "the path of a socket has at most {PATH_LIMIT} bytes, not {bytes}"
+    )
+}
 
 /// Only the owner.
 const MODE: u32 = 0o600;
@@ -46,6 +62,9 @@ impl Socket {
     /// A name is taken over only from a socket at which nobody listens any more.
     pub(super) fn listen(path: &Path) -> Result<Self, ServeError> {
         let io = |e: io::Error| ServeError::Io(e.kind());
+        if let Some(bytes) = excess(path) {
+            return Err(ServeError::PathTooLong { bytes });
+        }
         let _locked = lock_folder(path).map_err(io)?;
         let socket = match bind(path) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
