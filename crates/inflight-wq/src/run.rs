@@ -3,6 +3,7 @@
 use crate::monitor;
 use crate::options::{Command, Monitor, Options};
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use inflight_sync::Parker;
 use inflight_sync::time::Clock;
 use inflight_workqueue::serve::{QueueFiles, Reply, Request, ask};
@@ -13,6 +14,13 @@ use std::time::{Duration, SystemTime};
 
 const EXIT_REFUSED: u8 = 1;
 const EXIT_USAGE: u8 = 2;
+
+/// What clap would answer by the whole help, without and with other options.
+const NO_COMMAND: [ErrorKind; 2] = [
+    ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ErrorKind::MissingSubcommand,
+];
+const WHICH: &str = "no command: dump, monitor, files or set; --help tells more";
 
 /// Clears a terminal and begins at its top.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
@@ -37,6 +45,7 @@ impl From<io::Error> for Ended {
 pub(crate) fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
+        Err(error) if NO_COMMAND.contains(&error.kind()) => return complain(WHICH, EXIT_USAGE),
         Err(error) if error.use_stderr() => return complain(&one_line(&error), EXIT_USAGE),
         // --help and --version
         Err(error) => error.exit(),
@@ -59,12 +68,13 @@ fn complain(error: &str, status: u8) -> ExitCode {
 /// What clap says in several lines, in one.
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
+    let ends = ["Usage:", "For more information"];
     let lines = text
         .lines()
         .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:"));
+        .take_while(|line| !ends.iter().any(|end| line.starts_with(end)));
     let words: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    let line = words.join(" ");
+    let line = words.join(" ").replace(" tip: ", "; ");
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 

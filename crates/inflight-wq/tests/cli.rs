@@ -216,21 +216,23 @@ fn files_are_listed_and_written() {
 fn a_wrong_command_line_is_told_in_one_line() {
     let served = Served::new();
     for (options, why) in [
-        ("", "subcommand"),
-        ("dance", "dance"),
+        ("", "no command: dump, monitor, files or set;"),
+        ("dance", "unrecognized subcommand 'dance'\n"),
+        (
+            "dmup",
+            "unrecognized subcommand 'dmup'; a similar subcommand exists: 'dump'\n",
+        ),
+        ("monitor --count x", "invalid digit found in string\n"),
         ("set crypt", "<FILE>"),
         ("monitor --interval -1", "0 to 86400"),
         ("monitor --interval soon", "0 to 86400"),
         ("monitor --count 0", "--count"),
         ("monitor (", "PATTERN"),
     ] {
-        let ran = served.run(options);
-        if options.is_empty() {
-            assert_eq!(ran.status, 2);
-            continue;
-        }
-        ran.complained(2, why);
+        served.run(options).complained(2, why);
     }
+    let alone = Command::new(PROGRAM).output().unwrap();
+    Ran::new(&alone).complained(2, "no command: dump, monitor, files or set;");
     let nowhere = Command::new(PROGRAM).arg("dump").output().unwrap();
     Ran::new(&nowhere).complained(2, "--socket");
 }
