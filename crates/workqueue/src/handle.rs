@@ -225,8 +225,8 @@ impl<T> JoinHandle<T> {
     ///
     /// A [`JoinError`] that says why there is no result. [`JoinError::WouldDeadlock`] inside the
     /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
-    /// that item's slot, and inside any BH item. Polling the handle as a future, and a timed wait,
-    /// do not look at slots.
+    /// that item's slot, and inside any BH item; the function is detached then, and runs later.
+    /// Polling the handle as a future, and a timed wait, do not look at slots.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -250,6 +250,16 @@ impl<T> JoinHandle<T> {
             }
             parker.park();
         }
+    }
+
+    /// As [`wait`](JoinHandle::wait), but what is not waited for does not run: its caller has no
+    /// handle by which to take it back.
+    pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
+        // What has begun has a slot of its own, so it does not wait for the caller's any more.
+        if self.task.waits_for_caller() && self.try_cancel() {
+            return Err(JoinError::WouldDeadlock);
+        }
+        self.wait()
     }
 
     /// Waits for the result, at most for `limit` on the system's clock.

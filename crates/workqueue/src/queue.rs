@@ -362,6 +362,8 @@ impl Workqueue {
     /// # Errors
     ///
     /// A [`JoinError`], as [`JoinHandle::wait`] gives; a panic of `f` does not go on in the caller.
+    /// After [`JoinError::WouldDeadlock`] `f` has not run and does not. Inside a BH item that is
+    /// the answer whenever `f` cannot run at once on the caller's thread.
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, WorkqueueSystem};

@@ -423,6 +423,26 @@ fn a41_an_item_that_would_wait_is_told_so() {
 }
 
 #[test]
+fn a_call_inside_an_item_runs_at_once_or_never() {
+    let other = system();
+    let (bound, free) = (
+        support::bound(&other),
+        other.workqueue("free").unbound(Attrs::new()),
+    );
+    let free = free.build().unwrap();
+    let calls = {
+        let (bound, free) = (bound.clone(), free.clone());
+        move || (bound.call(|| ()), free.call(|| 7))
+    };
+    inside(calls, |(elsewhere, here)| {
+        assert!(matches!(elsewhere, Err(JoinError::WouldDeadlock)));
+        assert_eq!(here.unwrap(), 7);
+    });
+    bound.flush().unwrap();
+    assert_eq!((bound.stats().queued, free.stats().completed), (0, 2));
+}
+
+#[test]
 fn an_item_that_sleeps_panics() {
     let sys = system();
     let wq = done(&sys);

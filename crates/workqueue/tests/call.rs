@@ -95,11 +95,16 @@ fn a_call_is_inside_its_queue() {
         // The only slot is the caller's own.
         let handle = inner.spawn(|| ());
         assert!(matches!(handle.wait(), Err(JoinError::WouldDeadlock)));
-        let again = inner.call(|| ());
+        let again = inner.call(|| unreachable!("who is told so does not expect it to run"));
         assert!(matches!(again, Err(JoinError::WouldDeadlock)), "{again:?}");
     })
     .unwrap();
     wq.flush().unwrap();
+    let stats = wq.stats();
+    assert_eq!(
+        (stats.completed, stats.cancelled, stats.panicked),
+        (2, 1, 0)
+    );
     assert_eq!(wq.flush(), Ok(()), "outside again");
 }
 

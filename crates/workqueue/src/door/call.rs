@@ -39,7 +39,9 @@ impl Shared {
                 self.leave(gate, colour, &ended);
                 result
             }
-            Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait(),
+            // It would not wait for the item, which would run all the same.
+            Ok(None) if worker::may_not_sleep() => Err(JoinError::WouldDeadlock),
+            Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait_or_take_back(),
             Err(refusal) => Err(JoinError::Rejected(refusal)),
         }
     }
