@@ -393,6 +393,11 @@ impl<R: Run + ?Sized> Item<R> {
         (seen & PENDING != 0).then(|| instance_of(seen))
     }
 
+    /// Whether that instance is pending. Once it is not, it will not be again.
+    pub(crate) fn is_pending_as(&self, instance: Instance) -> bool {
+        self.pending() == Some(instance)
+    }
+
     /// The queue and the gate where an entry of the item is, if it is in any.
     fn at(&self, place: &Place) -> Option<(Arc<Home>, usize)> {
         // Relaxed: a hint.

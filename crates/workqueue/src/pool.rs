@@ -699,6 +699,7 @@ impl Pool {
         if !set {
             // The next event tries again. Nobody may wait for a look that does not come.
             self.state.lock().watched = false;
+            self.recall();
             self.hasten(Core::hasten);
         }
     }

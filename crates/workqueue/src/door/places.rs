@@ -103,6 +103,11 @@ impl Move {
             }
             drop(state);
             deeds.perform();
+            // From now on whoever has them recalled asks the new ones.
+            old_pools
+                .iter()
+                .flatten()
+                .for_each(|lease| lease.pool().recall());
             // Outside the locks: with the last lease a pool goes.
             drop((old_bells, old_pools));
         }

@@ -95,7 +95,10 @@ impl Shared {
         // Those on one slot: it is with the one that runs.
         for drawn in rest.into_iter().rev() {
             state.gate.put_back(|ticket| {
-                drawn.work.set_ticket(Some(ticket));
+                // One that was cancelled may have been queued again, and wait elsewhere.
+                if drawn.work.is_pending_as(drawn.instance) {
+                    drawn.work.set_ticket(Some(ticket));
+                }
                 drawn.entry(&whence)
             });
         }

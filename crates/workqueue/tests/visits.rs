@@ -1,0 +1,758 @@
+//! Small items, which a worker draws many of at once, and among them all that may happen to what
+//! lies in a hand, seeded: items that block, sleep silently, panic, queue others, cancel, disable
+//! or wait for others of the same hand; while other threads flush, freeze, move queues, change
+//! limits, ask for statistics, and queues end. `INFLIGHT_STRESS_SEED` names the first of
+//! `INFLIGHT_STRESS_SEEDS` seeds.
+#![cfg(all(unix, not(any(loom, shuttle))))]
+
+mod support;
+
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::fault::Faults;
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{
+    Attrs, DisableError, Frozen, QueueError, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
+    blocking,
+};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
+use support::Level;
+
+const SUBMITTERS: usize = 2;
+const BURSTS: usize = 14;
+const SMALL: usize = 700;
+/// So many looks without any news, and somebody hangs.
+const LOOKS: usize = 20_000_000;
+
+/// What the items of one queue did, and may do.
+struct Account {
+    /// At once, by CPU or in all.
+    inside: Vec<AtomicUsize>,
+    /// How many may be.
+    most: usize,
+    /// One after the other, in the order in which they were queued.
+    in_order: bool,
+    /// May wait for others of the same queue without saying so.
+    is_wide: bool,
+    ran: AtomicUsize,
+    accepted: AtomicUsize,
+    cancelled: AtomicUsize,
+    panicked: AtomicUsize,
+    /// By CPU and submitter: the number of its item that ran last.
+    last: Vec<AtomicUsize>,
+    breaches: Mutex<Vec<String>>,
+}
+
+/// Relaxed, here and below: slots are handed over by the queue, which orders what their holders
+/// do, and the rest is looked at when all have ended.
+fn add(count: &AtomicUsize) -> usize {
+    count.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+fn of(count: &AtomicUsize) -> usize {
+    count.load(Ordering::Relaxed)
+}
+
+impl Account {
+    fn breach(&self, what: String) {
+        self.breaches.lock().push(what);
+    }
+
+    fn enter(&self, at: usize) {
+        let now = add(&self.inside[at]);
+        if now > self.most {
+            self.breach(format!("{now} active of {}, at {at}", self.most));
+        }
+    }
+
+    fn leave(&self, at: usize) {
+        self.inside[at].fetch_sub(1, Ordering::Relaxed);
+        add(&self.ran);
+    }
+}
+
+/// Inside an item, also when it panics.
+struct Inside<'a>(&'a Account, usize);
+
+impl<'a> Inside<'a> {
+    fn enter(account: &'a Account, at: usize) -> Self {
+        account.enter(at);
+        Self(account, at)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
+
+struct Queue {
+    wq: Workqueue,
+    account: Arc<Account>,
+    /// Queued over and over by everybody; all they do is short.
+    victims: Vec<Work>,
+    /// Its attributes can be changed.
+    moves: bool,
+    ordered: bool,
+    bound: bool,
+    /// Items may wait for victims of the same queue.
+    may_flush: bool,
+}
+
+struct World {
+    sys: WorkqueueSystem,
+    cpus: usize,
+    queues: Vec<Queue>,
+    /// Moves with each step of anybody.
+    news: Arc<AtomicUsize>,
+    left: AtomicUsize,
+}
+
+/// An instance that has not ended. Falls with the function, which goes before the queue is told.
+struct Life(Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // Ordering: Release, pairs with the Acquire after a flush, were it needed: the flush
+        // itself orders them.
+        self.0.fetch_sub(1, Ordering::Release);
+        add(&self.1);
+    }
+}
+
+/// What an item of a burst knows.
+struct One {
+    account: Arc<Account>,
+    queue: usize,
+    cpu: usize,
+    /// Where it counts.
+    place: usize,
+    /// With whom it is in order.
+    line: usize,
+    number: usize,
+    _life: Life,
+}
+
+impl One {
+    fn enter(&self) -> Inside<'_> {
+        let inside = Inside::enter(&self.account, self.place);
+        if self.account.in_order {
+            let before = self.account.last[self.line].swap(self.number, Ordering::Relaxed);
+            if before >= self.number {
+                let number = self.number;
+                self.account.breach(format!("{number} ran after {before}"));
+            }
+        }
+        inside
+    }
+}
+
+/// Goes with an item, and asks its queue.
+struct Asks(Workqueue);
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let _ = self.0.stats();
+    }
+}
+
+fn pipe() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+fn sleep_silently(mut end: &UnixStream) {
+    assert_eq!(end.read(&mut [0]).unwrap(), 0, "the other end is dropped");
+}
+
+fn victim(account: &Arc<Account>, news: &Arc<AtomicUsize>, cpu: usize) -> Work {
+    let (account, news, inside) = (account.clone(), news.clone(), AtomicBool::new(false));
+    let at = if account.inside.len() == 1 { 0 } else { cpu };
+    Work::new(move || {
+        let _inside = Inside::enter(&account, at);
+        if inside.swap(true, Ordering::Relaxed) {
+            account.breach("ran twice at once".into());
+        }
+        if add(&news) % 5 == 0 {
+            blocking(thread::yield_now);
+        }
+        inside.store(false, Ordering::Relaxed);
+    })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (text, cpus) = [("core:1", 1), ("core:2", 2), ("cache:2 core:1", 2)][rng.usize(..3)];
+        let builder = WorkqueueSystem::builder().topology(Topology::synthetic(text).unwrap());
+        let sys = builder.build().unwrap();
+        let news = Arc::new(AtomicUsize::new(0));
+        let limits = [1, 2, 3, 64, 200];
+        let attrs = Attrs::new().scope(Scope::ALL[rng.usize(..Scope::ALL.len())]);
+        let queue = |sort: usize| {
+            let draft = sys.workqueue(format!("queue {sort}"));
+            let most = limits[rng.usize(..limits.len())];
+            let (builder, ordered, bound) = match sort {
+                0 => (draft.bound().max_active(most), false, true),
+                1 => (draft.ordered().freezable(), true, false),
+                2 => (draft.unbound(attrs.clone()).max_active(most), false, false),
+                3 => (draft.bound().max_active(most).freezable(), false, true),
+                _ => (
+                    draft.unbound(attrs.clone()).max_active(most).freezable(),
+                    false,
+                    false,
+                ),
+            };
+            let most = if ordered { 1 } else { most };
+            let places = if bound { cpus } else { 1 };
+            let counts = |n| (0..n).map(|_| AtomicUsize::new(0)).collect();
+            let account = Arc::new(Account {
+                inside: counts(places),
+                most,
+                in_order: ordered || (bound && most == 1),
+                is_wide: most >= 64,
+                ran: AtomicUsize::new(0),
+                accepted: AtomicUsize::new(0),
+                cancelled: AtomicUsize::new(0),
+                panicked: AtomicUsize::new(0),
+                last: counts(cpus * SUBMITTERS),
+                breaches: Mutex::new(Vec::new()),
+            });
+            Queue {
+                wq: builder.build().unwrap(),
+                victims: (0..6).map(|n| victim(&account, &news, n % cpus)).collect(),
+                account,
+                moves: !bound,
+                ordered,
+                bound,
+                may_flush: ordered || most >= 64 || (cpus == 1 && most == 1 && bound),
+            }
+        };
+        let queues: Vec<_> = (0..5).map(queue).collect();
+        Self {
+            cpus,
+            queues,
+            news,
+            left: AtomicUsize::new(0),
+            sys,
+        }
+    }
+
+    /// After these an item is small, by what is known of it.
+    fn calm(&self, queue: &Queue) {
+        for n in 0..SMALL {
+            let account = queue.account.clone();
+            let nothing = Work::new(move || _ = add(&account.ran));
+            let result = queue.wq.queue_on(n % self.cpus, &nothing);
+            self.accept(queue, result.map(|queued| queued.is_queued()));
+        }
+        queue.wq.flush().unwrap();
+    }
+
+    fn accept(&self, queue: &Queue, result: Result<bool, QueueError>) -> bool {
+        match result {
+            Ok(accepted) => {
+                queue
+                    .account
+                    .accepted
+                    .fetch_add(usize::from(accepted), Ordering::Relaxed);
+                accepted
+            }
+            Err(QueueError::Draining) => false,
+            Err(other) => {
+                queue.account.breach(format!("refused: {other}"));
+                false
+            }
+        }
+    }
+
+    fn queue_victim(&self, queue: &Queue, at: usize) {
+        let result = queue.wq.queue_on(at % self.cpus, &queue.victims[at]);
+        self.accept(queue, result.map(|queued| queued.is_queued()));
+    }
+
+    fn taken_back(&self, queue: &Queue, taken: bool) {
+        queue
+            .account
+            .cancelled
+            .fetch_add(usize::from(taken), Ordering::Relaxed);
+    }
+
+    /// What is done to a victim, from an item of that queue or from elsewhere.
+    fn harass(&self, rng: &mut fastrand::Rng, queue: &Queue, at: usize, may_flush: bool) {
+        let victim = &queue.victims[at];
+        match rng.u8(..8) {
+            0 => self.queue_victim(queue, at),
+            1 | 2 => self.taken_back(queue, victim.cancel()),
+            3 | 4 => self.taken_back(queue, victim.cancel_sync().unwrap()),
+            5 => {
+                let disabled = if rng.bool() {
+                    victim.disable()
+                } else {
+                    victim.disable_sync()
+                };
+                match disabled {
+                    Ok(taken) => self.taken_back(queue, taken),
+                    Err(DisableError::WouldDeadlock) => unreachable!("it is no victim"),
+                    Err(other) => panic!("{other}"),
+                }
+                victim.enable().unwrap();
+            }
+            _ if may_flush => {
+                let _ = victim.flush();
+            }
+            _ => {
+                let _ = (victim.is_pending(), victim.is_running());
+            }
+        }
+    }
+
+    /// Does something, inside an item, that concerns others.
+    fn meddle(&self, one: &One, mut rng: fastrand::Rng) {
+        let queue = &self.queues[one.queue];
+        let victim = rng.usize(..queue.victims.len());
+        match rng.u8(..12) {
+            0..=6 => self.harass(&mut rng, queue, victim, queue.may_flush),
+            7 => _ = queue.wq.stats(),
+            8 => drop(self.sys.dump()),
+            9 => {
+                // Nobody there waits for anything here.
+                if let Some(other) = self.queues[one.queue + 1..].first() {
+                    other.wq.flush().unwrap();
+                }
+            }
+            10 => {
+                let (asks, account) = (Asks(queue.wq.clone()), one.account.clone());
+                let place = one.place;
+                let child = Work::new(move || {
+                    let _ = &asks;
+                    let _inside = Inside::enter(&account, place);
+                });
+                self.accept(
+                    queue,
+                    queue.wq.queue_on(one.cpu, &child).map(|q| q.is_queued()),
+                );
+            }
+            _ => (0..rng.usize(1..200_000)).for_each(|_| std::hint::spin_loop()),
+        }
+    }
+
+    /// One in nine does more than nothing. `wakers` are of those that sleep silently.
+    fn item(
+        self: &Arc<Self>,
+        rng: &mut fastrand::Rng,
+        one: One,
+        wakers: &mut Vec<UnixStream>,
+    ) -> Work {
+        let kind = rng.u8(..120);
+        match kind {
+            0..=1 => Work::new(move || {
+                let _inside = one.enter();
+                blocking(|| (0..3).for_each(|_| thread::yield_now()));
+            }),
+            2 => {
+                let (end, other) = pipe();
+                // By a later item, if that can run meanwhile, or when all have been queued.
+                wakers.push(other);
+                Work::new(move || {
+                    let _inside = one.enter();
+                    sleep_silently(&end);
+                })
+            }
+            3 if one.account.is_wide => {
+                let later = Mutex::new(std::mem::take(wakers));
+                Work::new(move || {
+                    let _inside = one.enter();
+                    later.lock().clear();
+                })
+            }
+            4..=5 => Work::new(move || {
+                let _inside = one.enter();
+                add(&one.account.panicked);
+                resume_unwind(Box::new("on purpose"));
+            }),
+            6..=12 => {
+                let (world, rng) = (Arc::downgrade(self), rng.fork());
+                Work::new(move || {
+                    let _inside = one.enter();
+                    if let Some(world) = world.upgrade() {
+                        world.meddle(&one, rng.clone());
+                    }
+                })
+            }
+            _ => Work::new(move || drop(one.enter())),
+        }
+    }
+
+    /// Items of one CPU, or of all, one behind the other; and then somebody waits for them.
+    fn burst(self: &Arc<Self>, rng: &mut fastrand::Rng, me: usize, number: &mut usize) {
+        let which = rng.usize(..self.queues.len());
+        let queue = &self.queues[which];
+        if rng.bool() {
+            self.calm(queue);
+        }
+        let alive = Arc::new(AtomicUsize::new(0));
+        let mut wakers = Vec::new();
+        let cpu = rng.bool().then(|| rng.usize(..self.cpus));
+        for at in 0..rng.usize(1..90) {
+            add(&self.news);
+            let cpu = cpu.unwrap_or_else(|| rng.usize(..self.cpus));
+            *number += 1;
+            add(&alive);
+            let one = One {
+                account: queue.account.clone(),
+                queue: which,
+                cpu,
+                place: if queue.bound { cpu } else { 0 },
+                line: (if queue.ordered { 0 } else { cpu }) * SUBMITTERS + me,
+                number: *number,
+                _life: Life(alive.clone(), self.news.clone()),
+            };
+            let work = self.item(rng, one, &mut wakers);
+            self.accept(queue, queue.wq.queue_on(cpu, &work).map(|q| q.is_queued()));
+            if rng.u8(..25) == 0 {
+                self.taken_back(queue, work.cancel());
+            }
+            drop(work);
+            if at % 4 == 0 {
+                self.queue_victim(queue, rng.usize(..queue.victims.len()));
+            }
+        }
+        drop(wakers);
+        let kind = rng.u8(..8);
+        match kind {
+            0..=3 => queue.wq.flush().unwrap(),
+            4 => queue.wq.drain().unwrap(),
+            5 | 6 => {
+                let at = rng.usize(..queue.victims.len());
+                self.harass(rng, queue, at, true);
+            }
+            _ => {}
+        }
+        // Ordering: Acquire, as in `Life`.
+        let left = alive.load(Ordering::Acquire);
+        if kind <= 4 && left > 0 {
+            let account = &queue.account;
+            account.breach(format!("{left} are left after a flush or a drain ({kind})"));
+        }
+    }
+
+    /// A queue that ends with what it has taken.
+    fn short_lived(&self, rng: &mut fastrand::Rng) {
+        let draft = self.sys.workqueue("short");
+        let builder = match rng.u8(..3) {
+            0 => draft.bound(),
+            1 => draft.ordered(),
+            _ => draft.unbound(Attrs::new()),
+        };
+        let wq = builder.build().unwrap();
+        let alive = Arc::new(AtomicUsize::new(0));
+        for at in 0..rng.usize(1..60) {
+            add(&alive);
+            let life = Life(alive.clone(), self.news.clone());
+            let work = Work::new(move || {
+                let _ = &life;
+                if at == 20 {
+                    blocking(thread::yield_now);
+                }
+            });
+            wq.queue_on(0, &work).unwrap();
+        }
+        if rng.bool() {
+            wq.destroy().unwrap();
+            assert_eq!(alive.load(Ordering::Acquire), 0, "outlived its queue");
+        }
+    }
+
+    fn submit(self: &Arc<Self>, mut rng: fastrand::Rng, me: usize) {
+        let mut number = 0;
+        for _ in 0..BURSTS {
+            self.burst(&mut rng, me, &mut number);
+            if rng.u8(..4) == 0 {
+                self.short_lived(&mut rng);
+            }
+        }
+        self.left.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Changes and asks, until nobody submits.
+    fn change(&self, mut rng: fastrand::Rng) {
+        let mut frozen = Vec::new();
+        while self.left.load(Ordering::Relaxed) > 0 {
+            let queue = &self.queues[rng.usize(..self.queues.len())];
+            match rng.u8(..16) {
+                0..=2 => _ = queue.wq.stats(),
+                3 | 4 if queue.moves => {
+                    let scope = Scope::ALL[rng.usize(..Scope::ALL.len())];
+                    let attrs = Attrs::new().scope(scope).strict(rng.bool());
+                    queue.wq.set_attrs(attrs).unwrap();
+                }
+                5 | 6 if !queue.ordered => {
+                    let least = if queue.account.is_wide { 64 } else { 1 };
+                    let limit = rng.usize(least..=queue.account.most);
+                    queue.wq.set_max_active(limit).unwrap();
+                }
+                7 => frozen.push(self.sys.freeze()),
+                8 if frozen.is_empty() => queue.wq.flush().unwrap(),
+                9 => drop(self.sys.dump()),
+                10 => {
+                    let at = rng.usize(..queue.victims.len());
+                    self.harass(&mut rng, queue, at, frozen.is_empty());
+                }
+                11 => {
+                    let _ = queue.wq.is_congested(0);
+                }
+                _ => frozen.clear(),
+            }
+            if frozen.len() > 1 || rng.bool() {
+                frozen.clear();
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn check(&self, seed: u64) {
+        for Queue { wq, account, .. } in &self.queues {
+            wq.drain().unwrap();
+            let name = wq.name();
+            assert_eq!(*account.breaches.lock(), [""; 0], "{name}, seed {seed}");
+            let (ran, cancelled) = (of(&account.ran), of(&account.cancelled));
+            assert_eq!(
+                of(&account.accepted),
+                ran + cancelled,
+                "{name}, seed {seed}: {ran} ran"
+            );
+            let stats = wq.stats();
+            let numbers = [
+                stats.queued,
+                stats.started,
+                stats.completed,
+                stats.cancelled,
+                stats.panicked,
+                stats.active as u64,
+                stats.inactive as u64,
+            ];
+            let expected = [
+                ran + cancelled,
+                ran,
+                ran,
+                cancelled,
+                of(&account.panicked),
+                0,
+                0,
+            ];
+            assert_eq!(numbers, expected.map(|n| n as u64), "{name}, seed {seed}");
+        }
+    }
+}
+
+/// Waits, by looking, and not for ever.
+fn look_until(sys: &WorkqueueSystem, is_so: impl Fn() -> bool) {
+    for _ in 0..LOOKS {
+        if is_so() {
+            return;
+        }
+        thread::yield_now();
+    }
+    panic!("hangs: {}", sys.dump());
+}
+
+/// Waits, by looking, until all have ended.
+fn watch(world: &World, threads: Vec<thread::JoinHandle<()>>, seed: u64) {
+    let (mut seen, mut looks) = (0, 0);
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        let now = of(&world.news);
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        assert!(looks < LOOKS, "hangs, seed {seed}: {}", world.sys.dump());
+        thread::yield_now();
+    }
+    for thread in threads {
+        thread.join().unwrap_or_else(|_| panic!("seed {seed}"));
+    }
+}
+
+fn play(seed: u64) {
+    let world = Arc::new(World::new(seed));
+    let mut rng = fastrand::Rng::with_seed(!seed);
+    world.left.store(SUBMITTERS, Ordering::Relaxed);
+    let mut threads: Vec<_> = (0..SUBMITTERS)
+        .map(|me| {
+            let (world, rng) = (world.clone(), rng.fork());
+            thread::spawn(move || world.submit(rng, me))
+        })
+        .collect();
+    let (other, fork) = (world.clone(), rng.fork());
+    threads.push(thread::spawn(move || other.change(fork)));
+    watch(&world, threads, seed);
+    let other = world.clone();
+    let checks = thread::spawn(move || other.check(seed));
+    watch(&world, vec![checks], seed);
+    // The end finds hands full.
+    let alive = Arc::new(AtomicUsize::new(0));
+    for queue in &world.queues {
+        for _ in 0..40 {
+            add(&alive);
+            let life = Life(alive.clone(), world.news.clone());
+            let work = Work::new(move || _ = &life);
+            queue.wq.queue_on(0, &work).unwrap();
+        }
+    }
+    let news = world.news.clone();
+    let end = thread::spawn(move || drop(world));
+    let (mut seen, mut looks) = (0, 0);
+    while !end.is_finished() {
+        let now = of(&news);
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        assert!(looks < LOOKS, "does not end, seed {seed}");
+        thread::yield_now();
+    }
+    end.join().unwrap();
+    assert_eq!(
+        alive.load(Ordering::Acquire),
+        0,
+        "outlived all, seed {seed}"
+    );
+}
+
+/// Small items go through the queue: what comes next is drawn together.
+fn calmed(wq: &Workqueue) {
+    for _ in 0..1_000 {
+        drop(wq.spawn(|| ()));
+    }
+    wq.flush().unwrap();
+}
+
+/// An item takes the next one of its own hand back, queues it again and waits for it: that is a
+/// wait for itself, wherever the cancelled entry has gone.
+#[test]
+fn an_item_that_was_cancelled_in_a_hand_waits_where_it_was_queued_again() {
+    let sys = WorkqueueSystem::builder();
+    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
+    let sys = sys.build().unwrap();
+    let wq = sys.workqueue("ordered").ordered().build().unwrap();
+    for _ in 0..20 {
+        calmed(&wq);
+        let second = Work::new(|| ());
+        let answer = Arc::new(Mutex::new(None));
+        let first = Work::new({
+            let (wq, second, answer) = (wq.clone(), second.clone(), answer.clone());
+            move || {
+                // Unless the other thread has not queued it yet.
+                second.cancel();
+                wq.queue(&second).unwrap();
+                *answer.lock() = Some(second.flush());
+            }
+        });
+        // The worker is woken by the first one, and finds both.
+        wq.queue(&first).unwrap();
+        wq.queue(&second).unwrap();
+        look_until(&sys, || answer.lock().is_some());
+        assert_eq!(*answer.lock(), Some(Err(WouldDeadlock)));
+        wq.flush().unwrap();
+    }
+}
+
+/// The timekeeper can get no thread, so nobody will look: what a silent sleeper has in hand is for
+/// the worker that idles.
+#[test]
+fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
+    let faults = Faults::new();
+    let sys = WorkqueueSystem::builder().faults(&faults);
+    let sys = sys.topology(Topology::synthetic("core:2").unwrap());
+    let sys = sys.build().unwrap();
+    let wq = sys.workqueue("wide");
+    let wq = wq.unbound(Attrs::new().scope(Scope::System));
+    let wq = wq.build().unwrap();
+    // Two workers, of which the one was brought when the other slept.
+    let (begun, go) = (Level::new(), Level::new());
+    let sleepers: Vec<_> = (1..=2)
+        .map(|number| {
+            let (raised, go) = (begun.clone(), go.clone());
+            let sleeper = wq.spawn(move || {
+                blocking(|| {
+                    raised.raise();
+                    go.wait(1);
+                });
+            });
+            begun.wait(number);
+            sleeper
+        })
+        .collect();
+    go.raise();
+    sleepers.into_iter().for_each(|s| s.wait().unwrap());
+    faults.refuse_spawns(true);
+    for _ in 0..50 {
+        calmed(&wq);
+        let (end, other) = pipe();
+        let slept = Arc::new(AtomicBool::new(false));
+        let over = slept.clone();
+        drop(wq.spawn_on(0, move || {
+            sleep_silently(&end);
+            over.store(true, Ordering::Relaxed);
+        }));
+        drop(wq.spawn_on(0, move || drop(other)));
+        look_until(&sys, || slept.load(Ordering::Relaxed));
+        wq.flush().unwrap();
+    }
+}
+
+/// An item moves its queue, and freezes it: what else was in the hand has not been active.
+#[test]
+fn a_hand_is_frozen_with_its_queue_though_that_has_moved() {
+    let sys = WorkqueueSystem::builder();
+    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
+    let sys = Arc::new(sys.build().unwrap());
+    let attrs = [0, 1].map(|nice| Attrs::new().nice(nice));
+    // So that the pools stay.
+    let others = attrs.clone().map(|attrs| {
+        let other = sys.workqueue("other").unbound(attrs).build().unwrap();
+        other.spawn(|| ()).wait().unwrap();
+        other
+    });
+    let wq = sys.workqueue("ordered").ordered_with(attrs[0].clone());
+    let wq = wq.freezable().build().unwrap();
+    for round in 0..20 {
+        calmed(&wq);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let frozen = Arc::new(Mutex::new(None));
+        let freezes = Work::new({
+            let (sys, wq, frozen) = (Arc::downgrade(&sys), wq.clone(), frozen.clone());
+            let attrs = attrs[(round + 1) % 2].clone();
+            move || {
+                wq.set_attrs(attrs.clone()).unwrap();
+                *frozen.lock() = sys.upgrade().map(|sys| sys.freeze());
+            }
+        });
+        wq.queue(&freezes).unwrap();
+        for _ in 0..20 {
+            let ran = ran.clone();
+            drop(wq.spawn(move || _ = add(&ran)));
+        }
+        look_until(&sys, || {
+            frozen
+                .lock()
+                .as_ref()
+                .is_some_and(|f: &Frozen| !f.is_busy())
+        });
+        assert_eq!(of(&ran), 0, "round {round}");
+        *frozen.lock() = None;
+        wq.flush().unwrap();
+        assert_eq!(of(&ran), 20);
+    }
+    drop(others);
+}
+
+#[test]
+fn what_is_in_a_hand_is_as_if_it_was_ready() {
+    let given = |name| {
+        let given = std::env::var(name).ok();
+        given.map(|text| text.parse::<u64>().expect("a number"))
+    };
+    let first = given("INFLIGHT_STRESS_SEED").unwrap_or(0);
+    let seeds = given("INFLIGHT_STRESS_SEEDS").unwrap_or(12);
+    (first..first + seeds).for_each(play);
+}
