@@ -2,9 +2,9 @@
 //!
 //! A gate stands between a workqueue and the pools. It counts the items that are active (on a
 //! pool's list or being run) against `max_active` and keeps the others, oldest first, until one
-//! ends. A bound workqueue has a gate for each CPU; an ordered one has a single gate. The gates of
-//! an unbound one, its front ends, only count what passes: the limit is in
-//! [`limits`](crate::limits).
+//! ends. Items that one worker runs in a visit may share a slot, if they run in order. A bound or
+//! BH workqueue has a gate for each CPU; an ordered one has a single gate. The gates of an unbound
+//! one, its front ends, only count what passes: the limit is in [`limits`](crate::limits).
 
 use crate::flush::{Colour, Ledger};
 use crate::inactive::Inactive;
@@ -28,6 +28,7 @@ pub(crate) const fn visits_share(room: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     max_active: usize,
+    /// Slots that are taken.
     active: usize,
     inactive: Inactive<T>,
     /// Nobody becomes active.

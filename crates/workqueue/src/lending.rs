@@ -223,7 +223,7 @@ impl Lending {
         load.delay <= self.costs.near.max(load.service)
     }
 
-    /// Q: an item has been put on the list of `home`.
+    /// Y2: an item has been put on the list of `home`.
     #[must_use]
     pub fn on_enqueue(&self, home: usize, loads: &[Load]) -> Wake {
         let mine = &loads[home];
@@ -262,7 +262,7 @@ impl Lending {
         }
     }
 
-    /// V: a worker of `thief`, counted as awake, has found nothing at home. From whose list it
+    /// Y4: a worker of `thief`, counted as awake, has found nothing at home. From whose list it
     /// takes the oldest item, if from any.
     #[must_use]
     pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {

@@ -7,7 +7,7 @@ use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, CachePadded, Weak};
 use inflight_topology::Topology;
 
-/// What a pool says of itself: one word, written in sections of its lock and read by the others
+/// What a pool says of itself: two words, written in sections of its lock and read by the others
 /// without it. Relaxed: a hint. What is done by it is decided under the lock of the pool it is done
 /// to.
 #[derive(Debug, Default)]
@@ -15,6 +15,7 @@ pub(crate) struct Notice(CachePadded<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
+    /// What waits, who is awake, and what an item takes.
     now: AtomicU64,
     /// What its workers took from being woken to running, and when that was seen last.
     delay: AtomicU64,
@@ -159,13 +160,13 @@ impl Peers {
         self.all.iter().enumerate().map(load).collect()
     }
 
-    /// Q2: the pool, if there is one, whose worker is to be woken, instead of one at home, for what
+    /// Y2: the pool, if there is one, whose worker is to be woken, instead of one at home, for what
     /// is ready at home or is about to come.
     pub(crate) fn better_place(&self, mine: Load) -> Option<Arc<Pool>> {
         self.place(mine, |reason| reason != Reason::Backlog)
     }
 
-    /// Q2: the pool, if there is one, whose worker is to help with the list.
+    /// Y2: the pool, if there is one, whose worker is to help with the list.
     pub(crate) fn helper(&self, mine: Load) -> Option<Arc<Pool>> {
         self.place(mine, |reason| reason == Reason::Backlog)
     }
@@ -189,7 +190,7 @@ impl Peers {
         }
     }
 
-    /// V1: whether there may be something to take from somebody.
+    /// Y4: whether there may be something to take from somebody.
     pub(crate) fn may_have_something(&self) -> bool {
         self.are_some() && self.needy.are_some()
     }
@@ -204,7 +205,7 @@ impl Peers {
         }
     }
 
-    /// V1, V2: an item for a worker, counted in `mine`, that has found nothing at home. No lock is
+    /// Y4, Y5: an item for a worker, counted in `mine`, that has found nothing at home. No lock is
     /// held.
     pub(crate) fn take(&self, mine: Load) -> Option<Entry> {
         let (from, _) = self.lending.victim(self.me, &self.loads(mine))?;

@@ -294,15 +294,16 @@ impl Shared {
         self.queue_is_idle();
     }
 
+    /// The end has begun.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.registry.lock().shut
+    }
+
     /// Z4, Z5: a closed queue has become idle; if all are, sends the workers home.
     ///
     /// Not before all queues are closed: one that is not could be idle now and take an item later,
     /// for which no worker would be left. Closed queues stay idle, so of those that end the last
     /// items, the last one to look finds all idle.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.registry.lock().shut
-    }
-
     pub(crate) fn queue_is_idle(&self) {
         let queues = {
             let registry = self.registry.lock();

@@ -1,4 +1,4 @@
-//! Models of an item that another pod's worker takes (`PROTOCOL-lending.md`): V2 against home's own
+//! Models of an item that another pod's worker takes (`PROTOCOL-lending.md`): Y5 against home's own
 //! worker and against cancel, a queue that moves to other pools while an item is lent, a pool that
 //! goes idle while it is sent for. What they catch: an item that runs twice, twice at once or
 //! never, a cancelled one that runs, a pool that never goes, a worker that sleeps while its pool is
@@ -6,13 +6,13 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | V2 lends what runs at home | `never_twice_at_once` |
-//! | Q2 wakes nobody | `who_sleeps_is_sent_for` |
+//! | Y5 lends what runs at home | `never_twice_at_once` |
+//! | Y2 wakes nobody | `who_sleeps_is_sent_for` |
 //! | a pool tells its peers nothing | that, `who_goes_idle_is_sent_for` |
 //! | nobody learns that there is something to take | both |
 //!
-//! Not seen to fail, at these bounds: V3 that does not name the item (the core's own test has
-//! that), a look (L1) that does not ask Q2, a pool that goes while somebody runs there, Q3 that
+//! Not seen to fail, at these bounds: Y6 that does not name the item (the core's own test has
+//! that), a look (L1) that does not ask Y2, a pool that goes while somebody runs there, Y3 that
 //! makes no pools. `PROTOCOL-lending.md` argues for them; nothing here proves that they are needed.
 
 #![cfg(loom)]
@@ -75,8 +75,8 @@ fn counting(count: &Count) -> impl Fn() + Clone + Send + Sync + 'static {
     }
 }
 
-/// V2 against N1: home's worker comes to the item while the other pod, which gets its pool at this
-/// moment (Q3), looks round. One of them runs it.
+/// Y5 against N1: home's worker comes to the item while the other pod, which gets its pool at this
+/// moment (Y3), looks round. One of them runs it.
 #[test]
 fn a_taken_item_runs_once() {
     check("a_taken_item_runs_once", ZERO, || {
@@ -90,7 +90,7 @@ fn a_taken_item_runs_once() {
     });
 }
 
-/// V2 against X2: the item is taken back or runs, not both and not neither.
+/// Y5 against X2: the item is taken back or runs, not both and not neither.
 #[test]
 fn a_cancelled_item_is_not_taken() {
     check("a_cancelled_item_is_not_taken", ZERO, || {
@@ -107,8 +107,8 @@ fn a_cancelled_item_is_not_taken() {
     });
 }
 
-/// Q2 and V1 against N3: home's only worker waits for the item and does not say so. The other
-/// pod's worker is about to sleep, having looked round. Whatever it and Q2 have read of each other,
+/// Y2 and Y4 against N3: home's only worker waits for the item and does not say so. The other
+/// pod's worker is about to sleep, having looked round. Whatever it and Y2 have read of each other,
 /// a look at home (L1) sends for it.
 #[test]
 fn who_goes_idle_is_sent_for() {
@@ -132,7 +132,7 @@ fn who_goes_idle_is_sent_for() {
     });
 }
 
-/// Q2: the other pod's only worker sleeps. It is woken for the item, and no time needs to pass.
+/// Y2: the other pod's only worker sleeps. It is woken for the item, and no time needs to pass.
 #[test]
 fn who_sleeps_is_sent_for() {
     check("who_sleeps_is_sent_for", ZERO, || {
@@ -151,7 +151,7 @@ fn who_sleeps_is_sent_for() {
     });
 }
 
-/// G1-G3 against V2: the queue moves to one CPU while an item of the old pools is waiting, on its
+/// G1-G3 against Y5: the queue moves to one CPU while an item of the old pools is waiting, on its
 /// way to the other pod, or running there. It runs once, and both old pools go.
 #[test]
 fn a_pool_goes_while_an_item_is_lent() {

@@ -12,7 +12,7 @@ impl Shared {
         !self.mode.is_bound() && !self.mustered.load(Ordering::Relaxed)
     }
 
-    /// Q2: each pod gets its pool, as if an item had been queued there. What is refused now comes
+    /// Y2: each pod gets its pool, as if an item had been queued there. What is refused now comes
     /// when an item does. No lock of gates, pools or items may be held.
     pub(crate) fn muster(self: &Arc<Self>) {
         // Relaxed: as said where it is. Of those who come at the same time one does it.

@@ -3,19 +3,19 @@
 use super::{Action, Core, Item};
 
 impl<T: Item> Core<T> {
-    /// Q1: an item that may run now has come. Whom to wake for it is decided elsewhere.
+    /// Y1: an item that may run now has come. Whom to wake for it is decided elsewhere.
     #[cfg(any(test, feature = "unstable-sim"))]
     pub(crate) fn append(&mut self, item: T) {
         self.ready.push_back(item);
     }
 
-    /// Q2: until this is taken back nobody is brought here as long as somebody runs. Only where
+    /// Y2: until this is taken back nobody is brought here as long as somebody runs. Only where
     /// somebody then looks at the pool ([`waits`](Core::waits)).
     pub(crate) fn hold(&mut self, held: bool) {
         self.held = held && self.patience > 0;
     }
 
-    /// Q2: a worker is wanted although nothing may be ready here.
+    /// Y2: a worker is wanted although nothing may be ready here.
     pub(crate) fn invite(&mut self) -> Action {
         if self.running >= self.target || self.stopped {
             return Action::None;
@@ -23,7 +23,7 @@ impl<T: Item> Core<T> {
         self.bring(None)
     }
 
-    /// V1: whether the worker, which asks for more, is to look at other pools: nothing is to be
+    /// Y4: whether the worker, which asks for more, is to look at other pools: nothing is to be
     /// done here, and it may run.
     pub(crate) fn may_look(&mut self, me: usize) -> bool {
         self.arrive(me);
@@ -31,7 +31,7 @@ impl<T: Item> Core<T> {
         !self.has_work() && !self.stopped && !self.is_too_many(me)
     }
 
-    /// V2: the oldest item, for a worker of another pool.
+    /// Y5: the oldest item, for a worker of another pool.
     pub(crate) fn lend(&mut self) -> Option<T> {
         let item = self.ready.front()?;
         if self.runner_of(item).is_some() {
@@ -41,7 +41,7 @@ impl<T: Item> Core<T> {
         self.ready.pop_front()
     }
 
-    /// V3: the worker, which has nothing to do here, runs an item of another pool. What has come
+    /// Y6: the worker, which has nothing to do here, runs an item of another pool. What has come
     /// here meanwhile is for the next one.
     pub(crate) fn adopt(&mut self, me: usize, item: &T) -> Action {
         self.arrive(me);
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(core.lend(), None);
     }
 
-    /// V3 names the item: what is queued of it meanwhile is lent to nobody.
+    /// Y6 names the item: what is queued of it meanwhile is lent to nobody.
     #[test]
     fn an_adopted_item_is_not_lent_while_it_runs() {
         let mut core = invited(1);

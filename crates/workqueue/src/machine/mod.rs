@@ -29,10 +29,15 @@
 //! * An item that is being run by another worker of the pool is put behind that worker, so that it
 //!   never runs twice at once.
 //!
+//! * A worker that finds nothing to do may run an item of another pool, and this pool may leave an
+//!   item to a worker of another one (`lending.rs`).
+//!
 //! Invariant: whenever the lock is free and an item is ready, `running >= target`, or a worker is
 //! being created or on its way (it brings the next one), or the last attempt to create one failed
 //! and no worker is idle. In the last case the pool is in distress: a blocked worker, the keeper,
-//! asks again from time to time, and rescuers come for the items they stand by.
+//! asks again from time to time, and rescuers come for the items they stand by. Where somebody
+//! looks at the pool there is one case more: somebody runs, and what is ready is little, or has a
+//! better place in another pool ([`waits`](Core::waits)).
 
 pub(crate) use poller::Called;
 
@@ -98,7 +103,8 @@ const BUSY_FOR_ONE_IDLE: usize = 4;
 pub(crate) enum Next<T> {
     /// Run this, then ask again.
     Run(T),
-    /// V2: the mail is this worker's to fetch. It pushes what it finds, then asks again.
+    /// V3: the mail is this worker's to fetch. It pushes what it finds, then asks again; or it
+    /// begins a visit with it (V4).
     Fetch,
     /// It is on the idle list. It tells when ([`went_idle`](Core::went_idle)) and asks how to
     /// [`rest`](Core::rest) until an [`Action::Wake`] has named it.
@@ -330,7 +336,7 @@ impl<T: Item> Core<T> {
         self.mail && (self.ready.is_empty() || self.taken >= self.mail_due)
     }
 
-    /// V2: the mail is in the caller's hands, who pushes what it finds.
+    /// V2, V3: the mail is in the caller's hands, who pushes what it finds.
     pub(crate) fn mail_fetched(&mut self) {
         self.mail = false;
         self.letters = 0;

@@ -26,14 +26,14 @@ impl Inner {
         }
     }
 
-    /// Q2, before something happens: where else somebody is to be woken, and nobody here.
+    /// Y2, before something happens: where else somebody is to be woken, and nobody here.
     pub(super) fn hold(&mut self) -> Option<Arc<Pool>> {
         let place = self.peers.as_ref()?.better_place(self.load());
         self.core.hold(place.is_some());
         place
     }
 
-    /// Q2, after it: who else is to help.
+    /// Y2, after it: who else is to help.
     pub(super) fn calls(&mut self, place: Option<Arc<Pool>>) -> Help {
         let Some(peers) = &self.peers else {
             return Help::None;
@@ -53,7 +53,7 @@ impl Inner {
         Help::None
     }
 
-    /// V1: what a worker that asks for more, and finds nothing to do here, looks at.
+    /// Y4: what a worker that asks for more, and finds nothing to do here, looks at.
     pub(super) fn looks(&mut self, me: usize) -> Option<(Arc<Peers>, Load)> {
         let peers = self.peers.as_ref();
         let peers = peers.filter(|peers| peers.may_have_something())?;
@@ -106,7 +106,7 @@ impl Pool {
         }
     }
 
-    /// Q2: a worker is wanted for an item of another pool.
+    /// Y2: a worker is wanted for an item of another pool.
     pub(super) fn invite(self: &Arc<Self>) {
         let mut inner = self.state.lock();
         let mut action = inner.core.invite();
@@ -118,7 +118,7 @@ impl Pool {
         deed.perform();
     }
 
-    /// V2: the oldest item, for a worker of another pool.
+    /// Y5: the oldest item, for a worker of another pool.
     pub(crate) fn lend(self: &Arc<Self>) -> Option<Entry> {
         if self.state.lock().core.has_mail() {
             self.fetch_mail();
@@ -136,7 +136,7 @@ impl Pool {
         Some(entry)
     }
 
-    /// V1-V3: what the worker, which looks at its peers, runs for another pool, if anything.
+    /// Y4-Y6: what the worker, which looks at its peers, runs for another pool, if anything.
     pub(super) fn borrow(
         self: &Arc<Self>,
         me: usize,
