@@ -129,11 +129,17 @@ impl Lending {
     /// Whether a pod keeps what has come to it, whatever the others do: there are workers to be
     /// woken at home, or what waits there is worth no move.
     pub(crate) fn keeps(&self, home: usize, mine: &Load) -> bool {
-        let sibling =
-            self.is_packed(home, mine) && self.sibling_loss(home, mine) > self.costs.transfer;
         let nearest = self.costs.near.min(self.costs.far);
         let backlog = self.is_full(home, mine) && self.drain(home, mine) >= nearest;
-        !(sibling || self.is_crowded(home, mine) || backlog)
+        !(self.seeks_place(home, mine) || backlog)
+    }
+
+    /// Whether an item would run better elsewhere than beside those that are awake at home, if
+    /// there is a place.
+    pub(crate) fn seeks_place(&self, home: usize, mine: &Load) -> bool {
+        let sibling =
+            self.is_packed(home, mine) && self.sibling_loss(home, mine) > self.costs.transfer;
+        sibling || self.is_crowded(home, mine)
     }
 
     /// Its workers have all the whole cores. Who leaves it is run elsewhere instead of here: one
@@ -477,6 +483,8 @@ mod tests {
             loads[home].waiting += 1;
             match lending.on_enqueue(home, &loads) {
                 Wake::Other(to, reason) => {
+                    let seeks = lending.seeks_place(home, &loads[home]);
+                    prop_assert!(seeks || reason == Reason::Backlog);
                     prop_assert!(!lending.keeps(home, &loads[home]));
                     prop_assert!(to != home && loads[home].awake > 0);
                     prop_assert_eq!(loads[to].waiting, 0);

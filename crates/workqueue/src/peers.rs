@@ -163,6 +163,9 @@ impl Peers {
     /// Y2: the pool, if there is one, whose worker is to be woken, instead of one at home, for what
     /// is ready at home or is about to come.
     pub(crate) fn better_place(&self, mine: Load) -> Option<Arc<Pool>> {
+        if !self.lending.seeks_place(self.me, &mine) {
+            return None;
+        }
         self.place(mine, |reason| reason != Reason::Backlog)
     }
 

@@ -558,7 +558,9 @@ impl Pool {
                 }
                 Next::Sleep if self.env.idle_timeout != Duration::MAX => {
                     let told = inner.core.went_idle(me, self.env.clock.now());
-                    // Nobody is woken for work when a worker parks.
+                    // Who parks brings nobody but a poller, or a thread in its place; such a pool
+                    // has too few workers for one too many.
+                    debug_assert!(told.is_none() || action == Action::None);
                     action = told.filter(|w| *w != me).map_or(action, Action::Wake);
                 }
                 _ => {}

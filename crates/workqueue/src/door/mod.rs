@@ -178,7 +178,11 @@ impl Shared {
         let gates = if single { 1 } else { by_cpu.places.len() };
         let gate = |at: usize| match &leading {
             Some(fronts) => Gate::of_front(fronts[at]),
-            None => Gate::new(limit.max_active),
+            None => {
+                let mut gate = Gate::new(limit.max_active);
+                gate.set_frozen(frozen);
+                gate
+            }
         };
         let door = |at: usize| {
             let layout = match cpu_of(&by_cpu, at) {
@@ -186,8 +190,6 @@ impl Shared {
                 cpu => Arc::new(layout.only(layout.place_of(cpu))),
             };
             let pools = layout.places.len();
-            let mut gate = gate(at);
-            gate.set_frozen(frozen);
             CachePadded::new(Door {
                 mail: CachePadded::new(Mailbox {
                     inside: Mutex::new(Mail {
@@ -199,7 +201,7 @@ impl Shared {
                     letters: AtomicUsize::new(0),
                 }),
                 state: Mutex::new(DoorState {
-                    gate,
+                    gate: gate(at),
                     pools: vec![None; pools],
                     layout,
                     room: VecDeque::new(),

@@ -73,10 +73,11 @@ impl Shared {
     }
 
     fn count_begun(&self, gate: usize, tally: Tally) {
-        // Relaxed: a statistic. What is below zero wraps.
-        let begun = tally.begun as u64;
-        let door = &self.gates[gate_of(gate)];
-        door.started.fetch_add(begun, Ordering::Relaxed);
+        if tally.begun != 0 {
+            // Relaxed: a statistic. What is below zero wraps.
+            let started = &self.gates[gate_of(gate)].started;
+            started.fetch_add(tally.begun as u64, Ordering::Relaxed);
+        }
     }
 
     /// N5: what a worker has not begun of its visit here goes back to where it was, and the gate is

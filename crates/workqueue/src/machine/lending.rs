@@ -26,6 +26,9 @@ impl<T: Item> Core<T> {
     /// Y4: whether the worker, which asks for more, is to look at other pools: nothing is to be
     /// done here, and it may run.
     pub(crate) fn may_look(&mut self, me: usize) -> bool {
+        if self.has_work() {
+            return false;
+        }
         self.arrive(me);
         self.release(me);
         !self.has_work() && !self.stopped && !self.is_too_many(me)
@@ -164,6 +167,24 @@ mod tests {
         assert!(core.may_look(0), "its run has ended");
         assert_eq!(core.mail_came(), Action::None);
         assert!(!core.may_look(0));
+    }
+
+    /// Nor does asking change what it does then: of tiny items another one takes all.
+    #[test]
+    fn who_may_not_look_is_superfluous_all_the_same() {
+        let mut core = Core::new(2);
+        core.be_patient(20_000);
+        for item in [PLAIN, LONG] {
+            let me = core.created();
+            let _ = core.push(Job(item.0, false, false));
+            assert!(matches!(core.next(me).0, Next::Run(_)));
+        }
+        core.took(0);
+        (0..100).for_each(|_| core.took(0));
+        let _ = core.push_all((3..9).map(|n| Job(n, false, false)));
+        assert!(matches!(core.next(1).0, Next::Run(_)));
+        assert!(!core.may_look(0));
+        assert_eq!(core.next(0).0, Next::Sleep, "the other one gets on");
     }
 
     /// Items for which a worker is on its way are not offered.

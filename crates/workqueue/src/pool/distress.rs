@@ -58,6 +58,7 @@ impl Pool {
                 called: known.is_some_and(|distress| distress.called),
             });
         }
+        self.tell(&mut inner);
         let unused = inner.is_unused();
         drop(inner);
         if unused {
