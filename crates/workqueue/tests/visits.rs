@@ -22,7 +22,7 @@ use support::Level;
 
 const SUBMITTERS: usize = 2;
 const BURSTS: usize = 14;
-const SMALL: usize = 700;
+const SMALL: usize = 1_500;
 /// So many looks without any news, and somebody hangs.
 const LOOKS: usize = 20_000_000;
 
@@ -339,15 +339,15 @@ impl World {
         }
     }
 
-    /// One in nine does more than nothing. `wakers` are of those that sleep silently.
+    /// Thirteen of so many do more than nothing. `wakers` are of those that sleep silently.
     fn item(
         self: &Arc<Self>,
         rng: &mut fastrand::Rng,
         one: One,
         wakers: &mut Vec<UnixStream>,
+        of_so_many: u8,
     ) -> Work {
-        let kind = rng.u8(..120);
-        match kind {
+        match rng.u8(..of_so_many) {
             0..=1 => Work::new(move || {
                 let _inside = one.enter();
                 blocking(|| (0..3).for_each(|_| thread::yield_now()));
@@ -390,7 +390,7 @@ impl World {
     fn burst(self: &Arc<Self>, rng: &mut fastrand::Rng, me: usize, number: &mut usize) {
         let which = rng.usize(..self.queues.len());
         let queue = &self.queues[which];
-        if rng.bool() {
+        if rng.u8(..3) > 0 {
             self.calm(queue);
         }
         let alive = Arc::new(AtomicUsize::new(0));
@@ -410,7 +410,7 @@ impl World {
                 number: *number,
                 _life: Life(alive.clone(), self.news.clone()),
             };
-            let work = self.item(rng, one, &mut wakers);
+            let work = self.item(rng, one, &mut wakers, if at < 6 { 40 } else { 120 });
             self.accept(queue, queue.wq.queue_on(cpu, &work).map(|q| q.is_queued()));
             if rng.u8(..25) == 0 {
                 self.taken_back(queue, work.cancel());
