@@ -301,7 +301,7 @@ impl World {
             queue.stats().completed as usize
         });
         let runs = self.subjects.iter().map(|me| me.model.runs);
-        assert_eq!(completed.sum::<usize>(), runs.sum());
+        assert_eq!(completed.sum::<usize>(), runs.sum::<usize>());
     }
 }
 
