@@ -512,7 +512,9 @@ impl Pool {
         loop {
             let mut inner = self.state.lock();
             if inner.core.others_visit(me) {
-                // Items start in order: theirs come first.
+                // Items start in order: theirs come first, and beside one that counts nobody
+                // begins another visit until the lock is back.
+                inner.core.arrive(me);
                 drop(inner);
                 self.recall_but(Some(me));
                 inner = self.state.lock();

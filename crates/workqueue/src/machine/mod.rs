@@ -506,7 +506,7 @@ impl<T: Item> Core<T> {
     }
 
     /// The worker is on a CPU and counts.
-    fn arrive(&mut self, me: usize) {
+    pub(crate) fn arrive(&mut self, me: usize) {
         if self.workers[me].state == State::Woken {
             self.workers[me].state = State::Running;
             self.arriving -= 1;

@@ -647,6 +647,24 @@ fn i25_a_visit_counts_as_running_anything() {
     assert_eq!(order, [1, 2, 1]);
 }
 
+/// One that was found asleep comes back while another visits: it counts from then on, so what is
+/// recalled for it is not passed by another visit.
+#[test]
+fn nobody_visits_beside_one_that_is_back() {
+    let (mut core, _) = visit(1);
+    assert_eq!(core.found_asleep(0, 1), Some(Action::None));
+    assert_eq!(core.mail_came(), Action::Create);
+    let other = core.created();
+    assert_eq!(core.next(other).0, Next::Fetch);
+    assert!(core.may_visit(other) > 1);
+    let _ = core.begin_visit(other, 2, 1, 0);
+    assert!(core.others_visit(0));
+    core.arrive(0);
+    let _ = core.recalled(other, Some(1), std::iter::empty());
+    let _ = core.mail_came();
+    assert_eq!(core.may_visit(other), 0, "the first one counts again");
+}
+
 /// Of mail that was fetched in part the rest comes after what that has made ready.
 #[test]
 fn what_is_left_of_the_mail_comes_after_what_was_fetched() {
