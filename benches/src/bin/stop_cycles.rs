@@ -16,13 +16,14 @@ fn main() -> ExitCode {
         eprintln!("usage: stop_cycles [CYCLES [NAME]]");
         return ExitCode::from(2);
     };
-    let mut stranded = 0;
+    let (mut stranded, mut known) = (0, false);
     for (ids, waiters) in CROWDS {
         for (name, queue) in every_queue(ids) {
             let name = format!("{name}, {ids} ids");
             if !name.contains(&wanted) {
                 continue;
             }
+            known = true;
             let start = Instant::now();
             match stop::cycles(queue, waiters, cycles) {
                 Ok(()) => println!(
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
                 }
             }
         }
+    }
+    if !known {
+        eprintln!("stop_cycles: no way to wait has {wanted:?} in its name");
+        return ExitCode::from(2);
     }
     ExitCode::from(u8::from(stranded > 0))
 }
