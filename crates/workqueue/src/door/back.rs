@@ -58,7 +58,7 @@ impl Home {
         let is_this = |e: &Entry| e.instance == instance && e.work.key() == key;
         let slots = queue.fronts.as_ref().map(|fronts| &fronts.slots);
         // Its letter, if it is one, is delivered, and tells its place.
-        let front = queue.visit(gate, |state, _| {
+        let front = queue.in_gate(gate, |state, _| {
             let (front, ticket) = place()?;
             let is_at = match slots {
                 // A hint may be of another queue.

@@ -135,7 +135,7 @@ impl DoorState {
 impl Shared {
     /// A change of who may queue: from now on the mailbox is open or closed accordingly.
     fn change(self: &Arc<Self>, f: impl Fn(&mut DoorState)) {
-        self.visit_all(|_, state, mail| {
+        self.in_each_gate(|_, state, mail| {
             f(state);
             mail.closed = state.is_closed();
         });
@@ -186,7 +186,7 @@ impl Shared {
     /// F1: closes the current colour of every gate. Returns what a flush waits for.
     fn close_colours(self: &Arc<Self>) -> Vec<(usize, Colour)> {
         let mut closed = Vec::new();
-        self.visit_all(|gate, state, _| {
+        self.in_each_gate(|gate, state, _| {
             closed.extend(state.gate.ledger.close().map(|colour| (gate, colour)));
         });
         closed
@@ -236,7 +236,7 @@ impl Shared {
     pub(crate) fn set_max_active(self: &Arc<Self>, max_active: usize) {
         if let Some(fronts) = &self.fronts {
             // What has been queued before comes before.
-            self.visit_all(|_, _, _| ());
+            self.in_each_gate(|_, _, _| ());
             let mut started = Started::default();
             let each = &mut |_, entry| started.push(entry);
             fronts.slots.set_max_active(max_active, each);
@@ -257,13 +257,13 @@ impl Shared {
             return promoted;
         };
         // What has been queued before comes before.
-        self.visit_all(|_, _, _| ());
+        self.in_each_gate(|_, _, _| ());
         let mut started = Started::default();
         let each = &mut |_, entry| started.push(entry);
         fronts.slots.set_frozen(frozen, each);
         if frozen {
             // F2: whoever was at a gate meanwhile has left it, active or not.
-            self.visit_all(|_, _, _| ());
+            self.in_each_gate(|_, _, _| ());
         }
         started.perform(self)
     }

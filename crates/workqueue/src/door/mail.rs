@@ -192,7 +192,7 @@ impl Shared {
     }
 
     /// A section of a gate, with an empty mailbox. No lock is held.
-    pub(super) fn visit<R>(
+    pub(super) fn in_gate<R>(
         self: &Arc<Self>,
         gate: usize,
         f: impl FnOnce(&mut DoorState, &mut Mail) -> R,
@@ -204,9 +204,12 @@ impl Shared {
         result
     }
 
-    pub(super) fn visit_all(self: &Arc<Self>, mut f: impl FnMut(usize, &mut DoorState, &mut Mail)) {
+    pub(super) fn in_each_gate(
+        self: &Arc<Self>,
+        mut f: impl FnMut(usize, &mut DoorState, &mut Mail),
+    ) {
         for gate in 0..self.gates.len() {
-            self.visit(gate, |state, mail| f(gate, state, mail));
+            self.in_gate(gate, |state, mail| f(gate, state, mail));
         }
     }
 
