@@ -9,4 +9,7 @@
 pub use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
 pub use inflight_tags::{AllocOptions, Queue, Tag, TagSet};
 pub use inflight_topology::{CpuSet, Scope, Topology};
-pub use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem, blocking};
+pub use inflight_workqueue::{
+    Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, Share, Work, Workqueue,
+    WorkqueueSystem, blocking,
+};
