@@ -324,7 +324,7 @@ impl SbitmapQueue {
 
     /// What is too long to be inlined.
     #[inline(never)]
-    fn try_get_beyond(&self, left: Option<u16>) -> Option<usize> {
+    fn try_get_beyond(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
             queue.store().beyond(bit);
         }

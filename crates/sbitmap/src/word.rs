@@ -24,6 +24,7 @@ use crate::error::PutError;
 use crate::layout::low_mask;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::{CachePadded, Mutex};
+use std::ops::Range;
 
 /// How a put is checked against a double free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +286,7 @@ impl Word {
     /// Bits that are not allocated are left out, and reported together with the number of the
     /// others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> Result<(), (usize, PutError)> {
-        let held = if self.states.is_none() {
+        let held = if self.unmark_row(mask, check) {
             mask
         } else {
             let held = offsets(mask).filter(|&offset| self.unmark(offset, check));
@@ -338,10 +339,32 @@ impl Word {
     #[inline]
     fn mark(&self, mask: u64, state: u8) {
         let Some(states) = &self.states else { return };
+        // Relaxed, both: the owner alone writes it, and ownership moves with `word` and `cleared`.
+        if let Some(row) = row(mask) {
+            let states = states[row].iter();
+            return states.for_each(|one| one.store(state, Ordering::Relaxed));
+        }
         for offset in offsets(mask) {
-            // Relaxed: the owner alone writes it, and ownership moves with `word` and `cleared`.
             states[offset as usize].store(state, Ordering::Relaxed);
         }
+    }
+
+    /// As `unmark` of all bits of a mask without holes. `false`: nothing has happened.
+    fn unmark_row(&self, mask: u64, check: Check) -> bool {
+        let Some(states) = &self.states else {
+            return true;
+        };
+        let Some(row) = row(mask).filter(|_| check != Check::Racing) else {
+            return false;
+        };
+        let states = &states[row];
+        // Relaxed, both: as in `unmark`.
+        let held = states.iter().all(|one| one.load(Ordering::Relaxed) == HELD);
+        if held {
+            let ended = states.iter();
+            ended.for_each(|one| one.store(FREE, Ordering::Relaxed));
+        }
+        held
     }
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
@@ -364,6 +387,14 @@ impl Word {
     }
 }
 
+/// The positions of the set bits if there are several, and no hole between them.
+fn row(mask: u64) -> Option<Range<usize>> {
+    let first = mask.trailing_zeros();
+    let bits = mask.checked_shr(first)?;
+    let whole = bits > 1 && bits & bits.wrapping_add(1) == 0;
+    whole.then(|| first as usize..(first + bits.trailing_ones()) as usize)
+}
+
 /// The positions of the set bits, lowest first.
 pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
@@ -376,6 +407,39 @@ pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_several_bits_without_a_hole() {
+        for first in 0..64 {
+            for n in 0..=64 - first {
+                let mask = low_mask(n).checked_shl(first).unwrap_or(0);
+                let whole = first as usize..(first + n) as usize;
+                assert_eq!(row(mask), (n > 1).then_some(whole), "{mask:b}");
+                if n > 2 {
+                    assert_eq!(row(mask & !(2 << first)), None, "{mask:b} with a hole");
+                }
+            }
+        }
+    }
+
+    /// Of a mask in which one bit is not held the others are given back, with holes and without.
+    #[test]
+    fn a_mask_that_is_held_in_part_goes_back_in_part() {
+        for (taken, mask) in [(0b0111_u64, 0b1111_u64), (0b1110, 0b1111), (0b1001, 0b1011)] {
+            for check in [Check::Sequential, Check::Racing] {
+                let word = Word::new(4, check);
+                assert_eq!(word.take_range(4, 4), Some((0, 0b1111)));
+                word.put_mask(0b1111 & !taken, check).unwrap();
+                let freed = (mask & taken).count_ones() as usize;
+                assert_eq!(
+                    word.put_mask(mask, check),
+                    Err((freed, PutError::NotAllocated))
+                );
+                assert_eq!(word.in_use(4), taken & !mask);
+                assert!(word.put_mask(mask & taken, check).is_err(), "once");
+            }
+        }
+    }
 
     /// A4. Getters and putters of a word have a line each, and words share none.
     #[test]

@@ -55,13 +55,13 @@ fn cpus_of(set: &libc::cpu_set_t) -> Vec<usize> {
 struct Owners(Vec<AtomicBool>);
 
 impl Owners {
-    fn begin(&self, id: u16) {
-        let taken = self.0[usize::from(id)].swap(true, Ordering::Relaxed);
+    fn begin(&self, id: u32) {
+        let taken = self.0[id as usize].swap(true, Ordering::Relaxed);
         assert!(!taken, "two owners of {id}");
     }
 
-    fn end(&self, id: u16) {
-        assert!(self.0[usize::from(id)].swap(false, Ordering::Relaxed));
+    fn end(&self, id: u32) {
+        assert!(self.0[id as usize].swap(false, Ordering::Relaxed));
     }
 }
 
@@ -97,7 +97,7 @@ fn user(stacks: &Stacks, owners: &Owners, run: &AtomicBool, steps: &AtomicU64, s
     }
 }
 
-fn close_and_collect(stacks: &Stacks, mine: &mut Vec<u16>) {
+fn close_and_collect(stacks: &Stacks, mine: &mut Vec<u32>) {
     (0..stacks.len()).for_each(|i| stacks.close(i));
     stacks.barrier();
     (0..stacks.len()).for_each(|i| stacks.drain(i, |id| mine.push(id)));
@@ -118,7 +118,7 @@ fn sections_cut_short_lose_nothing_and_repeat_nothing() {
             thread::spawn(move || user(&stacks, &owners, &run, &steps, seed * 1_000))
         })
         .collect();
-    let mut mine: Vec<u16> = (0..IDS as u16).collect();
+    let mut mine: Vec<u32> = (0..IDS as u32).collect();
     // Rounds, not seconds; more of them until the kernel has cut some sections short.
     let (mut round, mut closes) = (0, 0);
     while round < 20_000 || (rseq && stacks.aborts() < 20 && round < 5_000_000) {
@@ -146,7 +146,7 @@ fn sections_cut_short_lose_nothing_and_repeat_nothing() {
     }
     close_and_collect(&stacks, &mut mine);
     mine.sort_unstable();
-    assert_eq!(mine, (0..IDS as u16).collect::<Vec<_>>(), "every id, once");
+    assert_eq!(mine, (0..IDS as u32).collect::<Vec<_>>(), "every id, once");
     let (aborts, steps) = (stacks.aborts(), steps.load(Ordering::Relaxed));
     println!("{round} rounds, {closes} closes, {steps} steps, {aborts} aborts");
     assert!(

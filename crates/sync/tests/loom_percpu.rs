@@ -32,7 +32,7 @@ const THREE: Bound = Bound {
 };
 
 /// Closes the only stack, takes everything out and opens it again. What was in it.
-fn drain_and_reopen(stacks: &Stacks) -> (Vec<u16>, u64) {
+fn drain_and_reopen(stacks: &Stacks) -> (Vec<u32>, u64) {
     let mut ids = Vec::new();
     stacks.close(0);
     stacks.barrier();
@@ -105,7 +105,7 @@ fn filled_and_locked() -> Arc<Stacks> {
 
 /// As `drain_and_reopen`, of a stack that was opened for sections, or else for users with the lock,
 /// which then is opened for those with the lock.
-fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u16>, u64) {
+fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u32>, u64) {
     let mut ids = Vec::new();
     stacks.close(0);
     if sections {
@@ -120,7 +120,7 @@ fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u16>, u64) {
 }
 
 /// Locked, then for sections, then locked again, under a user of either kind.
-fn turn_round(stacks: &Stacks) -> (Vec<u16>, u64) {
+fn turn_round(stacks: &Stacks) -> (Vec<u32>, u64) {
     let mut found = drain_and_reopen_locked(stacks, false);
     stacks.close(0);
     stacks.drain_locked(0, |id| found.0.push(id));

@@ -14,7 +14,7 @@ const WINDOW: usize = 24;
 
 /// Calls what is looked for, so that it is in the program.
 #[inline(never)]
-fn use_sections(stacks: &Stacks) -> Option<u16> {
+fn use_sections(stacks: &Stacks) -> Option<u32> {
     assert!(!stacks.exchange_bundle(0, 1), "closed stacks refuse");
     let kept = stacks.push(3);
     let got = stacks.pop();
@@ -33,6 +33,14 @@ fn announces(lines: &[&str]) -> bool {
 
 fn is_store(line: &str, size: &str) -> bool {
     line.contains("mov ") && line.contains(&format!("mov    {size} PTR ["))
+}
+
+/// A store of four bytes to a bare register: of the length. An id goes to a place above it.
+fn is_store_of_length(line: &str) -> bool {
+    let place = line
+        .split_once("mov    DWORD PTR [")
+        .and_then(|(_, place)| place.split_once(']'));
+    place.is_some_and(|(place, _)| !place.contains(['+', '-']))
 }
 
 /// Where a tally's section has its only store, if it is one.
@@ -108,17 +116,16 @@ fn every_section_reads_the_limit_first_and_ends_with_its_only_store_of_the_lengt
         let limit = at(&|l| reads(l, "0x4")).unwrap_or_else(|| panic!("no limit:\n{text}"));
         // The length, or the bundle.
         let bundle =
-            at(&|l| l.contains("cmp ") && l.contains("QWORD PTR [") && l.contains("+0x78],"));
+            at(&|l| l.contains("cmp ") && l.contains("QWORD PTR [") && l.contains("+0x10],"));
         let inside = at(&|l| reads(l, "0x0")).filter(|at| bundle.is_none_or(|b| *at < b));
         let inside = inside
             .or(bundle)
             .unwrap_or_else(|| panic!("no length:\n{text}"));
-        let size = if Some(inside) == bundle {
-            "QWORD"
-        } else {
-            "DWORD"
+        let ends = |line: &str| match bundle {
+            Some(at) if at == inside => is_store(line, "QWORD"),
+            _ => is_store_of_length(line),
         };
-        let commit = at(&|l| is_store(l, size)).unwrap_or_else(|| panic!("no end:\n{text}"));
+        let commit = at(&ends).unwrap_or_else(|| panic!("no end:\n{text}"));
         assert!(limit < inside && inside < commit, "order:\n{text}");
         // No call, and no other way out than past the commit, at once or by way of a refusal.
         for line in &section[..commit] {

@@ -46,7 +46,7 @@ impl Local {
         }
         let mut groups = Groups::new(self);
         for i in 0..self.stacks.len() {
-            let each = |id| groups.add(usize::from(id));
+            let each = |id| groups.add(id as usize);
             if guarded {
                 self.stacks.drain_locked(i, each); // D
             } else {

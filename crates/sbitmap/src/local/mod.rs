@@ -33,10 +33,10 @@ use inflight_sync::{CachePadded, Mutex, cpu};
 use states::States;
 use words::{Reach, Words};
 
-/// The largest depth: ids have 16 bits.
+/// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
 
-/// The largest share of a CPU. A quarter of a stack's line is then still free.
+/// The largest share of a CPU. Almost half of a stack's lines are then still free.
 const LARGEST_CAP: usize = 32;
 
 /// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
@@ -249,15 +249,15 @@ impl Local {
     ///
     /// Else an id that is to be given to `beyond`, if any.
     #[inline(always)]
-    pub(crate) fn get_here(&self, rseq: Option<Rseq>) -> Result<usize, Option<u16>> {
+    pub(crate) fn get_here(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: as in `layout`.
-        let depth = self.depth.load(Ordering::Relaxed) as u32;
+        let depth = self.depth.load(Ordering::Relaxed);
         let id = match rseq {
             Some(rseq) => self.stacks.pop_once_by(rseq, depth)?,
             None => self.stacks.pop_once(depth)?,
         };
-        self.states.begin(id as usize);
-        Ok(id as usize)
+        self.states.begin(id);
+        Ok(id)
     }
 
     /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
@@ -274,8 +274,8 @@ impl Local {
             return false;
         }
         let pushed = match rseq {
-            Some(rseq) => self.stacks.push_once_by(rseq, id as u16),
-            None => self.stacks.push_once(id as u16),
+            Some(rseq) => self.stacks.push_once_by(rseq, id as u32),
+            None => self.stacks.push_once(id as u32),
         };
         if !pushed {
             self.states.begin(id);
@@ -294,12 +294,12 @@ impl Local {
             Err(None)
         } else if seen.is_guarded() {
             let popped = self.stacks.pop_locked();
-            popped.filter(|&id| usize::from(id) < depth).ok_or(popped)
+            popped.filter(|&id| (id as usize) < depth).ok_or(popped)
         } else {
-            self.stacks.pop_below(depth as u32)
+            self.stacks.pop_below(depth)
         };
         let id = match popped {
-            Ok(id) => usize::from(id),
+            Ok(id) => id as usize,
             Err(other) => self.get_slow(other)?,
         };
         self.states.begin(id);
@@ -327,11 +327,11 @@ impl Local {
         let seen = self.control.glance();
         if below && seen.is_warm() {
             if seen.is_guarded() {
-                if self.stacks.push_locked(id as u16) {
+                if self.stacks.push_locked(id as u32) {
                     self.count_calm(1);
                     return Ok(false);
                 }
-            } else if self.stacks.push(id as u16) {
+            } else if self.stacks.push(id as u32) {
                 return Ok(false);
             }
         }

@@ -26,7 +26,7 @@ impl Local {
     /// `popped` is an id above the depth that a push racing with a resize left in a stack.
     #[cold]
     #[inline(never)]
-    pub(super) fn get_slow(&self, popped: Option<u16>) -> Option<usize> {
+    pub(super) fn get_slow(&self, popped: Option<u32>) -> Option<usize> {
         if popped.is_some_and(|id| self.beyond(id)) {
             return None;
         }
@@ -67,8 +67,8 @@ impl Local {
 
     /// The popped `id` is above the depth. Returns whether somebody may wait.
     #[cold]
-    pub(crate) fn beyond(&self, id: u16) -> bool {
-        let given = self.give(self.group(usize::from(id)));
+    pub(crate) fn beyond(&self, id: u32) -> bool {
+        let given = self.give(self.group(id as usize));
         self.look(given.ticked)
     }
 
@@ -112,7 +112,7 @@ impl Local {
             let id = self.full.bit(group.word, offset);
             // Each get of one of these would else wait for its state to come from another CPU.
             self.states.expect(id);
-            ids[n] = id as u16;
+            ids[n] = id as u32;
             n += 1;
         }
         let pushed = self.stacks.push_all(&ids[..n]);
@@ -140,7 +140,7 @@ impl Local {
     pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
         if below && self.control.glance().is_warm() {
             if let Some((here, _mover)) = self.mover() {
-                if self.stacks.push(id as u16) {
+                if self.stacks.push(id as u32) {
                     return Ok(false);
                 }
                 if self.stacks.is_open(here) {
@@ -168,7 +168,7 @@ impl Local {
         let half = ((self.cap / 2).max(1) as usize).min(others.len());
         let popped = self.stacks.pop_all(&mut others[..half]);
         for &other in &others[..popped] {
-            groups.add(usize::from(other));
+            groups.add(other as usize);
         }
         groups.finish();
     }

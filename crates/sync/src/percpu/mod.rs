@@ -243,8 +243,13 @@ impl Stacks {
     /// assert_eq!(stacks.pop(), Some(5));
     /// ```
     #[inline(always)]
-    pub fn pop(&self) -> Option<u16> {
-        self.pop_below(1 << 16).ok() // every id is below
+    pub fn pop(&self) -> Option<u32> {
+        let result = self.pop_first();
+        if result < 0 {
+            self.pop_again(result)
+        } else {
+            Some(result as u32)
+        }
     }
 
     /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`.
@@ -262,21 +267,21 @@ impl Stacks {
     /// assert_eq!(stacks.pop_below(5), Err(None));
     /// ```
     #[inline(always)]
-    pub fn pop_below(&self, bound: u32) -> Result<u16, Option<u16>> {
+    pub fn pop_below(&self, bound: usize) -> Result<u32, Option<u32>> {
         let result = self.pop_first();
         // What is no id is a large number without its sign.
-        if (result as u32) < bound {
-            Ok(result as u16)
+        if (result as u64) < bound as u64 {
+            Ok(result as u32)
         } else {
             match self.pop_again(result) {
-                Some(id) if u32::from(id) < bound => Ok(id),
+                Some(id) if u64::from(id) < bound as u64 => Ok(id),
                 other => Err(other),
             }
         }
     }
 
     #[inline(always)]
-    fn pop_first(&self) -> i32 {
+    fn pop_first(&self) -> i64 {
         match self.rseq {
             Some(rseq) => section::pop(rseq, &self.stacks),
             None => self.pop_exclusively(),
@@ -295,7 +300,7 @@ impl Stacks {
     /// assert_eq!(stacks.pop_once(5), Err(None), "closed");
     /// ```
     #[inline(always)]
-    pub fn pop_once(&self, bound: u32) -> Result<u32, Option<u16>> {
+    pub fn pop_once(&self, bound: usize) -> Result<usize, Option<u32>> {
         below(self.pop_first(), bound)
     }
 
@@ -308,13 +313,13 @@ impl Stacks {
     /// ```
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
-    pub fn push(&self, id: u16) -> bool {
+    pub fn push(&self, id: u32) -> bool {
         let result = self.push_first(id);
         result >= 0 || self.push_again(result, id)
     }
 
     #[inline(always)]
-    fn push_first(&self, id: u16) -> i32 {
+    fn push_first(&self, id: u32) -> i32 {
         match self.rseq {
             Some(rseq) => section::push(rseq, &self.stacks, id),
             None => self.push_exclusively(id),
@@ -330,7 +335,7 @@ impl Stacks {
     /// ```
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
-    pub fn push_once(&self, id: u16) -> bool {
+    pub fn push_once(&self, id: u32) -> bool {
         self.push_first(id) >= 0
     }
 
@@ -361,7 +366,7 @@ impl Stacks {
     /// }
     /// ```
     #[inline(always)]
-    pub fn pop_once_by(&self, rseq: Rseq, bound: u32) -> Result<u32, Option<u16>> {
+    pub fn pop_once_by(&self, rseq: Rseq, bound: usize) -> Result<usize, Option<u32>> {
         below(section::pop(rseq, &self.stacks), bound)
     }
 
@@ -376,16 +381,16 @@ impl Stacks {
     /// ```
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
-    pub fn push_once_by(&self, rseq: Rseq, id: u16) -> bool {
+    pub fn push_once_by(&self, rseq: Rseq, id: u32) -> bool {
         section::push(rseq, &self.stacks, id) >= 0
     }
 
     #[inline(always)]
-    fn pop_exclusively(&self) -> i32 {
-        let mut result = REFUSED;
+    fn pop_exclusively(&self) -> i64 {
+        let mut result = i64::from(REFUSED);
         if let Some(stack) = self.entered() {
             if let Some(id) = stack.pop(self.exclusion) {
-                result = i32::from(id);
+                result = i64::from(id);
             }
             stack.leave(self.exclusion);
         }
@@ -393,7 +398,7 @@ impl Stacks {
     }
 
     #[inline(always)]
-    fn push_exclusively(&self, id: u16) -> i32 {
+    fn push_exclusively(&self, id: u32) -> i32 {
         let mut result = REFUSED;
         if let Some(stack) = self.entered() {
             if stack.push(self.exclusion, id) {
@@ -413,15 +418,15 @@ impl Stacks {
 
     #[cold]
     #[inline(never)]
-    fn pop_again(&self, mut result: i32) -> Option<u16> {
+    fn pop_again(&self, mut result: i64) -> Option<u32> {
         for rseq in self.rseq.iter().cycle().take(RESTARTS) {
-            if result != ABORTED {
+            if result != i64::from(ABORTED) {
                 break;
             }
             self.count_abort();
             result = section::pop(*rseq, &self.stacks);
         }
-        match u16::try_from(result) {
+        match u32::try_from(result) {
             Ok(id) => Some(id),
             Err(_) => self.locked_here(|stack| stack.pop(Exclusion::TryLock))?,
         }
@@ -429,7 +434,7 @@ impl Stacks {
 
     #[cold]
     #[inline(never)]
-    fn push_again(&self, mut result: i32, id: u16) -> bool {
+    fn push_again(&self, mut result: i32, id: u32) -> bool {
         for rseq in self.rseq.iter().cycle().take(RESTARTS) {
             if result != ABORTED {
                 break;
@@ -470,7 +475,7 @@ impl Stacks {
     /// assert_eq!(stacks.push_all(&[5, 6, 7]), 2);
     /// ```
     #[must_use = "refused ids are still the caller's"]
-    pub fn push_all(&self, ids: &[u16]) -> usize {
+    pub fn push_all(&self, ids: &[u32]) -> usize {
         let all = |stack: &Stack, exclusion| {
             let added = ids.iter().take_while(|&&id| stack.push(exclusion, id));
             added.count()
@@ -494,8 +499,8 @@ impl Stacks {
     /// assert_eq!(ids[..2], [6, 5]);
     /// ```
     #[must_use = "ids that are dropped are lost"]
-    pub fn pop_all(&self, ids: &mut [u16]) -> usize {
-        fn fill(ids: &mut [u16], next: impl FnMut() -> Option<u16>) -> usize {
+    pub fn pop_all(&self, ids: &mut [u32]) -> usize {
+        fn fill(ids: &mut [u32], next: impl FnMut() -> Option<u32>) -> usize {
             let found = std::iter::from_fn(next);
             ids.iter_mut()
                 .zip(found)
@@ -519,7 +524,7 @@ impl Stacks {
     /// assert!(stacks.push_locked(5));
     /// assert_eq!(stacks.pop_locked(), Some(5));
     /// ```
-    pub fn pop_locked(&self) -> Option<u16> {
+    pub fn pop_locked(&self) -> Option<u32> {
         self.by_lock(|stack| stack.pop(Exclusion::TryLock))
             .flatten()
     }
@@ -531,7 +536,7 @@ impl Stacks {
     /// assert!(!Stacks::new(Backend::TryLock, 1).push_locked(5), "closed");
     /// ```
     #[must_use = "a refused id is still the caller's"]
-    pub fn push_locked(&self, id: u16) -> bool {
+    pub fn push_locked(&self, id: u32) -> bool {
         self.by_lock(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
     }
 
@@ -648,7 +653,7 @@ impl Stacks {
     /// stacks.barrier();
     /// stacks.drain(0, |id| assert_eq!(id, 5));
     /// ```
-    pub fn drain(&self, i: usize, each: impl FnMut(u16)) {
+    pub fn drain(&self, i: usize, each: impl FnMut(u32)) {
         let stack = &self.stacks[i];
         if self.rseq.is_some() {
             stack.empty(each);
@@ -667,7 +672,7 @@ impl Stacks {
     /// stacks.close(0);
     /// stacks.drain_locked(0, |id| assert_eq!(id, 5));
     /// ```
-    pub fn drain_locked(&self, i: usize, each: impl FnMut(u16)) {
+    pub fn drain_locked(&self, i: usize, each: impl FnMut(u32)) {
         self.stacks[i].wait_and_empty(Exclusion::TryLock, each);
     }
 
@@ -767,11 +772,11 @@ impl Stacks {
 }
 
 #[inline(always)]
-fn below(result: i32, bound: u32) -> Result<u32, Option<u16>> {
+fn below(result: i64, bound: usize) -> Result<usize, Option<u32>> {
     // What is no id is a large number without its sign.
-    if (result as u32) < bound {
-        Ok(result as u32)
+    if (result as u64) < bound as u64 {
+        Ok(result as usize)
     } else {
-        Err(u16::try_from(result).ok())
+        Err(u32::try_from(result).ok())
     }
 }

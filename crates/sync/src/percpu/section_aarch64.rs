@@ -11,8 +11,8 @@ use core::arch::asm;
 
 /// The id, or why there is none.
 #[inline(always)]
-pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
-    let mut result: i32;
+pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
+    let mut result: i64;
     // SAFETY: `rseq` proves that `area` is this thread's registered area. The CPU number is
     // compared with the length of the table before it indexes it; the length of a stack is at most
     // its capacity, so the id read lies in the stack. All memory is atomic to Rust, and plain
@@ -31,10 +31,10 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             "str {top}, [{area}, #8]",
             "22:",
             "ldr {cpu:w}, [{area}, #4]",
-            "mov {result:w}, #{refused}",
+            "mov {result}, #{refused}",
             "cmp {cpu:w}, {cpus:w}",
             "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {cpu}, {table}, {cpu}, lsl #8",
             "add {top}, {cpu}, #4",
             "ldar {top:w}, [{top}]",
             "cmp {top:w}, #0",
@@ -42,14 +42,14 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             "ldr {top:w}, [{cpu}]",
             "cbz {top:w}, 25f",
             "sub {top:w}, {top:w}, #1",
-            "add {place}, {cpu}, {top}, lsl #1",
-            "ldrh {result:w}, [{place}, #16]",
+            "add {place}, {cpu}, {top}, lsl #2",
+            "ldr {result:w}, [{place}, #24]",
             "str {top:w}, [{cpu}]",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
             ".inst 0xd428bc00",
             "44:",
-            "mov {result:w}, #{aborted}",
+            "mov {result}, #{aborted}",
             "b 25b",
             ".popsection",
             top = out(reg) _,
@@ -69,7 +69,7 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
 
 /// The new length, or why it is the old one.
 #[inline(always)]
-pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
+pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
     unsafe {
@@ -88,14 +88,14 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "mov {result:w}, #{refused}",
             "cmp {cpu:w}, {cpus:w}",
             "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {cpu}, {table}, {cpu}, lsl #8",
             "add {limit}, {cpu}, #4",
             "ldar {limit:w}, [{limit}]",
             "ldr {len:w}, [{cpu}]",
             "cmp {len:w}, {limit:w}",
             "b.ge 25f",
-            "add {limit}, {cpu}, {len}, lsl #1",
-            "strh {id:w}, [{limit}, #16]",
+            "add {limit}, {cpu}, {len}, lsl #2",
+            "str {id:w}, [{limit}, #24]",
             "add {len:w}, {len:w}, #1",
             "mov {result:w}, {len:w}",
             "str {len:w}, [{cpu}]",
@@ -194,16 +194,16 @@ pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) 
             "mov {result:w}, #{refused}",
             "cmp {cpu:w}, {cpus:w}",
             "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #7",
+            "add {cpu}, {table}, {cpu}, lsl #8",
             "add {seen}, {cpu}, #4",
             "ldar {seen:w}, [{seen}]",
             "cmp {seen:w}, #0",
             "b.le 25f",
-            "ldr {seen}, [{cpu}, #120]",
+            "ldr {seen}, [{cpu}, #16]",
             "cmp {seen}, {old}",
             "b.ne 25f",
             "mov {result:w}, #{done}",
-            "str {new}, [{cpu}, #120]",
+            "str {new}, [{cpu}, #16]",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
             ".inst 0xd428bc00",

@@ -5,11 +5,11 @@ use super::stack::Stack;
 use super::tally::Part;
 use crate::rseq::Rseq;
 
-pub(super) const fn pop(_: Rseq, _: &[Stack]) -> i32 {
-    REFUSED
+pub(super) const fn pop(_: Rseq, _: &[Stack]) -> i64 {
+    REFUSED as i64
 }
 
-pub(super) const fn push(_: Rseq, _: &[Stack], _: u16) -> i32 {
+pub(super) const fn push(_: Rseq, _: &[Stack], _: u32) -> i32 {
     REFUSED
 }
 

@@ -21,8 +21,8 @@ use core::arch::asm;
 
 /// The id, or why there is none.
 #[inline(always)]
-pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
-    let mut result: i32;
+pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
+    let mut result: i64;
     // SAFETY: `rseq` proves that this thread's area lies at that offset from the thread pointer
     // and is registered. The CPU number is compared with the length of the table before it indexes
     // it; the length of a stack is at most its capacity, so the id read lies in the stack. All
@@ -42,24 +42,24 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
             "mov {cpu:e}, dword ptr fs:[{area} + 4]",
             "cmp {cpu:e}, {cpus:e}",
             "jae 45f",
-            "shl {cpu}, 7",
+            "shl {cpu}, 8",
             "add {cpu}, {table}",
             "cmp dword ptr [{cpu} + 4], 0",
             "jle 45f",
             "mov {top:e}, dword ptr [{cpu}]",
             "sub {top:e}, 1",
             "jb 45f",
-            "movzx {result:e}, word ptr [{cpu} + 2*{top} + 16]",
+            "mov {result:e}, dword ptr [{cpu} + 4*{top} + 24]",
             "mov dword ptr [{cpu}], {top:e}",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "44:",
-            "mov {result:e}, {aborted}",
+            "mov {result}, {aborted}",
             "jmp 25b",
             "45:",
-            "mov {result:e}, {refused}",
+            "mov {result}, {refused}",
             "jmp 25b",
             ".popsection",
             top = out(reg) _,
@@ -78,7 +78,7 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i32 {
 
 /// The new length, or why it is the old one.
 #[inline(always)]
-pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
+pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
     unsafe {
@@ -95,13 +95,13 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u16) -> i32 {
             "mov {cpu:e}, dword ptr fs:[{area} + 4]",
             "cmp {cpu:e}, {cpus:e}",
             "jae 45f",
-            "shl {cpu}, 7",
+            "shl {cpu}, 8",
             "add {cpu}, {table}",
             "mov {limit:e}, dword ptr [{cpu} + 4]",
             "mov {result:e}, dword ptr [{cpu}]",
             "cmp {result:e}, {limit:e}",
             "jge 45f",
-            "mov word ptr [{cpu} + 2*{result:r} + 16], {id:x}",
+            "mov dword ptr [{cpu} + 4*{result:r} + 24], {id:e}",
             "add {result:e}, 1",
             "mov dword ptr [{cpu}], {result:e}",
             "25:",
@@ -198,14 +198,14 @@ pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) 
             "mov {cpu:e}, dword ptr fs:[{area} + 4]",
             "cmp {cpu:e}, {cpus:e}",
             "jae 45f",
-            "shl {cpu}, 7",
+            "shl {cpu}, 8",
             "add {cpu}, {table}",
             "cmp dword ptr [{cpu} + 4], 0",
             "jle 45f",
-            "cmp qword ptr [{cpu} + 120], {old}",
+            "cmp qword ptr [{cpu} + 16], {old}",
             "jne 45f",
             "mov {result:e}, {done}",
-            "mov qword ptr [{cpu} + 120], {new}",
+            "mov qword ptr [{cpu} + 16], {new}",
             "25:",
             ".pushsection .text.inflight_rseq_abort, \"ax\"",
             ".byte 0x0f, 0xb9, 0x3d",

@@ -12,7 +12,7 @@ fn open_all(stacks: &Stacks, limit: u32) {
     (0..stacks.len()).for_each(|i| stacks.open(i, limit));
 }
 
-fn collect(stacks: &Stacks) -> Vec<u16> {
+fn collect(stacks: &Stacks) -> Vec<u32> {
     let mut found = Vec::new();
     (0..stacks.len()).for_each(|i| stacks.close(i));
     stacks.barrier();
@@ -35,7 +35,7 @@ fn limits_are_kept_and_every_id_comes_back() {
     both(|backend| {
         let stacks = Stacks::new(backend, 1_024);
         open_all(&stacks, 1_000);
-        let kept: Vec<u16> = (0..2_000).filter(|&id| stacks.push(id)).collect();
+        let kept: Vec<u32> = (0..2_000).filter(|&id| stacks.push(id)).collect();
         // More stacks than one only if the thread has moved.
         assert!(kept.len() >= CAPACITY);
         assert_eq!(collect(&stacks), kept);
@@ -62,7 +62,7 @@ fn a_stack_is_opened_for_users_with_a_lock() {
         // What is called once finds the stack closed, unless a lock is all there is.
         let once = stacks.push_once(9);
         assert_eq!(once, stacks.backend() == Backend::TryLock);
-        let mut kept: Vec<u16> = (0..4).filter(|&id| stacks.push(id)).collect();
+        let mut kept: Vec<u32> = (0..4).filter(|&id| stacks.push(id)).collect();
         kept.extend(once.then_some(9));
         assert!(kept.len() >= 3, "more only if the thread has moved");
         assert!(!kept.is_empty());
@@ -98,7 +98,7 @@ fn several_go_in_and_out_in_one_call() {
                 (4..=6).contains(&pushed),
                 "the limit, unless the thread has moved"
             );
-            let mut found: Vec<u16> = Vec::new();
+            let mut found: Vec<u32> = Vec::new();
             let popped = stacks.pop_all(&mut some);
             found.extend(&some[..popped]);
             pushed -= popped;
@@ -112,7 +112,7 @@ fn several_go_in_and_out_in_one_call() {
                 }
             }
             found.sort_unstable();
-            assert_eq!(found, (0..(pushed + popped) as u16).collect::<Vec<_>>());
+            assert_eq!(found, (0..(pushed + popped) as u32).collect::<Vec<_>>());
         });
     }
 }
@@ -121,7 +121,7 @@ fn several_go_in_and_out_in_one_call() {
 /// the other. An id has one owner at any time and none is lost.
 #[test]
 fn ids_survive_a_closer() {
-    const IDS: u16 = 8;
+    const IDS: u32 = 8;
     let rounds = if cfg!(miri) { 20 } else { 2_000 };
     both(|backend| {
         let stacks = Arc::new(Stacks::new(backend, crate::cpu::possible()));
@@ -154,21 +154,21 @@ fn ids_survive_a_closer() {
                 })
             })
             .collect();
-        let mut mine: Vec<u16> = (0..IDS).collect();
+        let mut mine: Vec<u32> = (0..IDS).collect();
         for round in 0..rounds {
             if round % 3 == 0 {
-                open_all(&stacks, u32::from(IDS));
+                open_all(&stacks, IDS);
                 mine.retain(|&id| !stacks.push(id));
                 mine.extend(collect(&stacks));
             } else {
-                (0..stacks.len()).for_each(|i| stacks.open_locked(i, u32::from(IDS)));
+                (0..stacks.len()).for_each(|i| stacks.open_locked(i, IDS));
                 mine.retain(|&id| !stacks.push(id));
                 (0..stacks.len()).for_each(|i| stacks.close(i));
                 (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| mine.push(id)));
             }
         }
         // The users may hold some: they need open stacks to be rid of them.
-        open_all(&stacks, u32::from(IDS));
+        open_all(&stacks, IDS);
         run.store(false, Ordering::Relaxed);
         users.into_iter().for_each(|user| user.join().unwrap());
         mine.extend(collect(&stacks));
