@@ -9,7 +9,7 @@ use crate::error::{AttrsError, BuildError, PollerError};
 use crate::freeze::Frozen;
 use crate::layout::{Place, Settings};
 use crate::panics::dispose;
-#[cfg(feature = "metrics")]
+#[cfg(any(test, feature = "metrics"))]
 use crate::pool::Pool;
 use crate::pool::{Env, Notify};
 use crate::pools::{Lease, Pools};
@@ -399,7 +399,7 @@ impl WorkqueueSystem {
         self.handle.shared.queues()
     }
 
-    #[cfg(feature = "metrics")]
+    #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
         self.handle.shared.pools.all()
     }

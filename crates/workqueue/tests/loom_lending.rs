@@ -7,13 +7,18 @@
 //! | weaken | fails |
 //! |---|---|
 //! | Y5 lends what runs at home | `never_twice_at_once` |
+//! | Y5 takes no mail | `who_sleeps_is_sent_for`, `who_goes_idle_is_sent_for` |
+//! | Y6 names no item | `an_item_that_was_taken_is_known_to_run` |
 //! | Y2 wakes nobody | `who_sleeps_is_sent_for` |
-//! | a pool tells its peers nothing | that, `who_goes_idle_is_sent_for` |
+//! | Y3 makes no pools | `who_is_not_there_is_made` |
+//! | a pool tells its peers nothing | `who_sleeps_is_sent_for`, `who_goes_idle_is_sent_for` |
 //! | nobody learns that there is something to take | both |
+//! | a pool goes while somebody runs there (G2) | `a_pool_stays_while_it_runs_what_was_lent` |
 //!
-//! Not seen to fail, at these bounds: Y6 that does not name the item (the core's own test has
-//! that), a look (L1) that does not ask Y2, a pool that goes while somebody runs there, Y3 that
-//! makes no pools. `PROTOCOL-lending.md` argues for them; nothing here proves that they are needed.
+//! A look (L1) that does not ask Y2 fails no model: a manual clock has a lock, which tells who reads
+//! it all that came before, so a pool's word is hardly ever old there. A test of the shipped pools
+//! has that, `a_look_asks_again_for_who_was_said_to_be_awake`. Whether somebody looks (Y4) who is one
+//! too many, or has something at home, is the core's alone, and so are the tests of it.
 
 #![cfg(loom)]
 
@@ -193,5 +198,91 @@ fn never_twice_at_once() {
         work.flush().unwrap();
         drop(sys);
         assert_eq!(runs.get(), 1 + usize::from(again));
+    });
+}
+
+/// Y6: a work runs in the other pod, where it says that it waits, and is queued again. Whoever is
+/// brought in its worker's place leaves it.
+#[test]
+fn an_item_that_was_taken_is_known_to_run() {
+    check("an_item_that_was_taken_is_known_to_run", ZERO, || {
+        let (sys, wq) = taught(&Clock::manual());
+        let (begun, go, over) = (Flag::new(), Flag::new(), Count::new());
+        let (inside, runs) = (Count::new(), Count::new());
+        let hog = occupy(&wq, &over);
+        let work = Work::new({
+            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
+            move || {
+                assert_eq!(inside.add(), 0, "twice at once");
+                if runs.add() == 0 {
+                    begun.raise();
+                    go.wait();
+                }
+                inside.sub();
+            }
+        });
+        wq.queue_on(HOME, &work).unwrap();
+        begun.wait();
+        assert!(wq.queue_on(HOME, &work).unwrap().is_queued());
+        go.raise();
+        work.flush().unwrap();
+        over.add();
+        hog.wait().unwrap();
+        drop(sys);
+        assert_eq!(runs.get(), 2);
+    });
+}
+
+/// G2 against Y6: the queue has left the pool in which its item runs, as something lent, and
+/// queues it again. The pool stays for it, because it is found running there.
+#[test]
+fn a_pool_stays_while_it_runs_what_was_lent() {
+    check("a_pool_stays_while_it_runs_what_was_lent", ZERO, || {
+        let (sys, wq) = taught(&Clock::manual());
+        let (begun, go, over) = (Flag::new(), Count::new(), Count::new());
+        let (inside, runs) = (Count::new(), Count::new());
+        let hog = occupy(&wq, &over);
+        let work = Work::new({
+            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
+            move || {
+                assert_eq!(inside.add(), 0, "twice at once");
+                if runs.add() == 0 {
+                    begun.raise();
+                    while go.get() == 0 {
+                        thread::yield_now();
+                    }
+                }
+                inside.sub();
+            }
+        });
+        wq.queue_on(HOME, &work).unwrap();
+        begun.wait();
+        wq.set_attrs(attrs().cpumask([HOME].into())).unwrap();
+        assert!(wq.queue(&work).unwrap().is_queued());
+        thread::yield_now();
+        go.add();
+        over.add();
+        work.flush().unwrap();
+        hog.wait().unwrap();
+        while sys.pool_count() > 1 {
+            thread::yield_now();
+        }
+        drop(sys);
+        assert_eq!(runs.get(), 2);
+    });
+}
+
+/// Y3: the other pod has no pool. It gets one, whose worker looks round, and no time needs to pass.
+#[test]
+fn who_is_not_there_is_made() {
+    check("who_is_not_there_is_made", ZERO, || {
+        let (sys, wq) = taught(&Clock::manual());
+        let ran = Count::new();
+        let hog = occupy(&wq, &ran);
+        let item = wq.spawn_on(HOME, counting(&ran));
+        hog.wait().unwrap();
+        item.wait().unwrap();
+        assert_eq!(wq.stats().taken, 1, "nobody else could");
+        drop(sys);
     });
 }

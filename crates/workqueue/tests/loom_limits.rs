@@ -376,6 +376,31 @@ fn i14_nobody_passes_those_who_waited() {
     });
 }
 
+/// The same of newcomers whom a visit takes at once.
+#[test]
+fn i14_no_visit_passes_those_who_waited() {
+    let queue = || Queue::new(2, 1, BARE);
+    run(
+        "i14_no_visit_passes_those_who_waited",
+        FOUR,
+        queue,
+        |queue| {
+            for _ in 0..3 {
+                queue.admit(0);
+            }
+            let visit = queue.beside(|queue| {
+                let taken = queue.slots.try_admit_many(0, |free| free);
+                if taken > 0 {
+                    assert_eq!((queue.started.get(), taken), (3, 1), "the third one waited");
+                }
+            });
+            queue.leave(0);
+            queue.leave(0);
+            visit.join().unwrap();
+        },
+    );
+}
+
 /// Two front ends of one node, with one item that is active and one that waits in each.
 fn two_waiting() -> Queue {
     let slots = Slots::tuned(Share::Lend, 2, &[1], BARE);

@@ -208,7 +208,7 @@ impl<T: Waits> Slots<T> {
         if !set.is_alone() {
             self.hand(spot).demand(spot.group);
         }
-        // Ordering: Acquire, pairs with the Release in `Line::tell`: who waited here before the
+        // Ordering: Acquire, pairs with the Release in `Group::tell`: who waited here before the
         // newcomer and does no more is in its pool.
         if group.waiting.load(Ordering::Acquire) > 0 {
             return Err(Full::Behind);

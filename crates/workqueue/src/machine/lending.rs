@@ -169,6 +169,35 @@ mod tests {
         assert!(!core.may_look(0));
     }
 
+    /// What was behind its own last run is at home.
+    #[test]
+    fn what_waited_behind_a_run_is_at_home() {
+        let mut core = Core::new(2);
+        let (first, second) = (core.created(), core.created());
+        let _ = core.push(PLAIN);
+        assert_eq!(core.next(first).0, Next::Run(PLAIN));
+        let _ = core.push(AGAIN);
+        assert_eq!(core.next(second).0, Next::Sleep, "the first one runs it");
+        assert!(!core.may_look(first));
+        assert_eq!(core.next(first).0, Next::Run(AGAIN));
+    }
+
+    /// Who was brought in place of one that is back already is one too many.
+    #[test]
+    fn who_is_one_too_many_does_not_look() {
+        let mut core = Core::new(1);
+        let first = core.created();
+        core.at(first, 1);
+        let _ = core.push_all([PLAIN, Job(3, false, false)].into_iter());
+        assert_eq!(core.next(first).0, Next::Run(PLAIN));
+        assert_eq!(core.block(first), Action::Create);
+        let second = core.created();
+        core.unblock(first);
+        assert_eq!(core.next(first).0, Next::Run(Job(3, false, false)));
+        assert!(!core.may_look(second));
+        assert_eq!(core.next(second).0, Next::Sleep);
+    }
+
     /// Nor does asking change what it does then: of tiny items another one takes all.
     #[test]
     fn who_may_not_look_is_superfluous_all_the_same() {

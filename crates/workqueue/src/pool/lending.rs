@@ -150,3 +150,70 @@ impl Pool {
         }))
     }
 }
+
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
+mod tests {
+    use crate::lending::Load;
+    use crate::{Attrs, WorkqueueSystem};
+    use inflight_sync::atomic::{AtomicBool, Ordering};
+    use inflight_sync::wait::Event;
+    use inflight_sync::{Arc, thread};
+    use inflight_topology::{Scope, Topology};
+    use std::time::Duration;
+
+    /// So many times without any news, and somebody hangs.
+    const TIMES: usize = 5_000_000;
+
+    /// What pools say of themselves may be old: the only one that could help was said to be awake
+    /// when the item came, and is not. The look at home asks again.
+    #[test]
+    fn a_look_asks_again_for_who_was_said_to_be_awake() {
+        let builder = WorkqueueSystem::builder().intensive_threshold(Duration::MAX);
+        let builder = builder.topology(Topology::synthetic("core:2").unwrap());
+        let sys = builder.sampling(true).build().unwrap();
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.workqueue("lent").unbound(attrs).build().unwrap();
+        (0..2).for_each(|cpu| wq.spawn_on(cpu, || ()).wait().unwrap());
+        let of_cpu = |cpu| {
+            let pools = sys.pools().into_iter();
+            let mut of_it = pools.filter(|pool| pool.cpus().contains(cpu));
+            of_it.next().expect("it has run something")
+        };
+        let [home, other] = [0, 1].map(of_cpu);
+        while other.state.lock().core.running() > 0 {
+            thread::yield_now();
+        }
+        let (begun, ran) = (Arc::new(Event::new()), Arc::new(AtomicBool::new(false)));
+        let is_over = {
+            let ran = ran.clone();
+            // Relaxed: nothing is handed over.
+            move || ran.load(Ordering::Relaxed)
+        };
+        let started = Arc::new(AtomicBool::new(false));
+        let hog = wq.spawn_on(0, {
+            let (begun, started, is_over) = (begun.clone(), started.clone(), is_over.clone());
+            move || {
+                started.store(true, Ordering::Relaxed);
+                begun.notify_all();
+                (0..TIMES)
+                    .take_while(|_| !is_over())
+                    .for_each(|_| thread::yield_now());
+            }
+        });
+        begun.wait_while(|| !started.load(Ordering::Relaxed));
+        other.notice.tell(&Load {
+            awake: 1,
+            ..Load::default()
+        });
+        home.state.lock().core.took(1_000_000_000);
+        let item = wq.spawn_on(0, move || ran.store(true, Ordering::Relaxed));
+        assert_eq!(wq.stats().sent, 0);
+        let mut inner = other.state.lock();
+        other.tell(&mut inner);
+        drop(inner);
+        hog.wait().unwrap();
+        assert!(is_over(), "nobody has come while the other one ran");
+        item.wait().unwrap();
+        assert_eq!(wq.stats().taken, 1);
+    }
+}
