@@ -15,10 +15,10 @@
 //! | nobody learns that there is something to take | both |
 //! | a pool goes while somebody runs there (G2) | `a_pool_stays_while_it_runs_what_was_lent` |
 //!
-//! A look (L1) that does not ask Y2 fails no model: a manual clock has a lock, which tells who reads
-//! it all that came before, so a pool's word is hardly ever old there. A test of the shipped pools
-//! has that, `a_look_asks_again_for_who_was_said_to_be_awake`. Whether somebody looks (Y4) who is one
-//! too many, or has something at home, is the core's alone, and so are the tests of it.
+//! A look (L1) that does not ask Y2 fails no model: a manual clock has a lock, which tells whoever
+//! reads it all that came before, so a pool's word is hardly ever old there. A test of the shipped
+//! pools has that, `a_look_asks_again_for_who_was_said_to_be_awake`. Whether somebody looks (Y4)
+//! who is one too many, or has something at home, is the core's alone, and so are its tests.
 
 #![cfg(loom)]
 

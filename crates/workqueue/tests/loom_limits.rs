@@ -15,6 +15,7 @@
 //! | a line is told empty before what it gave has been handed on | `i14_…` |
 //! | a freeze does not hold the lines (F1) | `f1_a_freeze_against_…` |
 //! | a held line is told empty | `f1_a_freeze_against_release` |
+//! | a freeze does not ask for the gates (F2, in the model itself) | `f2_…` |
 //! | a thaw raises the limit before it lets the lines go | `f1_a_freeze_…`, `f1_a_thaw_…` |
 //! | the mark of a held line is cleared | `f1_a_freeze_against_those_who_wait` |
 
@@ -23,7 +24,7 @@
 mod model_support;
 
 use inflight_sync::model::{Bound, check};
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::modelled::{Full, Share, Slots, Tuning, Waits};
 use model_support::{Count, FOUR, THREE, THREE_OR_ALL, TWO};
 
@@ -489,6 +490,36 @@ fn f1_a_freeze_against_those_who_wait() {
             queue.assert_sum(1);
         },
     );
+}
+
+/// F2: a newcomer has found nobody waiting, and takes the token that the only active item puts
+/// back, both on their way through the freeze. Gates are locked from A to the pool, and each is
+/// asked for its lock (as here) before the freeze returns: so what is not busy then stays so.
+#[test]
+fn f2_a_freeze_waits_for_who_is_at_a_gate() {
+    let queue = || Queue::new(1, 1, BARE);
+    let name = "f2_a_freeze_waits_for_who_is_at_a_gate";
+    run(name, TWO, queue, |queue| {
+        queue.admit(0);
+        let gate = Arc::new(Mutex::new(()));
+        let newcomer = queue.beside({
+            let gate = gate.clone();
+            move |queue| {
+                let _at_the_gate = gate.lock();
+                queue.admit(0);
+            }
+        });
+        let leaver = queue.beside(|queue| queue.leave(0));
+        queue.set_frozen(true);
+        drop(gate.lock());
+        let busy = queue.slots.active() > 0;
+        let started = queue.started.get();
+        newcomer.join().unwrap();
+        leaver.join().unwrap();
+        if !busy {
+            assert_eq!(queue.started.get(), started, "it starts in a freeze");
+        }
+    });
 }
 
 /// I.13 for a thaw: somebody joins meanwhile.
