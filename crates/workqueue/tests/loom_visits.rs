@@ -1,16 +1,37 @@
 //! Models of a worker that takes two items at once (PROTOCOL.md, "Visits"), and of what it owes a
-//! gate meanwhile. What they catch: an item that stays in the hand of a worker that blocks (no N5
-//! in B1) or sleeps (none in L2), one that is both cancelled and run or whose slot is lost, ends
-//! that N5 does not tell of, what an ordered queue's visit gives back out of order.
+//! gate meanwhile. What they catch: an item that stays in the hand of a worker that blocks or
+//! sleeps, or that starts while its queue is frozen, one that is both cancelled and run or whose
+//! slot is lost, ends that N5 does not tell of, what an ordered queue's visit gives back out of
+//! order, what starts before an older item that is in a hand.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | V3 does not note the mailbox again, or tells that nobody has rung | `letters_that_are_left_are_fetched` |
+//! | V4 does not note the mailbox in which it leaves letters | `a_visit_owes_nothing_while_it_blocks` |
+//! | V4 draws what may be running | `a_visit_leaves_what_may_be_running` |
+//! | V4 takes no slots | most |
+//! | N4 counts no end, or a cancelled item as begun | most; `a_visit_against_cancel` |
+//! | N5 gives the slot of an ordered queue back, which the visit's end does again | `a_visit_in_order`, `a_visit_waits_for_nothing_of_its_own` |
+//! | N5 leaves the ends it has told of in the hand | `a_visit_owes_nothing_while_it_blocks` |
+//! | N5 leaves in the hand what has not begun | most |
+//! | N5 gives an ordered queue's items back last first | `a_visit_in_order` |
+//! | N5 forgets what the worker runs now | `a_visit_leaves_what_may_be_running` |
+//! | no N5 in B1 | `a_visit_ends_with_a_block`, `a_visit_waits_for_nothing_of_its_own` |
+//! | no N5 in N1 for those who visit | `what_is_in_a_hand_comes_first` |
+//! | no N5 in L3 | `a_visit_ends_when_found_asleep` |
+//! | no N5 in L2 | `a_look_ends_a_visit` |
+//! | no N5 in a freeze | `a_freeze_finds_a_visit` |
+//! | no N5 in O2 | `a_freeze_finds_a_visit_in_a_pool_that_was_left` |
+//! | visits do not count for L1 | `a_visit_ends_when_found_asleep` |
 
 #![cfg(loom)]
 
 mod model_support;
 
 use inflight_sync::model::{Bound, check};
-use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_topology::Topology;
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
 use model_support::{Count, Flag, ONE};
 use std::time::Duration;
@@ -38,6 +59,20 @@ fn generous() -> (WorkqueueSystem, Workqueue) {
 fn ordered() -> (WorkqueueSystem, Workqueue) {
     let sys = system();
     let wq = sys.workqueue("model").ordered().build().unwrap();
+    (sys, wq)
+}
+
+/// A system with two CPUs that share a pool; items are small, and not so small that one worker
+/// takes them all.
+fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    let sys = builder.clock(clock.clone()).build().unwrap();
+    let attrs = Attrs::new().scope(Scope::System);
+    let wq = sys.workqueue("model").unbound(attrs).build().unwrap();
+    let clock = clock.clone();
+    let first = wq.spawn(move || clock.advance(Duration::from_micros(4)));
+    first.wait().unwrap();
     (sys, wq)
 }
 
@@ -175,12 +210,9 @@ fn a_visit_waits_for_nothing_of_its_own() {
     });
 }
 
-/// An ordered queue goes over to another pool during a visit, and is frozen: what is in hand in the
-/// old pool does not start.
-#[test]
-fn a_freeze_finds_a_visit_in_a_pool_that_was_left() {
-    let name = "a_freeze_finds_a_visit_in_a_pool_that_was_left";
-    check(name, ZERO, || {
+/// An ordered queue is frozen during a visit: what else is in the hand does not start.
+fn freeze_in_a_visit(name: &str, moves: bool) {
+    check(name, ZERO, move || {
         let topology = Topology::synthetic("core:2").unwrap();
         let builder = WorkqueueSystem::builder().topology(topology);
         let builder = builder.idle_timeout(Duration::MAX).sampling(true);
@@ -204,7 +236,9 @@ fn a_freeze_finds_a_visit_in_a_pool_that_was_left() {
             }
         });
         begun.wait();
-        wq.set_attrs(Attrs::new().cpumask([0].into())).unwrap();
+        if moves {
+            wq.set_attrs(Attrs::new().cpumask([0].into())).unwrap();
+        }
         let frozen = sys.freeze();
         go.add();
         first.wait().unwrap();
@@ -216,5 +250,133 @@ fn a_freeze_finds_a_visit_in_a_pool_that_was_left() {
         second.wait().unwrap();
         drop(sys);
         assert_eq!(ran.get(), 1);
+    });
+}
+
+#[test]
+fn a_freeze_finds_a_visit() {
+    freeze_in_a_visit("a_freeze_finds_a_visit", false);
+}
+
+/// O2: the queue has gone over to another pool since.
+#[test]
+fn a_freeze_finds_a_visit_in_a_pool_that_was_left() {
+    freeze_in_a_visit("a_freeze_finds_a_visit_in_a_pool_that_was_left", true);
+}
+
+/// N5, V4: a work runs in a visit, is found asleep, and has been queued again. Its worker is left
+/// with it, and whoever comes in his place draws nothing that may be running.
+#[test]
+fn a_visit_leaves_what_may_be_running() {
+    check("a_visit_leaves_what_may_be_running", ZERO, || {
+        let (sys, wq) = opened(generous());
+        let (begun, go) = (Flag::new(), Count::new());
+        let (inside, runs) = (Count::new(), Count::new());
+        let work = Work::new({
+            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
+            move || {
+                assert_eq!(inside.add(), 0, "twice at once");
+                if runs.add() == 0 {
+                    begun.raise();
+                    while go.get() == 0 {
+                        thread::yield_now();
+                    }
+                }
+                inside.sub();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        drop(wq.spawn(|| ()));
+        begun.wait();
+        assert!(wq.queue(&work).unwrap().is_queued());
+        assert!(sys.look(true), "it holds its next run back");
+        thread::yield_now();
+        go.add();
+        work.flush().unwrap();
+        drop(sys);
+        assert_eq!(runs.get(), 2);
+    });
+}
+
+/// N1: one that was blocked is back, and asks for more while another one is in a visit. What that
+/// one has in hand comes before what was queued later.
+#[test]
+fn what_is_in_a_hand_comes_first() {
+    check("what_is_in_a_hand_comes_first", ZERO, || {
+        let (sys, wq) = wide(&Clock::manual());
+        let (asleep, back) = (Flag::new(), Flag::new());
+        let blocks = wq.spawn({
+            let (asleep, back) = (asleep.clone(), back.clone());
+            move || {
+                blocking(|| {
+                    asleep.raise();
+                    back.wait();
+                });
+            }
+        });
+        asleep.wait();
+        let (begun, go, order) = (Flag::new(), Count::new(), Arc::new(Mutex::new(Vec::new())));
+        let runs = wq.spawn({
+            let (begun, go) = (begun.clone(), go.clone());
+            move || {
+                begun.raise();
+                while go.get() == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let item = |number| {
+            let order = order.clone();
+            wq.spawn(move || order.lock().push(number))
+        };
+        drop(item(1));
+        begun.wait();
+        let later = item(2);
+        back.raise();
+        blocks.wait().unwrap();
+        later.wait().unwrap();
+        go.add();
+        runs.wait().unwrap();
+        drop(sys);
+        assert_eq!(*order.lock(), [1, 2]);
+    });
+}
+
+/// L2: the first item of a visit computes until the second one has run.
+#[test]
+fn a_look_ends_a_visit() {
+    check("a_look_ends_a_visit", ZERO, || {
+        let clock = Clock::manual();
+        let (sys, wq) = wide(&clock);
+        let (begun, ran) = (Flag::new(), Count::new());
+        let first = wq.spawn({
+            let (begun, ran) = (begun.clone(), ran.clone());
+            move || {
+                begun.raise();
+                while ran.get() == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        drop(wq.spawn(move || _ = ran.add()));
+        begun.wait();
+        clock.advance(Duration::from_millis(2));
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// V3: of a queue without visits a worker fetches some letters, which is one in a model, and has
+/// the mailbox noted again for the rest.
+#[test]
+fn letters_that_are_left_are_fetched() {
+    check("letters_that_are_left_are_fetched", ZERO, || {
+        let sys = system();
+        let wq = sys.workqueue("model").bound().cpu_intensive();
+        let (sys, wq) = opened((sys, wq.build().unwrap()));
+        drop(wq.spawn(|| ()));
+        // Not by a flush: that would empty the mailbox.
+        wq.spawn(|| ()).wait().unwrap();
+        drop(sys);
     });
 }
