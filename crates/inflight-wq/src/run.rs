@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use inflight_sync::Parker;
 use inflight_sync::time::Clock;
 use inflight_workqueue::serve::{QueueFiles, Reply, Request, ask};
+use regex::Regex;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -144,6 +145,7 @@ fn watch(socket: &Path, monitor: &Monitor) -> Result<(), Ended> {
     let clock = Clock::system();
     let live = io::stdout().is_terminal() && !monitor.json;
     let mut next = clock.now();
+    let mut first = true;
     let mut left = if monitor.interval.is_zero() {
         Some(1)
     } else {
@@ -153,10 +155,16 @@ fn watch(socket: &Path, monitor: &Monitor) -> Result<(), Ended> {
         let Reply::Stats { mut queues } = asked(socket, &Request::Stats)? else {
             return Err(Ended::Wrong("another question was answered".to_owned()));
         };
+        let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let patterns = &monitor.patterns;
         queues.retain(|queue| {
             patterns.is_empty() || patterns.iter().any(|pattern| pattern.is_match(&queue.name))
         });
+        // Later it may have gone, and come again.
+        if first && queues.is_empty() && !patterns.is_empty() {
+            return Err(unmatched(patterns, names));
+        }
+        first = false;
         if monitor.json {
             print(&monitor::json(&queues, timestamp()))?;
         } else {
@@ -172,6 +180,19 @@ fn watch(socket: &Path, monitor: &Monitor) -> Result<(), Ended> {
         let parker = Parker::current();
         while parker.park_until(&clock, next) {}
     }
+}
+
+fn unmatched(patterns: &[Regex], names: Vec<String>) -> Ended {
+    let patterns: Vec<_> = patterns.iter().map(Regex::as_str).collect();
+    let there = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
+    Ended::Wrong(format!(
+        "no queue's name has {} in it; {there}",
+        patterns.join(" or ")
+    ))
 }
 
 /// Seconds since 1970.
