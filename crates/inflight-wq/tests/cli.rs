@@ -152,6 +152,18 @@ fn monitor_prints_tables() {
     assert!(one.contains("events") && !one.contains("crypt"), "{one}");
 }
 
+/// For ever, with an interval, if that were no error.
+#[test]
+fn monitor_of_no_queue_is_an_error() {
+    let served = Served::new();
+    for options in ["monitor ^nobody$", "monitor -i 0 ^nobody$ --json"] {
+        let why = "no queue's name has ^nobody$ in it; there are crypt, events";
+        served.run(options).complained(1, why);
+    }
+    let why = "no queue's name has x1 or y2 in it";
+    served.run("monitor -i 0 x1 y2").complained(1, why);
+}
+
 #[test]
 fn monitor_prints_json() {
     let served = Served::new();
@@ -195,6 +207,7 @@ fn files_are_listed_and_written() {
         ("set crypt max_active zero", "not \"zero\""),
         ("set crypt max_active -3", "not \"-3\""),
         ("set crypt max_active 100000", "2048"),
+        ("set crypt min_active 2", "it has per_cpu, max_active, nice"),
         ("set crypt nice 33", "nice goes from -20 to 19, not to 33"),
         ("set crypt per_cpu 1", "can only be read"),
         ("set crypt colour blue", "it has per_cpu, max_active"),

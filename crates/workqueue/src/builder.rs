@@ -5,6 +5,7 @@ use crate::door;
 use crate::error::{BuildError, QueueError, SystemError};
 use crate::layout::Settings;
 use crate::learned::Learned;
+use crate::lending::Crowd;
 use crate::limits::Share;
 use crate::meter::Metering;
 use crate::pool::Env;
@@ -320,6 +321,8 @@ impl SystemBuilder {
             metering.switch_on(&self.clock);
         }
         let settings = Settings::new(topology.clone(), self.default_scope);
+        let last = topology.possible().union(topology.cpus()).last();
+        let cpus = last.map_or(0, |last| last + 1);
         let env = Env {
             now: Mutex::new(topology.clone()),
             refreshed: AtomicUsize::new(0),
@@ -330,6 +333,7 @@ impl SystemBuilder {
             idle_timeout: self.idle_timeout,
             sampling,
             learned: Learned::default(),
+            crowd: Crowd::new(cpus),
             metering,
             tracer: self.tracer,
             watchdog: self

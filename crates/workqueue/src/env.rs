@@ -1,6 +1,7 @@
 //! What the pools of a system have in common.
 
 use crate::learned::Learned;
+use crate::lending::Crowd;
 use crate::meter::Metering;
 use crate::sampler::Sampling;
 use crate::threads::Threads;
@@ -29,6 +30,8 @@ pub(crate) struct Env {
     pub(crate) idle_timeout: Duration,
     pub(crate) sampling: Sampling,
     pub(crate) learned: Learned,
+    /// Who submits to unbound queues.
+    pub(crate) crowd: Crowd,
     pub(crate) metering: Metering,
     pub(crate) tracer: Option<Tracer>,
     pub(crate) watchdog: Option<Watchdog>,

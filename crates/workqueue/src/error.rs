@@ -260,6 +260,45 @@ impl fmt::Display for MaxActiveError {
 
 impl Error for MaxActiveError {}
 
+/// Why what a memory node is sure of was not changed.
+///
+/// ```
+/// use inflight_workqueue::MinActiveError;
+///
+/// let error = MinActiveError::OutOfRange { asked: 9, max_active: 8 };
+/// assert_eq!(error.to_string(), "min_active is 1 to max_active, which is 8, not 9");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MinActiveError {
+    /// It is outside 1 to the queue's limit.
+    OutOfRange {
+        /// What was asked for.
+        asked: usize,
+        /// The limit at that time.
+        max_active: usize,
+    },
+    /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) gives each node a
+    /// part.
+    NotPerNode,
+}
+
+impl fmt::Display for MinActiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange { asked, max_active } => write!(
+                f,
+                "min_active is 1 to max_active, which is {max_active}, not {asked}"
+            ),
+            Self::NotPerNode => {
+                f.write_str("only an unbound workqueue with Share::PerNode has a min_active")
+            }
+        }
+    }
+}
+
+impl Error for MinActiveError {}
+
 /// Why a workqueue was not made.
 ///
 /// ```

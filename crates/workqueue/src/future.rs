@@ -13,7 +13,7 @@ use crate::handle::{JoinHandle, Joined, Outcome};
 use crate::item::{Ended, Item, Run, WorkRef};
 use crate::panics::{caught, contained, dispose};
 use crate::worker;
-use inflight_sync::{Arc, Mutex, Weak, cpu};
+use inflight_sync::{Arc, Mutex, Weak};
 use std::any::type_name;
 use std::borrow::Cow;
 use std::future::Future;
@@ -146,7 +146,7 @@ where
         let before = inbox.lock().replace(self);
         // The same task: it is only counted down.
         drop(before);
-        queue.submit(&item, cpu::current()).map(drop)
+        queue.submit(&item, queue.here()).map(drop)
     }
 }
 

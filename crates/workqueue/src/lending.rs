@@ -32,7 +32,7 @@ pub struct Load {
     pub service: u64,
     /// What a worker takes from being woken to running, in ns.
     pub delay: u64,
-    /// Threads whose last item was queued from this pod. They need its CPUs too.
+    /// Threads, other than workers, that have submitted from its CPUs lately. They need them too.
     pub submitters: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct Costs {
     pub near: u64,
     /// The same from another node.
     pub far: u64,
-    /// Workers awake for each CPU, at most.
+    /// Workers awake for each CPU, at most: the target of a pool.
     pub lanes: usize,
 }
 
@@ -61,7 +61,7 @@ impl Default for Costs {
             sibling_percent: 40,
             near: 200_000,
             far: 600_000,
-            lanes: 2,
+            lanes: 1,
         }
     }
 }
@@ -268,6 +268,39 @@ impl Lending {
         }
     }
 
+    /// Y2, before an item is put on the list or taken from it: the pod, if there is one, whose
+    /// worker is to be woken, instead of one at home, for what is there or about to come. The loads
+    /// are asked for if they matter.
+    pub fn better_place(
+        &self,
+        home: usize,
+        mine: &Load,
+        loads: impl FnOnce() -> Vec<Load>,
+    ) -> Option<(usize, Reason)> {
+        let place = self.seeks_place(home, mine).then(loads);
+        let found = self.other(home, &place?);
+        found.filter(|(_, reason)| *reason != Reason::Backlog)
+    }
+
+    /// Y2, after that: the pod, if there is one, whose worker is to help with the list.
+    pub fn helper(
+        &self,
+        home: usize,
+        mine: &Load,
+        loads: impl FnOnce() -> Vec<Load>,
+    ) -> Option<(usize, Reason)> {
+        let needed = (!self.keeps(home, mine)).then(loads);
+        let found = self.other(home, &needed?);
+        found.filter(|(_, reason)| *reason == Reason::Backlog)
+    }
+
+    fn other(&self, home: usize, loads: &[Load]) -> Option<(usize, Reason)> {
+        match self.on_enqueue(home, loads) {
+            Wake::Other(to, reason) => Some((to, reason)),
+            Wake::Home | Wake::Nobody => None,
+        }
+    }
+
     /// Y4: a worker of `thief`, counted as awake, has found nothing at home. From whose list it
     /// takes the oldest item, if from any.
     #[must_use]
@@ -325,10 +358,14 @@ impl Lending {
 
 #[cfg(any(test, feature = "unstable-sim"))]
 mod counters;
+mod crowd;
 mod lately;
+mod notice;
 #[cfg(any(test, feature = "unstable-sim"))]
 pub use counters::LendingCounters;
+pub use crowd::Crowd;
 pub use lately::Lately;
+pub use notice::Notice;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -441,18 +478,18 @@ mod tests {
         let mut loads = idle();
         loads[0].waiting = 1_000;
         loads[1].awake = 1;
-        loads[0].awake = 11;
+        loads[0].awake = 5;
         // With cores of one thread each, so that only the length of the list counts.
         let topology = Topology::synthetic("cache:4 core:6").unwrap();
         let lending = Lending::new(&topology, Scope::Cache, Costs::default());
         assert_eq!(lending.victim(1, &loads), None);
-        loads[0].awake = 12;
+        loads[0].awake = 6;
         assert_eq!(lending.victim(1, &loads), Some((0, Reason::Backlog)));
     }
 
     #[test]
     fn a_mean_follows() {
-        let mut lately = Lately::guess(1_000);
+        let mut lately = Lately::default();
         (0..200).for_each(|_| lately.note(5_000, 20));
         assert!((4_900..=5_000).contains(&lately.ns()));
     }

@@ -84,6 +84,7 @@ pub mod serve;
 #[doc(hidden)]
 pub mod sim;
 mod stats;
+mod submitter;
 mod system;
 mod threads;
 mod timekeeper;
@@ -98,7 +99,7 @@ pub use builder::{SystemBuilder, WorkqueueBuilder, WorkqueueDraft};
 pub use delayed::DelayedWork;
 pub use error::{
     AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,
-    NotDisabled, PanicPayload, PollerError, QueueError, SystemError, WouldDeadlock,
+    MinActiveError, NotDisabled, PanicPayload, PollerError, QueueError, SystemError, WouldDeadlock,
 };
 pub use freeze::Frozen;
 pub use handle::JoinHandle;

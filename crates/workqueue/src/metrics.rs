@@ -11,7 +11,7 @@ use std::time::Duration;
 type Read = fn(&WorkqueueStats) -> u64;
 
 /// What only grows: name, unit, description, where it is.
-const COUNTERS: [(&str, Unit, &str, Read); 15] = [
+const COUNTERS: [(&str, Unit, &str, Read); 16] = [
     (
         "inflight_workqueue_queued_total",
         Unit::Count,
@@ -85,6 +85,12 @@ const COUNTERS: [(&str, Unit, &str, Read); 15] = [
         |s| s.sent,
     ),
     (
+        "inflight_workqueue_crowded_total",
+        Unit::Count,
+        "those of them because submitters need the CPUs of the own group",
+        |s| s.crowded,
+    ),
+    (
         "inflight_workqueue_taken_total",
         Unit::Count,
         "items taken by a worker of another group",
@@ -156,7 +162,7 @@ impl Line {
         }
         self.active += stats.active;
         self.inactive += stats.inactive;
-        if let Some(limit) = queue.level().1 {
+        if let Some(limit) = queue.max_active() {
             *self.max_active.get_or_insert(0) += limit;
         }
     }

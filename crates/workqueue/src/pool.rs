@@ -5,10 +5,10 @@ pub(crate) use crate::env::Env;
 use crate::flush::Colour;
 use crate::item::{Instance, POOL_KEYS, WorkRef};
 use crate::layout::{Cpus, Place};
-use crate::lending::Lately;
+use crate::lending::{Lately, Notice, Reason};
 use crate::machine::{Action, Core, Item, Next, Rest};
 use crate::meter::Meter;
-use crate::peers::{Notice, Peers};
+use crate::peers::Peers;
 use crate::pools::{Lease, Pools};
 use crate::rescuer::Rescuer;
 use crate::sampler::{self, Finding, Sampler, Suspect};
@@ -101,7 +101,7 @@ fn key(number: usize) -> u32 {
 
 /// What may wait for a worker that runs before another is woken, in ns: about the price of waking
 /// one on another CPU.
-const PATIENCE: u64 = 20_000;
+pub(crate) const PATIENCE: u64 = 20_000;
 
 /// What a worker takes at once, in ns.
 const VISIT: u64 = 20_000;
@@ -232,6 +232,9 @@ impl Pool {
             env: env.clone(),
             table: Arc::downgrade(table),
         });
+        if pool.place.may_have_peers() {
+            env.crowd.tell(pool.cpus(), &pool.notice);
+        }
         if pool.is_timed() {
             let core = &mut pool.state.lock().core;
             if !pool.place.bh {
@@ -648,7 +651,7 @@ impl Pool {
     fn held<R>(
         self: &Arc<Self>,
         mut inner: MutexGuard<'_, Inner>,
-        place: Option<Arc<Pool>>,
+        place: Option<(Arc<Pool>, Reason)>,
         f: impl FnOnce(&mut Core<Entry>) -> (R, Action),
     ) -> (R, Deed) {
         let (result, mut action) = f(&mut inner.core);
@@ -730,6 +733,7 @@ impl Pool {
 
     /// L2, L3: one look at the pool.
     pub(crate) fn look(self: &Arc<Self>) {
+        self.env.crowd.look(self.env.clock.now());
         self.recall();
         self.hasten(Core::look);
         if let Some(later) = self.sampler.look(self, self.env.sampling) {

@@ -4,7 +4,8 @@ use crate::attrs::{Attrs, Kind, Mode};
 use crate::delayed::DelayedWork;
 use crate::door::Shared;
 use crate::error::{
-    AttrsError, BuildError, EnableError, JoinError, MaxActiveError, QueueError, WouldDeadlock,
+    AttrsError, BuildError, EnableError, JoinError, MaxActiveError, MinActiveError, QueueError,
+    WouldDeadlock,
 };
 use crate::future;
 use crate::handle::{self, JoinHandle};
@@ -109,7 +110,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue(&self, work: &Work) -> Result<Queued, QueueError> {
-        self.shared.submit(&work.item, cpu::current())
+        self.shared.submit(&work.item, self.shared.here())
     }
 
     /// Queues `work` on a CPU: in its pool if the queue is bound, in that of its group if unbound.
@@ -297,7 +298,7 @@ impl Workqueue {
     /// ```
     pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
         let topology = self.shared.env().machine();
-        let here = cpu::current();
+        let here = self.shared.here();
         let cpu = if topology.node_of(here) == Some(node) {
             Some(here)
         } else {
@@ -344,7 +345,7 @@ impl Workqueue {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        handle::spawn(&self.shared, Ok(cpu::current()), f)
+        handle::spawn(&self.shared, Ok(self.shared.here()), f)
     }
 
     /// Runs `f` and waits for its result: here, on the caller's thread, if no worker is about to
@@ -497,6 +498,33 @@ impl Workqueue {
         let max_active = checked_max_active(self.shared.mode(), max_active)?;
         self.shared.set_max_active(max_active);
         Ok(())
+    }
+
+    /// Changes how many items may be active on each memory node, however few CPUs it has there:
+    /// see [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
+    ///
+    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
+    /// items end. A `max_active` below it takes it along.
+    ///
+    /// # Errors
+    ///
+    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose nodes have no parts: all
+    /// but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, MinActiveError, Share, WorkqueueSystem};
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode);
+    /// let scan = scan.max_active(64).build()?;
+    /// scan.set_min_active(48)?; // as many as wait for each other
+    /// let error = MinActiveError::OutOfRange { asked: 65, max_active: 64 };
+    /// assert_eq!(scan.set_min_active(65), Err(error));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
+        self.shared.set_min_active(min_active)
     }
 
     /// Changes where the queue's items run, while it is in use.

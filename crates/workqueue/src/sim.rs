@@ -1,11 +1,14 @@
 //! The pure state machines, for the simulator. Nothing here is promised to stay as it is.
 
-pub use crate::lending::{Costs, Lately, Lending, LendingCounters, Load, Pod, Reason, Wake};
+pub use crate::lending::{
+    Costs, Crowd, Lately, Lending, LendingCounters, Load, Notice, Pod, Reason, Wake,
+};
 pub use crate::limits::{
     FrontEnd, Full, Limits, Ordered, Share, Shares, Slots, Touches, Tuning, Waits,
     default_min_active, shares,
 };
 use crate::machine::{Action, Core, Item, Next};
+use crate::pool::PATIENCE;
 
 /// What a pool does after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,57 @@ impl Pool {
         Self(Core::new(target))
     }
 
+    /// As shipped where pools lend: whoever takes an item brings the next worker, unless what is
+    /// left is too little, or has a better place.
+    #[must_use]
+    pub fn lender(target: usize) -> Self {
+        let mut core = Core::new(target);
+        core.be_patient(PATIENCE);
+        Self(core)
+    }
+
+    /// Until this is taken back others have better places for what waits.
+    pub fn hold(&mut self, held: bool) {
+        self.0.hold(held);
+    }
+
+    /// An item has taken so many ns.
+    pub fn took(&mut self, ns: u64) {
+        self.0.took(ns);
+    }
+
+    /// Whether the worker, which asks for an item, is to look at other pools.
+    pub fn may_look(&mut self, worker: usize) -> bool {
+        self.0.may_look(worker)
+    }
+
+    /// Whether items wait for those that run: somebody is to look at the pool in a while.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.0.waits()
+    }
+
+    /// From now on somebody does.
+    pub fn begin_looks(&mut self) {
+        self.0.begin_looks();
+    }
+
+    /// A look.
+    pub fn look(&mut self) -> Bring {
+        self.0.look().into()
+    }
+
+    /// What it knows of itself.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            waiting: self.0.unattended(),
+            awake: self.0.running(),
+            service: self.0.estimate(),
+            ..Load::default()
+        }
+    }
+
     /// A thread has arrived to be a worker; returns its number.
     pub fn created(&mut self) -> usize {
         self.0.created()
@@ -104,12 +158,6 @@ impl Pool {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.listed()
-    }
-
-    /// Workers that run or are on their way.
-    #[must_use]
-    pub fn awake(&self) -> usize {
-        self.0.running()
     }
 }
 

@@ -51,6 +51,8 @@ pub struct WorkqueueStats {
     /// How often a worker of another group of CPUs was woken for items of the queue, because that
     /// was better than one of their own group.
     pub sent: u64,
+    /// How often that was because threads that submit need the CPUs of their own group.
+    pub crowded: u64,
     /// Items that a worker of another group of CPUs has taken, because its own had nothing to do.
     pub taken: u64,
     /// How often a worker that was woken on a CPU of another group, where it had run last, went

@@ -10,6 +10,7 @@ use crate::meter::Charged;
 use crate::panics::contained;
 use crate::pool::{Deed, Entry, Env, Pool};
 use crate::sampler::proc;
+use crate::submitter;
 use crate::threads::End;
 use crate::trace::{self, TraceStep};
 use inflight_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -246,6 +247,7 @@ impl BlockObserver for Context {
 /// The thread function of a worker.
 pub(crate) fn run(pool: &Arc<Pool>) -> End {
     join_system(pool.env());
+    submitter::is_a_worker();
     pool.settle_thread();
     let parker = Parker::current();
     let seen = Seen::new(pool.env());
@@ -330,7 +332,9 @@ impl Stopwatch {
         if self.items < self.together {
             return None;
         }
-        let spent = pool.env().clock.now() - since;
+        let now = pool.env().clock.now();
+        pool.env().crowd.look(now);
+        let spent = now - since;
         let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         let took = spent / u64::from(self.items);
         let small = took < Self::SMALL;
@@ -370,6 +374,7 @@ pub(crate) fn rescue(
     let seen = Seen::new(pool.env());
     let me = pool.attach(Parker::current().unparker(), &seen);
     let context = Context::new(pool, me, seen);
+    submitter::is_a_worker();
     CURRENT.with(|c| c.replace(Some(context.clone())));
     let observed = observer::install(context.clone());
     let pinned = pool.borrow_thread();

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::{Arc, Mutex, thread};
+use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
 use std::collections::BTreeSet;
@@ -149,6 +149,81 @@ fn moves(wq: &Workqueue) -> bool {
     waits.wait().unwrap();
     hogs.into_iter().for_each(|hog| hog.wait().unwrap());
     moved
+}
+
+/// One of the workers of `BUSY` computes, until `open` is raised.
+fn compute(wq: &Workqueue, open: &Level) -> JoinHandle<()> {
+    let (begun, open) = (Level::new(), open.clone());
+    let computes = wq.spawn_on(BUSY, {
+        let begun = begun.clone();
+        move || {
+            begun.raise();
+            while open.get() == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    begun.wait(1);
+    computes
+}
+
+/// A thread that submits needs one of the two CPUs, a worker has the other: items as short as can
+/// be go to the idle pod. Nobody has to know of the thread; it is heard.
+#[test]
+fn a_crowd_is_helped() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    look_round(&wq, 1);
+    let open = Level::new();
+    let computes = compute(&wq, &open);
+    cpu::set_current_for_thread(Some(BUSY));
+    let helped = (0..100_000).any(|_| {
+        wq.spawn(|| ()).wait().unwrap();
+        wq.stats().crowded > 0 && wq.stats().taken > 0
+    });
+    cpu::set_current_for_thread(None);
+    open.raise();
+    computes.wait().unwrap();
+    assert!(helped, "{:?}", wq.stats());
+}
+
+/// Whoever queues on others' behalf is on no CPU of theirs.
+#[test]
+fn who_names_a_cpu_is_no_crowd_there() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    look_round(&wq, 1);
+    let open = Level::new();
+    let computes = compute(&wq, &open);
+    for _ in 0..5_000 {
+        wq.spawn_on(BUSY, || ()).wait().unwrap();
+    }
+    open.raise();
+    computes.wait().unwrap();
+    assert_eq!(wq.stats().crowded, 0);
+}
+
+/// A worker that submits is counted as one, and not once more.
+#[test]
+fn workers_are_no_crowd() {
+    let sys = system();
+    let wq = queue(&sys, false);
+    look_round(&wq, 1);
+    let submits = wq.clone();
+    let all = wq.spawn_on(BUSY, move || {
+        cpu::set_current_for_thread(Some(BUSY));
+        for _ in 0..5_000 {
+            let ran = Level::new();
+            let done = ran.clone();
+            drop(submits.spawn(move || done.raise()));
+            while ran.get() == 0 {
+                std::hint::spin_loop();
+            }
+        }
+        cpu::set_current_for_thread(None);
+    });
+    all.wait().unwrap();
+    assert_eq!(wq.stats().crowded, 0);
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod support;
 
 use inflight_sync::thread;
-use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, JoinHandle, Share, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_topology::{CpuSet, Scope, Topology};
+use inflight_workqueue::{
+    Attrs, JoinHandle, MinActiveError, Share, Work, Workqueue, WorkqueueSystem, blocking,
+};
 use support::{Inside, Level, Log};
 
 /// Steps are told, so what is queued goes to its gate at once and not by way of a mailbox.
@@ -100,6 +102,90 @@ fn c2_the_parts_of_nodes_in_a_queue() {
         items.iter().for_each(|(end, _)| end.raise());
         wq.flush().unwrap();
         assert_eq!(wq.stats().completed, items.len() as u64);
+    }
+}
+
+/// C22, in both directions, while items wait.
+#[test]
+fn c22_min_active_changes_both_ways() {
+    let sys = system("numa:2 core:8");
+    let wq = queue(&sys, Share::PerNode, 16, Some(1));
+    let mut items: Vec<_> = (0..14).map(|_| waiting(&wq, 3)).collect();
+    assert_eq!(nodes(&sys)[..2], [(8, 8), (0, 8)]);
+    wq.set_min_active(12).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(12, 12), (0, 12)], "at once");
+    assert_eq!(wq.stats().inactive, 2);
+    wq.set_min_active(9).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(12, 9), (0, 9)], "nothing is stopped");
+    (0..3).for_each(|_| end(&wq, items.remove(0)));
+    assert_eq!(nodes(&sys)[..2], [(9, 9), (0, 9)]);
+    assert_eq!(wq.stats().inactive, 2, "nobody came for those three");
+    end(&wq, items.remove(0));
+    assert_eq!((nodes(&sys)[0], wq.stats().inactive), ((9, 9), 1));
+    // A lower limit takes it along, and a higher one does not bring it back.
+    wq.set_max_active(4).unwrap();
+    wq.set_max_active(16).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(9, 8), (0, 8)]);
+    items.iter().for_each(|(end, _)| end.raise());
+    wq.drain().unwrap();
+    assert_eq!(wq.stats().completed, 14);
+}
+
+#[test]
+fn a_bad_min_active_is_an_error_and_changes_nothing() {
+    let sys = system("numa:2 core:8");
+    let wq = queue(&sys, Share::PerNode, 16, Some(3));
+    for asked in [0, 17, usize::MAX] {
+        let max_active = 16;
+        let error = MinActiveError::OutOfRange { asked, max_active };
+        assert_eq!(wq.set_min_active(asked), Err(error));
+    }
+    assert_eq!(nodes(&sys)[..2], [(0, 8), (0, 8)]);
+    wq.set_min_active(16).unwrap();
+    assert_eq!(nodes(&sys)[..2], [(0, 16), (0, 16)]);
+    let others = [
+        sys.workqueue("lend").unbound(Attrs::new()).build(),
+        sys.workqueue("one").ordered().build(),
+        sys.workqueue("bound").bound().build(),
+    ];
+    for other in others {
+        let refused = other.unwrap().set_min_active(1);
+        assert_eq!(refused, Err(MinActiveError::NotPerNode));
+    }
+}
+
+/// Against the rule as it is written down (C7): any order of changes leaves the parts that the last
+/// ones give, on nodes of any size.
+#[test]
+fn parts_follow_every_change_of_both_limits() {
+    let sys = system("numa:3 core:4");
+    // Of 4, 2 and 1 CPUs.
+    let cpus = CpuSet::from([0, 1, 2, 3, 4, 5, 8]);
+    let attrs = Attrs::new().scope(Scope::Numa).cpumask(cpus);
+    let builder = sys.workqueue("jobs").unbound(attrs).share(Share::PerNode);
+    let wq = builder.max_active(16).min_active(1).build().unwrap();
+    let (mut max, mut min) = (16_usize, 1_usize);
+    let mut random = 1_u64;
+    for _ in 0..500 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let number = (random >> 40) as usize % 40;
+        if random >> 63 == 0 {
+            let done = wq.set_max_active(number);
+            assert_eq!(done.is_ok(), number > 0);
+            if done.is_ok() {
+                (max, min) = (number, min.min(number));
+            }
+        } else {
+            let done = wq.set_min_active(number);
+            assert_eq!(done.is_ok(), (1..=max).contains(&number));
+            if done.is_ok() {
+                min = number;
+            }
+        }
+        let part = |cpus: usize| (0, (max * cpus).div_ceil(7).clamp(min, max));
+        assert_eq!(nodes(&sys)[..3], [4, 2, 1].map(part), "{max}, {min}");
     }
 }
 

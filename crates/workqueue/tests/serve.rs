@@ -4,8 +4,9 @@
 mod support;
 
 use inflight_sync::thread;
+use inflight_topology::Topology;
 use inflight_workqueue::serve::{AskError, Reply, Request, ServeError, Server, ask};
-use inflight_workqueue::{Attrs, Kind, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Kind, Share, Workqueue, WorkqueueSystem};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -144,6 +145,51 @@ fn d4_control_files_are_written() {
         panic!("counters were asked for");
     };
     assert_eq!(queues[0].max_active, Some(3));
+}
+
+/// It has no file in the kernel. Where nodes have parts a user looks for it beside `max_active`.
+#[test]
+fn min_active_is_written_where_nodes_have_parts() {
+    let topology = Topology::synthetic("numa:2 core:2").unwrap();
+    let sys = WorkqueueSystem::builder().topology(topology);
+    let sys = sys.build().unwrap();
+    let scan = sys.workqueue("scan").unbound(Attrs::new()).max_active(16);
+    let _scan = scan.share(Share::PerNode).build().unwrap();
+    let lend = sys.workqueue("lend").unbound(Attrs::new()).max_active(16);
+    let _lend = lend.build().unwrap();
+    let (_dir, path, _server) = served(&sys);
+    let shown = || {
+        let Reply::Files { queues } = ask(&path, &Request::Files).unwrap() else {
+            panic!("files were asked for");
+        };
+        let scan = queues.into_iter().find(|queue| queue.name == "scan");
+        let mut files = scan.unwrap().files.into_iter();
+        let file = files.find(|file| file.name == "min_active").unwrap();
+        (file.value, file.writable)
+    };
+    assert_eq!(shown(), ("8".to_owned(), true));
+    assert_eq!(set(&path, "scan", "min_active", " 16\n"), Ok(()));
+    assert_eq!(shown().0, "16");
+    for (value, why) in [
+        ("17", "min_active is 1 to max_active, which is 16, not 17"),
+        ("0", "min_active is 1 to max_active, which is 16, not 0"),
+        (
+            "-1",
+            "min_active is a number from 1 to max_active, not \"-1\"",
+        ),
+        (
+            "few",
+            "min_active is a number from 1 to max_active, not \"few\"",
+        ),
+    ] {
+        assert_eq!(set(&path, "scan", "min_active", value), Err(why.to_owned()));
+    }
+    assert_eq!(shown().0, "16", "nothing has changed");
+    let refused = set(&path, "lend", "min_active", "2").unwrap_err();
+    assert!(
+        refused.starts_with("lend has no file \"min_active\""),
+        "{refused}"
+    );
 }
 
 /// Each write re-applies all attributes, also those of an ordered queue.

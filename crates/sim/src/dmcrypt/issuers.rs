@@ -2,7 +2,7 @@
 
 use super::measure::Outcome;
 use super::model::DmCrypt3900x;
-use super::pools::Pools;
+use super::pools::{Look, Pools};
 use super::scenario::Scenario;
 use crate::cpus::{Counters, Cpus, Kind, Load, Ns, ThreadId};
 use inflight_topology::Topology;
@@ -28,8 +28,6 @@ struct Issuer {
     ready: VecDeque<usize>,
     /// The one whose segment runs.
     current: usize,
-    /// Where it submitted last.
-    cache: Option<usize>,
 }
 
 /// The device has finished.
@@ -38,6 +36,14 @@ pub(super) enum Event {
     /// What was read is to be decrypted.
     Read(usize),
     Written(usize),
+    /// A pool is looked at.
+    Look(Look),
+}
+
+impl From<Look> for Event {
+    fn from(look: Look) -> Self {
+        Self::Look(look)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -165,10 +171,7 @@ impl Crypt {
         let cache = cpus.cache_of(cpu);
         let state = &mut self.ios[io];
         (state.cache, state.cpu, state.submitted) = (cache, cpu, cpus.now());
-        let before = self.issuers[issuer].cache.replace(cache);
-        if before != Some(cache) {
-            self.pools.submits(before, cache);
-        }
+        self.pools.submits(issuer, cpu);
         if self.ios[io].is_write {
             self.pools.queue(cpus, io, cpu);
         } else {
@@ -179,7 +182,7 @@ impl Crypt {
     fn work(&mut self, cpus: &mut Cpus<Event>, thread: ThreadId, cpu: usize) -> Option<f64> {
         let waited = cpus.wait_of(thread);
         let worker = self.pools.worker(thread);
-        let io = self.pools.next(worker, waited)?;
+        let io = self.pools.next(cpus, worker, waited)?;
         let at = thread - self.issuers.len();
         if self.running.len() <= at {
             self.running.resize(at + 1, (0, 0));
@@ -198,7 +201,7 @@ impl Crypt {
     fn worked(&mut self, cpus: &mut Cpus<Event>, thread: ThreadId, cpu: usize) {
         let (io, began) = self.running[thread - self.issuers.len()];
         let pod = self.pools.worker(thread).pod;
-        self.pools.took(pod, cpus.now() - began);
+        self.pools.took(pod, cpus.now() - began, cpus.now());
         self.counts.items += 1;
         self.pools.leave(cpus, self.ios[io].cpu);
         if self.ios[io].is_write {
@@ -282,6 +285,7 @@ impl Load for Crypt {
         match event {
             Event::Read(io) => self.pools.queue(cpus, io, self.ios[io].cpu),
             Event::Written(io) => self.complete(cpus, io),
+            Event::Look(look) => self.pools.look(cpus, look),
         }
     }
 }

@@ -43,8 +43,8 @@ pub struct DmCrypt3900x {
     pub workers: usize,
     /// The shipped constants of lending.
     pub costs: Costs,
-    /// What an item is thought to take before one was seen.
-    pub first_guess: u64,
+    /// Issuers are heard when they submit.
+    pub hears: bool,
     /// The estimate of what an item takes is wrong by this factor.
     pub misjudged: f64,
 }
@@ -81,7 +81,7 @@ impl Default for DmCrypt3900x {
             max_active: 24,
             workers: 4096,
             costs: Costs::default(),
-            first_guess: 226_000,
+            hears: true,
             misjudged: 1.0,
         }
     }

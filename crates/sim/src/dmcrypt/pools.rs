@@ -3,10 +3,20 @@
 use super::model::DmCrypt3900x;
 use super::scenario::Scope;
 use crate::cpus::{Cpus, Kind, ThreadId};
+use inflight_sync::Arc;
+use inflight_sync::time::Instant;
 use inflight_topology::{self as topology, Topology};
 use inflight_workqueue::sim::{
-    Bring, FrontEnd, Lately, Lending, LendingCounters, Limits, Load as Seen, Pool, Share, Wake,
+    Bring, Crowd, FrontEnd, Lately, Lending, LendingCounters, Limits, Load as Seen, Notice, Pool,
+    Share,
 };
+
+/// Between two looks at a pool in which something waits, in ns.
+const LOOK: u64 = 1_000_000;
+
+/// That pod is to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look(usize);
 
 /// A worker thread.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +33,11 @@ struct Pod {
     cache: Option<usize>,
     /// Threads by number of the worker.
     threads: Vec<ThreadId>,
-    service: Lately,
     delay: Lately,
-    /// Issuers whose last item was queued from here.
-    submitters: usize,
+    /// What the others see of it.
+    notice: Arc<Notice>,
+    /// A look is planned.
+    watched: bool,
 }
 
 /// All pools of a scope, and what stands before them.
@@ -38,15 +49,17 @@ pub(super) struct Pools {
     workers: Vec<Worker>,
     first: ThreadId,
     lending: Lending,
+    crowd: Crowd,
     limits: Vec<Limits<usize>>,
     follows_waker: f64,
+    hears: bool,
     misjudged: f64,
     pub(super) counters: LendingCounters,
     pub(super) repatriations: u64,
 }
 
 impl Pools {
-    pub(super) fn new<E: Copy>(
+    pub(super) fn new<E: Copy + From<Look>>(
         scope: Scope,
         model: &DmCrypt3900x,
         machine: &Topology,
@@ -58,16 +71,23 @@ impl Pools {
             Scope::System => vec![None],
             _ => (0..cpus.caches()).map(Some).collect(),
         };
-        let pod = |cache: Option<usize>| Pod {
-            pool: Pool::new(match (scope, cache) {
-                (Scope::Ours, Some(pod)) => lending.cap(pod),
-                _ => model.workers,
-            }),
-            cache,
-            threads: Vec::new(),
-            service: Lately::guess(model.first_guess),
-            delay: Lately::default(),
-            submitters: 0,
+        let crowd = Crowd::new(machine.cpus().last().map_or(0, |last| last + 1));
+        let pod = |cache: Option<usize>| {
+            let notice = Arc::<Notice>::default();
+            if let Some(cache) = cache {
+                crowd.tell(cpus.cache(cache).iter().copied().collect(), &notice);
+            }
+            Pod {
+                pool: match (scope, cache) {
+                    (Scope::Ours, Some(pod)) => Pool::lender(lending.cap(pod)),
+                    _ => Pool::new(model.workers),
+                },
+                cache,
+                threads: Vec::new(),
+                delay: Lately::default(),
+                notice,
+                watched: false,
+            }
         };
         let mut pools = Self {
             scope,
@@ -75,8 +95,10 @@ impl Pools {
             workers: Vec::new(),
             first,
             lending,
+            crowd,
             limits: limits(scope, model, machine),
             follows_waker: model.follows_waker,
+            hears: model.hears,
             misjudged: model.misjudged,
             counters: LendingCounters::default(),
             repatriations: 0,
@@ -112,7 +134,12 @@ impl Pools {
     }
 
     /// An item is queued on a CPU.
-    pub(super) fn queue<E: Copy>(&mut self, cpus: &mut Cpus<E>, item: usize, cpu: usize) {
+    pub(super) fn queue<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        item: usize,
+        cpu: usize,
+    ) {
         let (limit, front) = self.front(cpu);
         let mut active = None;
         self.limits[limit].admit(front, item, |_, item| active = Some(item));
@@ -122,7 +149,7 @@ impl Pools {
     }
 
     /// An active item that was queued on that CPU has ended.
-    pub(super) fn leave<E: Copy>(&mut self, cpus: &mut Cpus<E>, cpu: usize) {
+    pub(super) fn leave<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, cpu: usize) {
         let (limit, front) = self.front(cpu);
         let mut active = None;
         self.limits[limit].leave(front, |front, item| active = Some((front, item)));
@@ -136,39 +163,100 @@ impl Pools {
         }
     }
 
-    fn activate<E: Copy>(&mut self, cpus: &mut Cpus<E>, item: usize, cpu: usize) {
+    fn activate<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, item: usize, cpu: usize) {
         let home = self.pod_of(cpus.cache_of(cpu));
-        self.pods[home].pool.append(item);
-        let pod = match self.whom_to_wake(home) {
-            Wake::Home => home,
-            Wake::Other(pod, _) => pod,
-            Wake::Nobody => return,
-        };
-        let bring = self.pods[pod].pool.invite();
-        self.bring(cpus, pod, bring, cpu);
-    }
-
-    fn whom_to_wake(&mut self, home: usize) -> Wake {
-        if self.scope != Scope::Ours {
-            return Wake::Home; // One worker for each item that comes.
+        if self.scope == Scope::Ours {
+            return self.event(cpus, home, cpu, |pool| ((), pool.push(item)));
         }
-        let wake = self.lending.on_enqueue(home, &self.seen());
-        self.counters.note_wake(wake);
-        wake
+        // One worker for each item that comes.
+        let pool = &mut self.pods[home].pool;
+        pool.append(item);
+        let bring = pool.invite();
+        self.bring(cpus, home, bring, cpu);
     }
 
-    fn seen(&self) -> Vec<Seen> {
-        let seen = |pod: &Pod| Seen {
-            waiting: pod.pool.waiting(),
-            awake: pod.pool.awake(),
-            service: (pod.service.ns() as f64 * self.misjudged) as u64,
-            delay: pod.delay.ns(),
-            submitters: pod.submitters,
+    /// An event of a pool of ours, with the question whether another one is to help (Y2).
+    fn event<E: Copy + From<Look>, R>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        home: usize,
+        cpu: usize,
+        f: impl FnOnce(&mut Pool) -> (R, Bring),
+    ) -> R {
+        let now = cpus.now();
+        let mine = self.load(home);
+        let loads = || self.loads(home, now);
+        let place = self.lending.better_place(home, &mine, loads);
+        let pool = &mut self.pods[home].pool;
+        pool.hold(place.is_some());
+        let (result, bring) = f(pool);
+        pool.hold(false);
+        let listed = pool.waiting() > 0;
+        let mine = self.load(home);
+        let loads = || self.loads(home, now);
+        let other = place.or_else(|| self.lending.helper(home, &mine, loads));
+        self.tell(cpus, home);
+        self.bring(cpus, home, bring, cpu);
+        if let Some((other, _)) = other.filter(|_| listed) {
+            let bring = self.pods[other].pool.invite();
+            self.tell(cpus, other);
+            self.bring(cpus, other, bring, cpu);
+        }
+        result
+    }
+
+    /// The others learn how a pod is. If something waits there it will be looked at.
+    fn tell<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize) {
+        let load = self.load(pod);
+        let state = &mut self.pods[pod];
+        state.notice.tell(&load);
+        if state.pool.waits() && !state.watched {
+            state.watched = true;
+            state.pool.begin_looks();
+            cpus.after(LOOK, Look(pod).into());
+        }
+    }
+
+    /// The look has come.
+    pub(super) fn look<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, Look(pod): Look) {
+        self.crowd.look(Instant::from_nanos(cpus.now()));
+        let cpu = cpus.cache(pod)[0];
+        self.event(cpus, pod, cpu, |pool| ((), pool.look()));
+        self.pods[pod].watched = self.pods[pod].pool.waits();
+        if self.pods[pod].watched {
+            cpus.after(LOOK, Look(pod).into());
+        }
+    }
+
+    /// What a pod knows of itself.
+    fn load(&self, pod: usize) -> Seen {
+        Seen {
+            submitters: self.pods[pod].notice.submitters(),
+            ..self.pods[pod].pool.load()
+        }
+    }
+
+    /// And of all.
+    fn loads(&self, home: usize, now: u64) -> Vec<Seen> {
+        let now = Instant::from_nanos(now);
+        let load = |(at, pod): (usize, &Pod)| Seen {
+            delay: pod.notice.delay(now),
+            ..if at == home {
+                self.load(home)
+            } else {
+                pod.notice.load()
+            }
         };
-        self.pods.iter().map(seen).collect()
+        self.pods.iter().enumerate().map(load).collect()
     }
 
-    fn bring<E: Copy>(&mut self, cpus: &mut Cpus<E>, pod: usize, bring: Bring, waker: usize) {
+    fn bring<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        pod: usize,
+        bring: Bring,
+        waker: usize,
+    ) {
         let thread = match bring {
             Bring::Nobody => return,
             Bring::Wake(number) => self.pods[pod].threads[number],
@@ -188,10 +276,15 @@ impl Pools {
         cpus.wake(thread, cache);
     }
 
-    fn create<E: Copy>(&mut self, cpus: &mut Cpus<E>, pod: usize, waker: usize) -> ThreadId {
+    fn create<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        pod: usize,
+        waker: usize,
+    ) -> ThreadId {
         let kind = match self.scope {
-            Scope::System | Scope::Cache => Kind::Floating,
-            Scope::CacheStrict | Scope::Ours => Kind::Pinned,
+            Scope::System | Scope::Cache | Scope::Ours => Kind::Floating,
+            Scope::CacheStrict => Kind::Pinned,
         };
         let state = &mut self.pods[pod];
         let number = state.pool.created();
@@ -207,37 +300,49 @@ impl Pools {
     }
 
     /// The worker asks for an item. `waited` is how long it took to come, if it was woken.
-    pub(super) fn next(&mut self, worker: Worker, waited: Option<u64>) -> Option<usize> {
+    pub(super) fn next<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        worker: Worker,
+        waited: Option<u64>,
+    ) -> Option<usize> {
         let Worker { pod, number } = worker;
-        if let Some(waited) = waited {
-            self.pods[pod].delay.note(waited, 10);
+        if self.scope != Scope::Ours {
+            return self.pods[pod].pool.take(number);
         }
-        if self.scope == Scope::Ours && self.pods[pod].pool.waiting() == 0 {
-            let found = self.lending.victim(pod, &self.seen());
-            self.counters.note_scan(&self.lending, pod, found);
-            if let Some((from, _)) = found {
-                let item = self.pods[from].pool.lend().expect("it has one");
-                let brought = self.pods[pod].pool.adopt(number, item);
-                debug_assert_eq!(brought, Bring::Nobody, "its own list is empty");
-                return Some(item);
+        let state = &mut self.pods[pod];
+        if let Some(waited) = waited {
+            state.delay.note(waited, 10);
+            let now = Instant::from_nanos(cpus.now());
+            state.notice.came(state.delay.ns(), now);
+        }
+        let cpu = cpus.cache(pod)[0];
+        if self.pods[pod].pool.may_look(number) {
+            let found = self.lending.victim(pod, &self.loads(pod, cpus.now()));
+            let item = found.and_then(|(from, _)| self.pods[from].pool.lend());
+            self.counters
+                .note_scan(&self.lending, pod, found.filter(|_| item.is_some()));
+            if let Some((item, (from, _))) = item.zip(found) {
+                self.tell(cpus, from);
+                let adopt = |pool: &mut Pool| (Some(item), pool.adopt(number, item));
+                return self.event(cpus, pod, cpu, adopt);
             }
         }
-        self.pods[pod].pool.take(number)
+        self.event(cpus, pod, cpu, |pool| pool.next(number))
     }
 
     /// An item took so long, on a worker of this pod.
-    pub(super) fn took(&mut self, pod: usize, ns: u64) {
-        self.pods[pod].service.note(ns, 20);
+    pub(super) fn took(&mut self, pod: usize, ns: u64, now: u64) {
+        let ns = ns as f64 * self.misjudged;
+        self.pods[pod].pool.took(ns as u64);
+        self.crowd.look(Instant::from_nanos(now));
     }
 
-    /// An issuer has begun to queue in this cache; it did in that one before.
-    pub(super) fn submits(&mut self, before: Option<usize>, cache: usize) {
-        if let Some(before) = before {
-            let pod = self.pod_of(before);
-            self.pods[pod].submitters -= 1;
+    /// Y7: an issuer submits on that CPU.
+    pub(super) fn submits(&self, issuer: usize, cpu: usize) {
+        if self.hears {
+            self.crowd.note(2 * (issuer + 1), cpu);
         }
-        let pod = self.pod_of(cache);
-        self.pods[pod].submitters += 1;
     }
 }
 

@@ -41,7 +41,7 @@ impl Shared {
             }
             // It would not wait for the item, which would run all the same.
             Ok(None) if worker::may_not_sleep() => Err(JoinError::WouldDeadlock),
-            Ok(None) => handle::spawn(self, Ok(cpu::current()), f).wait_or_take_back(),
+            Ok(None) => handle::spawn(self, Ok(self.here()), f).wait_or_take_back(),
             Err(refusal) => Err(JoinError::Rejected(refusal)),
         }
     }

@@ -2,12 +2,12 @@
 
 use super::fronts::Started;
 use super::{DoorState, Shared};
-use crate::error::QueueError;
+use crate::error::{MinActiveError, QueueError};
 use crate::flush::Colour;
 use crate::gate::Gate;
 use crate::hand::{Ends, Tally};
 use crate::item::{Ended, WorkRef};
-use crate::limits::gate_of;
+use crate::limits::{Share, gate_of};
 use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
 use crate::worker;
@@ -244,6 +244,22 @@ impl Shared {
         }
         self.let_through(|gate| gate.set_max_active(max_active))
             .tell();
+    }
+
+    pub(crate) fn set_min_active(self: &Arc<Self>, asked: usize) -> Result<(), MinActiveError> {
+        let per_node = self.fronts.as_ref();
+        let per_node = per_node.filter(|fronts| fronts.slots.share() == Share::PerNode);
+        let slots = &per_node.ok_or(MinActiveError::NotPerNode)?.slots;
+        let max_active = slots.limits().0;
+        if !(1..=max_active).contains(&asked) {
+            return Err(MinActiveError::OutOfRange { asked, max_active });
+        }
+        // As in `set_max_active`.
+        self.in_each_gate(|_, _, _| ());
+        let mut started = Started::default();
+        slots.set_min_active(asked, &mut |_, entry| started.push(entry));
+        started.settle(self);
+        Ok(())
     }
 
     /// Nobody becomes active, or as many as may again.

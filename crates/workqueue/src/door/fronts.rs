@@ -130,16 +130,26 @@ impl Fronts {
         &self,
         newcomers: impl Iterator<Item = (FrontEnd, usize)>,
     ) -> (usize, usize) {
+        let places = self.places_for(newcomers);
+        places.fold((0, 0), |(active, inactive), (_, here, waiting)| {
+            (active + here, inactive + waiting)
+        })
+    }
+
+    /// The same by front end.
+    pub(super) fn places_for(
+        &self,
+        newcomers: impl Iterator<Item = (FrontEnd, usize)>,
+    ) -> impl Iterator<Item = (FrontEnd, usize, usize)> {
         let mut given = vec![0; self.slots.sets()];
-        let (mut active, mut inactive) = (0, 0);
-        for (front, newcomers) in newcomers.filter(|(_, n)| *n > 0) {
-            let given = &mut given[self.slots.set_of(front)];
-            let room = self.slots.room(front).saturating_sub(*given).min(newcomers);
-            *given += room;
-            active += room;
-            inactive += newcomers - room;
-        }
-        (active, inactive)
+        newcomers
+            .filter(|(_, n)| *n > 0)
+            .map(move |(front, newcomers)| {
+                let given = &mut given[self.slots.set_of(front)];
+                let room = self.slots.room(front).saturating_sub(*given).min(newcomers);
+                *given += room;
+                (front, room, newcomers - room)
+            })
     }
 }
 

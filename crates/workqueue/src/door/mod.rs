@@ -9,13 +9,14 @@ use crate::pool::{Entry, Env};
 use crate::pools::Lease;
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
+use crate::submitter;
 use crate::system;
 use crate::trace::{self, TraceStep};
 use crate::watchdog::Waiting;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, CachePadded, Mutex};
+use inflight_sync::{Arc, CachePadded, Mutex, cpu};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -111,6 +112,8 @@ pub(crate) enum Count {
     Touched,
     /// How often another pool's worker was woken for it.
     Sent,
+    /// How often that was because of submitters.
+    Crowded,
     /// Items that another pool's worker has taken.
     Taken,
     /// Workers that began with it and went back to their CPUs for that.
@@ -121,7 +124,7 @@ pub(crate) enum Count {
 const HOMES: usize = 16;
 
 impl Count {
-    const KINDS: usize = 8;
+    const KINDS: usize = 9;
 }
 
 struct Door {
@@ -288,21 +291,25 @@ impl Shared {
     /// How many items are active, over all CPUs, and how many may be: on each CPU of a bound queue,
     /// altogether of an unbound one, without limit of a BH queue.
     pub(crate) fn level(&self) -> (usize, Option<usize>) {
+        self.recall_all();
         if let Some(fronts) = &self.fronts {
             let (active, _) = fronts.room_for(self.all_letters());
-            return (
-                fronts.slots.active() + active,
-                Some(fronts.slots.limits().0),
-            );
+            return (fronts.slots.active() + active, self.max_active());
         }
-        self.recall_all();
-        let levels = self.gates.iter().map(|door| {
+        let active = self.gates.iter().map(|door| {
             let state = door.state.lock();
-            let (active, _) = state.gate.room_for(door.letters());
-            (state.gate.active() + active, state.gate.max_active())
+            state.gate.active() + state.gate.room_for(door.letters()).0
         });
-        let (active, max) = levels.fold((0, 0), |(sum, _), (active, max)| (sum + active, max));
-        (active, (self.mode != Mode::Bh).then_some(max))
+        (active.sum(), self.max_active())
+    }
+
+    /// How many may be: the second half of [`level`](Shared::level).
+    pub(crate) fn max_active(&self) -> Option<usize> {
+        if let Some(fronts) = &self.fronts {
+            return Some(fronts.slots.limits().0);
+        }
+        let max = || self.gates[0].state.lock().gate.max_active();
+        (self.mode != Mode::Bh).then(max)
     }
 
     /// What each node is sure of, if that means anything.
@@ -312,10 +319,15 @@ impl Shared {
     }
 
     /// Of an unbound queue: how many items are active and may be, by node, and if there are several
-    /// of what belongs to none.
+    /// of what belongs to none. As [`level`](Shared::level), to the item.
     pub(crate) fn levels_by_node(&self) -> Vec<(usize, usize)> {
-        let fronts = self.fronts.as_ref();
-        fronts.map_or_else(Vec::new, |fronts| fronts.slots.by_node())
+        let Some(fronts) = &self.fronts else {
+            return Vec::new();
+        };
+        self.recall_all();
+        let coming = fronts.places_for(self.all_letters());
+        let coming: Vec<_> = coming.map(|(front, active, _)| (front, active)).collect();
+        fronts.slots.by_node(&coming)
     }
 
     /// By front end: what has been queued and not been looked at yet.
@@ -338,6 +350,16 @@ impl Shared {
 
     pub(crate) fn system(&self) -> &Arc<system::Shared> {
         &self.system
+    }
+
+    /// The CPU on which the caller is about to submit. Of an unbound queue it is noted (Y7).
+    #[inline]
+    pub(crate) fn here(&self) -> usize {
+        let cpu = cpu::current();
+        if !self.mode.is_bound() {
+            submitter::note(&self.env().crowd, cpu);
+        }
+        cpu
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -455,6 +477,7 @@ impl Shared {
             maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
             cpu_time: metered.then(|| Duration::from_nanos(self.count(Count::CpuTime))),
             sent: self.count(Count::Sent),
+            crowded: self.count(Count::Crowded),
             taken: self.count(Count::Taken),
             repatriated: self.count(Count::Repatriated),
             rescued: self.rescuer().map_or(0, |rescuer| rescuer.rescued()),

@@ -1,6 +1,6 @@
 //! What the simulator counts of lending.
 
-use super::{Lending, Reason, Wake};
+use super::{Lending, Reason};
 
 /// What has been done by the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,12 +11,6 @@ pub struct LendingCounters {
     pub far_takes: u64,
     /// How often a worker without work looked at the other pods.
     pub scans: u64,
-    /// Workers of their own pods woken for items.
-    pub home_wakes: u64,
-    /// Workers of other pods woken for items.
-    pub offers: u64,
-    /// Items for which nobody was woken.
-    pub nobody: u64,
 }
 
 impl LendingCounters {
@@ -24,15 +18,6 @@ impl LendingCounters {
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.takes.iter().sum()
-    }
-
-    /// A decision was taken.
-    pub fn note_wake(&mut self, wake: Wake) {
-        match wake {
-            Wake::Home => self.home_wakes += 1,
-            Wake::Other(..) => self.offers += 1,
-            Wake::Nobody => self.nobody += 1,
-        }
     }
 
     /// A scan, and how many items it brought from where.

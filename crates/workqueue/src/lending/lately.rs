@@ -5,13 +5,6 @@
 pub struct Lately(u64);
 
 impl Lately {
-    /// Nothing was seen yet but this guess.
-    #[cfg(any(test, feature = "unstable-sim"))]
-    #[must_use]
-    pub const fn guess(ns: u64) -> Self {
-        Self(ns)
-    }
-
     /// One more was seen; it counts for one part in so many.
     pub fn note(&mut self, ns: u64, parts: u64) {
         self.0 = (self.0 * (parts - 1) + ns) / parts;

@@ -158,7 +158,7 @@ impl<T: Waits + Copy + Debug + Ord> Limits<T> {
 
     /// Active items of a node, or of no node, and how many there may be.
     pub(super) fn node(&self, node: Option<usize>) -> (usize, usize) {
-        let nodes = self.slots.by_node();
+        let nodes = self.slots.by_node(&[]);
         let seen = nodes[node.unwrap_or(nodes.len() - 1)];
         assert_eq!(seen, self.pure.node(node));
         seen

@@ -405,14 +405,18 @@ impl<T: Waits> Slots<T> {
     }
 
     /// By node, and then for what belongs to none if there are several: active items, and how many
-    /// there may be.
-    pub fn by_node(&self) -> Vec<(usize, usize)> {
+    /// there may be. So many more of these front ends are as good as active.
+    pub fn by_node(&self, more: &[(FrontEnd, usize)]) -> Vec<(usize, usize)> {
         let of = |set: &Set<T>| {
             let limit = set.limit.load(Ordering::Relaxed);
             let active = |group: &CachePadded<Group<T>>| (group.active(), limit);
             set.groups.iter().map(active).collect::<Vec<_>>()
         };
-        let groups: Vec<_> = self.sets.iter().flat_map(of).collect();
+        let mut groups: Vec<_> = self.sets.iter().flat_map(of).collect();
+        for (front, more) in more {
+            let spot = self.spot_of(*front);
+            groups[spot.set + spot.group].0 += more; // One of the two is 0.
+        }
         let nodes = 0..self.setting.lock().cpus.len().max(1);
         let none = (groups.len() > 1).then_some(None);
         let nodes = nodes.map(Some).chain(none);

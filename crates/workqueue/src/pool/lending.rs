@@ -3,9 +3,9 @@
 use super::{Deed, Entry, Help, Inner, Pool};
 use crate::door::Count;
 use crate::layout::Cpus;
-use crate::lending::Load;
+use crate::lending::{Load, Notice, Reason};
 use crate::machine::{Action, Next};
-use crate::peers::{Notice, Peers};
+use crate::peers::Peers;
 use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use inflight_topology::CpuSet;
@@ -22,19 +22,20 @@ impl Inner {
                 self.core.running()
             },
             service: self.core.estimate(),
+            submitters: self.peers.as_ref().map_or(0, |peers| peers.submitters()),
             ..Load::default()
         }
     }
 
     /// Y2, before something happens: where else somebody is to be woken, and nobody here.
-    pub(super) fn hold(&mut self) -> Option<Arc<Pool>> {
+    pub(super) fn hold(&mut self) -> Option<(Arc<Pool>, Reason)> {
         let place = self.peers.as_ref()?.better_place(self.load());
         self.core.hold(place.is_some());
         place
     }
 
     /// Y2, after it: who else is to help.
-    pub(super) fn calls(&mut self, place: Option<Arc<Pool>>) -> Help {
+    pub(super) fn calls(&mut self, place: Option<(Arc<Pool>, Reason)>) -> Help {
         let Some(peers) = &self.peers else {
             return Help::None;
         };
@@ -43,8 +44,11 @@ impl Inner {
         let Some(queue) = listed.or_else(|| self.mail.first().map(|(queue, _)| queue)) else {
             return Help::None;
         };
-        if let Some(pool) = place.or_else(|| peers.helper(self.load())) {
+        if let Some((pool, reason)) = place.or_else(|| peers.helper(self.load())) {
             queue.counted(Count::Sent, 1);
+            if reason == Reason::Crowd {
+                queue.counted(Count::Crowded, 1);
+            }
             return Help::Send(pool);
         }
         if queue.lacks_pools() && !peers.are_needless(&self.load()) {

@@ -43,8 +43,10 @@ impl Pool {
             // It is still the first whose letters are due.
             inner.mail.insert(0, (from.0.clone(), from.1));
         }
-        let action = inner.core.begin_visit(me, items, first, left);
-        Some(self.patient(inner, |_| ((), action)).1)
+        Some(
+            self.patient(inner, |core| ((), core.begin_visit(me, items, first, left)))
+                .1,
+        )
     }
 
     /// N5: takes back what the worker has in hand, if it is from there. The gate is locked. What
@@ -54,7 +56,7 @@ impl Pool {
         worker: usize,
         from: (&Arc<Shared>, usize),
     ) -> Option<(Recalled, Deed)> {
-        let mut inner = self.state.lock();
+        let inner = self.state.lock();
         if !inner.core.visits(worker) {
             return None;
         }
@@ -71,8 +73,10 @@ impl Pool {
             ready = std::mem::take(&mut recalled.rest);
         }
         let ready = ready.into_iter().map(|drawn| drawn.entry(&recalled.whence));
-        let action = inner.core.recalled(worker, recalled.now, ready);
-        let deed = self.patient(inner, |_| ((), action)).1;
+        let now = recalled.now;
+        let deed = self
+            .patient(inner, |core| ((), core.recalled(worker, now, ready)))
+            .1;
         Some((recalled, deed))
     }
 

@@ -39,7 +39,7 @@ fn counters(queue: &Arc<Shared>) -> QueueCounters {
         name: queue.name().to_owned(),
         unbound: !queue.mode().is_bound(),
         mem_reclaim: queue.rescuer().is_some(),
-        max_active: queue.level().1,
+        max_active: queue.max_active(),
         queued: stats.queued,
         started: stats.started,
         completed: stats.completed,
@@ -70,9 +70,12 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
     };
     let bound = queue.mode().is_bound();
     file("per_cpu", u8::from(bound).to_string(), false);
-    if let Some(limit) = queue.level().1 {
+    if let Some(limit) = queue.max_active() {
         let ordered = matches!(queue.kind(), Kind::Ordered(_));
         file("max_active", limit.to_string(), !ordered);
+    }
+    if let Some(min) = queue.min_active() {
+        file("min_active", min.to_string(), true);
     }
     if let Kind::Unbound(attrs) | Kind::Ordered(attrs) = queue.kind() {
         let nice = if queue.is_highpri() {
@@ -122,6 +125,12 @@ fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(
         let limit = checked_max_active(queue.mode(), number).map_err(|e| e.to_string())?;
         queue.set_max_active(limit);
         return Ok(());
+    }
+    if file == "min_active" {
+        let number = value.parse();
+        let number = number
+            .map_err(|_| format!("{file} is a number from 1 to max_active, not {value:?}"))?;
+        return queue.set_min_active(number).map_err(|e| e.to_string());
     }
     let change = |attrs| changed(attrs, file, value).map_err(Refusal);
     let done = system.change_attrs(&queue, change);
