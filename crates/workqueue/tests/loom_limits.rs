@@ -415,8 +415,8 @@ fn two_waiting() -> Queue {
 /// I.15: both active items end while what waits in one of the front ends is cancelled: each slot
 /// goes to one item at most, and none stays idle while somebody waits.
 #[test]
-fn i15_two_ends_and_a_cancel() {
-    run("i15_two_ends_and_a_cancel", TWO, two_waiting, |queue| {
+fn i15_i36_two_ends_and_a_cancel() {
+    run("i15_i36_two_ends_and_a_cancel", TWO, two_waiting, |queue| {
         let other = queue.beside(|queue| queue.leave(1));
         let canceller = queue.beside(|queue| queue.slots.remove(0, 0, |_| true).is_some());
         queue.leave(0);

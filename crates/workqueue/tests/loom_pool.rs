@@ -9,7 +9,7 @@
 //! | the inner end of nested sections counts | `i33_nested_sections_count_once` |
 //! | a worker too many parks in a stopped pool | `a_worker_too_many_parks_and_loses_nothing` |
 //! | a raised limit promotes nothing | `i13_raising_the_limit_lets_items_go` |
-//! | the culler sends home a worker that has just been woken | `i7_cull_against_wake` |
+//! | the culler sends home a worker that has just been woken | `i7_i8_cull_against_wake` |
 //! | Q2 does not look at `shut` | `shutdown_against_queue` |
 //! | the pools may stop before the last queue is shut (no Z3) | `shutdown_of_one_queue_before_the_other` |
 //! | the last item does not stop the pools (Z4) | `shutdown_from_a_worker` and most others |
@@ -105,8 +105,8 @@ fn a_worker_too_many_parks_and_loses_nothing() {
 /// I.7, I.8: a worker that has been idle for long is sent home while items are queued. None of them
 /// may be left to the one that leaves. (In models one idle worker is enough for a pool.)
 #[test]
-fn i7_cull_against_wake() {
-    check("i7_cull_against_wake", ONE, || {
+fn i7_i8_cull_against_wake() {
+    check("i7_i8_cull_against_wake", ONE, || {
         let clock = Clock::manual();
         let topo = Topology::synthetic("core:1").unwrap();
         let builder = WorkqueueSystem::builder()
