@@ -3,7 +3,6 @@
 
 mod support;
 
-use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, WorkqueueSystem};
 use support::{Level, plug};
@@ -136,41 +135,4 @@ fn items_nobody_has_looked_at_are_ready() {
     open.raise();
     wait.into_iter().for_each(|item| item.wait().unwrap());
     assert!(dump.contains(", 2 ready"), "{dump}");
-}
-
-/// What is active on the nodes, and altogether, in one dump, from inside an item of several that
-/// its worker has taken at once and not told of: the two agree.
-#[test]
-fn levels_and_statistics_agree_while_items_are_in_hand() {
-    let topology = Topology::synthetic("core:1").unwrap();
-    let sys = WorkqueueSystem::builder().topology(topology);
-    let sys = Arc::new(sys.build().unwrap());
-    let wq = sys.workqueue("small").unbound(Attrs::new());
-    let wq = wq.max_active(512).build().unwrap();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    for round in 0..40 {
-        let open = plug(&wq);
-        let items: Vec<_> = (0..60)
-            .map(|number| {
-                let (sys, seen) = (sys.clone(), seen.clone());
-                wq.spawn_on(0, move || {
-                    // Its worker knows by then that they are small.
-                    if round > 20 && number == 25 {
-                        seen.lock().push(sys.dump());
-                    }
-                })
-            })
-            .collect();
-        open.raise();
-        items.into_iter().for_each(|item| item.wait().unwrap());
-    }
-    for dump in seen.lock().iter() {
-        let limits = dump.split("node_nr/max_active").nth(1).unwrap();
-        let row = limits.lines().find(|l| l.starts_with("small ")).unwrap();
-        let on_node = row.split_whitespace().nth(3).unwrap();
-        let (active, max) = on_node.split_once('/').unwrap();
-        let stats = format!("queue small unbound default: {active} active, 0 inactive;");
-        assert!(dump.contains(&stats) && max == "512", "{dump}");
-    }
-    assert_eq!(seen.lock().len(), 19);
 }
