@@ -514,19 +514,18 @@ impl Pool {
         let mut looked = false;
         loop {
             let mut inner = self.state.lock();
-            if inner.core.others_visit(me) {
-                // Items start in order: theirs come first, and beside one that counts nobody
-                // begins another visit until the lock is back.
-                inner.core.arrive(me);
+            if let Some(took) = took.take() {
+                inner.core.took(took);
+            }
+            if inner.core.begin_recall(me) {
+                // Items start in order: theirs come first.
                 drop(inner);
                 self.recall_but(Some(me));
                 inner = self.state.lock();
+                inner.core.end_recall();
             }
             if inner.mail.capacity() == 0 {
                 std::mem::swap(&mut inner.mail, &mut room);
-            }
-            if let Some(took) = took.take() {
-                inner.core.took(took);
             }
             inner.core.at(me, cpu::current());
             if let Some((peers, mine)) = inner.looks(me).filter(|_| !looked) {

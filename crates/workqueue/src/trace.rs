@@ -72,7 +72,11 @@ pub(crate) type Tracer = Box<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
 /// Whether anybody wants to know.
 pub(crate) fn is_on(env: &Env) -> bool {
-    env.tracer.is_some() || cfg!(feature = "tracing")
+    #[cfg(feature = "tracing")]
+    if tracing::enabled!(target: "inflight_workqueue", tracing::Level::TRACE) {
+        return true;
+    }
+    env.tracer.is_some()
 }
 
 /// Tells it. No lock may be held: the one who is told is foreign.

@@ -28,15 +28,17 @@ fn queue(sys: &WorkqueueSystem, strict: bool) -> Workqueue {
     wq.build().unwrap()
 }
 
-/// Items of that pod take long, as far as anybody knows: one of `BUSY`'s has.
+/// Items of that pod take long, as far as anybody knows: two of `BUSY`'s have.
 fn teach(wq: &Workqueue) {
-    let taught = wq.spawn_on(BUSY, || {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(20) {
-            std::hint::spin_loop();
-        }
-    });
-    taught.wait().unwrap();
+    for _ in 0..2 {
+        let taught = wq.spawn_on(BUSY, || {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        });
+        taught.wait().unwrap();
+    }
 }
 
 /// All workers of `BUSY` run until `open` is raised.
@@ -321,7 +323,7 @@ fn a_taken_item_never_runs_twice_at_once() {
             })
         })
         .collect();
-    let mut queued = 2; // by `teach` and `look_round`
+    let mut queued = 3; // by `teach` and `look_round`
     let mut cancelled = 0;
     for round in 0..60 {
         for (number, work) in works.iter().enumerate() {

@@ -50,16 +50,18 @@ fn attrs() -> Attrs {
     Attrs::new().scope(Scope::Cache)
 }
 
-/// Two pods of one CPU; an item of the first has taken a second, as far as the clock says.
+/// Two pods of one CPU; two items of the first have taken a second, as far as the clock says.
 fn taught(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
     let topology = Topology::synthetic("cache:2 core:1").unwrap();
     let builder = WorkqueueSystem::builder().topology(topology);
     let builder = builder.idle_timeout(Duration::MAX).sampling(true);
     let sys = builder.clock(clock.clone()).build().unwrap();
     let wq = sys.workqueue("model").unbound(attrs()).build().unwrap();
-    let clock = clock.clone();
-    let long = wq.spawn_on(HOME, move || clock.advance(Duration::from_secs(1)));
-    long.wait().unwrap();
+    for _ in 0..2 {
+        let clock = clock.clone();
+        let long = wq.spawn_on(HOME, move || clock.advance(Duration::from_secs(1)));
+        long.wait().unwrap();
+    }
     (sys, wq)
 }
 
@@ -89,7 +91,7 @@ fn a_taken_item_runs_once() {
         let runs = Count::new();
         let items = [(); 2].map(|()| wq.spawn_on(HOME, counting(&runs)));
         items.into_iter().for_each(|item| item.wait().unwrap());
-        assert_eq!(wq.stats().started, 3);
+        assert_eq!(wq.stats().started, 4);
         drop(sys);
         assert_eq!(runs.get(), 2);
     });

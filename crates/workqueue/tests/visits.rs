@@ -187,6 +187,13 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (text, cpus) = [("core:1", 1), ("core:2", 2), ("cache:2 core:1", 2)][rng.usize(..3)];
         let builder = WorkqueueSystem::builder().topology(Topology::synthetic(text).unwrap());
+        // What is traced goes one by one, and its items end no later for that.
+        let traced = rng.u8(..4) == 0;
+        let builder = if traced {
+            builder.trace(|_| ())
+        } else {
+            builder
+        };
         let sys = builder.build().unwrap();
         let news = Arc::new(AtomicUsize::new(0));
         let limits = [1, 2, 3, 64, 200];

@@ -6,7 +6,7 @@ use crate::error::{MinActiveError, QueueError};
 use crate::flush::Colour;
 use crate::gate::Gate;
 use crate::hand::{Ends, Tally};
-use crate::item::{Ended, WorkRef};
+use crate::item::Ended;
 use crate::limits::{Share, gate_of};
 use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
@@ -18,8 +18,8 @@ use inflight_sync::Arc;
 #[must_use]
 pub(super) struct Left {
     deeds: Deeds,
-    /// The items that have become active, if somebody wants to know.
-    promoted: Vec<WorkRef>,
+    /// The names of items that have become active, if somebody wants to know.
+    promoted: Vec<String>,
     /// Those that have become active by a limit over all gates.
     started: Started,
     /// Somebody who waits for the queue should look again.
@@ -32,24 +32,20 @@ pub(super) struct Left {
 #[must_use]
 pub(crate) struct Promoted {
     pub(super) queue: Arc<Shared>,
-    pub(super) works: Vec<WorkRef>,
+    pub(super) items: Vec<String>,
 }
 
 impl Promoted {
     /// No lock is held, that of the settings included: who is told may ask the system anything.
     pub(crate) fn tell(self) {
-        for work in &self.works {
-            self.queue.trace(work, TraceStep::Activated);
-        }
+        self.queue.trace_all(&self.items, TraceStep::Activated);
     }
 }
 
 impl Left {
     pub(super) fn settle(self, queue: &Shared) {
         self.deeds.perform();
-        for work in self.promoted {
-            queue.trace(&work, TraceStep::Activated);
-        }
+        queue.trace_all(&self.promoted, TraceStep::Activated);
         self.started.settle(queue);
         if self.news {
             queue.event.notify_all();
@@ -95,7 +91,7 @@ impl DoorState {
     }
 
     /// Lets inactive items through, as long as there is room.
-    fn promote(&mut self) -> (Deeds, Vec<WorkRef>) {
+    fn promote(&mut self) -> (Deeds, Vec<String>) {
         let (mut deeds, mut promoted) = (Deeds::default(), Vec::new());
         while let Some(first) = self.gate.promote() {
             let (pool, first) = first.into_active();
@@ -105,7 +101,8 @@ impl DoorState {
             let here = |entry: &Entry| entry.pool.as_ref().is_some_and(|p| Arc::ptr_eq(p, &pool));
             let more = || Some(self.gate.promote_if(here)?.into_active().1);
             let all = std::iter::once(first).chain(std::iter::from_fn(more));
-            let all = all.inspect(|entry| promoted.extend(traced.then(|| entry.work.clone())));
+            let all =
+                all.inspect(|entry| promoted.extend(traced.then(|| entry.work.name().to_owned())));
             deeds.push(pool.push_all(rescuer.as_ref(), all));
         }
         (deeds, promoted)
@@ -290,15 +287,15 @@ impl Shared {
         for gate in 0..self.gates.len() {
             let (mut state, deeds) = self.open(gate);
             change(&mut state.gate);
-            let (started, works) = state.promote();
+            let (started, items) = state.promote();
             drop(state);
             deeds.perform();
             started.perform();
-            promoted.extend(works);
+            promoted.extend(items);
         }
         Promoted {
             queue: self.clone(),
-            works: promoted,
+            items: promoted,
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use super::{Promoted, Shared};
 use crate::attrs::Attrs;
-use crate::item::WorkRef;
 use crate::layout::{Cpus, Layout, Place, Settings};
 use crate::limits::{FrontEnd, Full, Share, Slots, Waits};
 use crate::pool::{Deeds, Entry};
@@ -45,7 +44,8 @@ pub(super) enum Entered {
 pub(super) struct Started {
     pub(super) deeds: Deeds,
     /// If somebody wants to know.
-    traced: Vec<WorkRef>,
+    /// Names, because a handle might outlive the item's end.
+    traced: Vec<String>,
 }
 
 impl Waits for Entry {
@@ -158,7 +158,7 @@ impl Started {
     pub(super) fn push(&mut self, entry: Entry) {
         let (pool, entry) = entry.into_active();
         if trace::is_on(pool.env()) {
-            self.traced.push(entry.work.clone());
+            self.traced.push(entry.work.name().to_owned());
         }
         self.deeds.push(pool.push(entry));
     }
@@ -166,9 +166,7 @@ impl Started {
     /// No lock is held.
     pub(super) fn settle(self, queue: &Shared) {
         self.deeds.perform();
-        for work in self.traced {
-            queue.trace(&work, TraceStep::Activated);
-        }
+        queue.trace_all(&self.traced, TraceStep::Activated);
     }
 
     /// They are on their way; no lock but that of the settings is held.
@@ -176,7 +174,7 @@ impl Started {
         self.deeds.perform();
         Promoted {
             queue: queue.clone(),
-            works: self.traced,
+            items: self.traced,
         }
     }
 }

@@ -49,6 +49,10 @@ pub(super) struct Letter {
 /// take them.
 const SOME: usize = if cfg!(loom) { 1 } else { 64 };
 
+/// And so many to a gate where they have to wait: fewer than run until more are fetched, so that
+/// those that wait there come to an end, and what comes then can be taken in a visit.
+const FEW: usize = if cfg!(loom) { 1 } else { 8 };
+
 impl Mail {
     /// There are no letters: nobody has rung.
     pub(super) fn silence(&mut self) {
@@ -92,9 +96,11 @@ impl Door {
             return (Deeds::default(), false);
         }
         let mut some = std::mem::take(&mut state.room);
+        let will_wait = queue.fronts.is_none() && state.gate.is_full();
+        let most = if will_wait { FEW } else { SOME };
         let is_rung_for = {
             let mail = &mut *self.mail.inside.lock();
-            let most = mail.letters.len().min(SOME);
+            let most = mail.letters.len().min(most);
             some.extend(mail.letters.drain(..most));
             self.taken_out(mail);
             let mut bells = mail.bells.iter().flatten();

@@ -397,6 +397,13 @@ impl Shared {
         }
     }
 
+    /// The same of items that may have ended since, by their names.
+    fn trace_all(&self, items: &[String], step: TraceStep) {
+        for item in items {
+            trace::tell(self.env(), &self.name, item, step);
+        }
+    }
+
     /// What waits here because `max_active` others are active, if anything does.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let name = |entry: &Entry| entry.work.name().to_owned();

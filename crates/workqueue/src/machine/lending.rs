@@ -71,7 +71,7 @@ impl<T: Item> Core<T> {
 
     /// What an item takes, in ns.
     pub(crate) fn estimate(&self) -> u64 {
-        self.estimate
+        self.pace.estimate()
     }
 }
 

@@ -14,8 +14,8 @@
 //! * Where somebody looks at the pool from time to time, the second and further workers of a pool
 //!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
 //!   item; or at the next look.
-//! * A worker that runs alone may take several small items at once, into its hand. Whoever comes
-//!   besides, or finds it asleep, has them given back first.
+//! * A worker beside whom nobody takes anything may take several small items at once, into its
+//!   hand. Whoever comes besides and takes something, or finds it asleep, has them given back first.
 //! * Where items are tiny one worker takes them all, as long as it gets on.
 //! * There may be mail: items on their way that nobody has looked at. A worker fetches it before it
 //!   rests, and from time to time.
@@ -42,6 +42,7 @@
 pub(crate) use poller::Called;
 
 use inflight_sync::time::Instant;
+use pace::Pace;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -183,8 +184,8 @@ pub(crate) struct Core<T: Item> {
     stopped: bool,
     /// While somebody runs, so much work, in ns, may be ready before another worker is brought.
     patience: u64,
-    /// What an item takes, in ns: rises fast and falls slowly.
-    estimate: u64,
+    /// What an item takes.
+    pace: Pace,
     /// Other pools have better places: nobody is brought beside those that run.
     held: bool,
     /// Of a pool of BH items: who runs them instead of a thread.
@@ -197,6 +198,8 @@ pub(crate) struct Core<T: Item> {
     visit: u64,
     /// Workers that have taken several items.
     visits: usize,
+    /// Calls that recall what workers have in hand, and take something then.
+    recalls: usize,
     /// How many items the last visit has left in the mail. A hint.
     letters: u64,
 }
@@ -229,13 +232,14 @@ impl<T: Item> Core<T> {
             keeper: None,
             stopped: false,
             patience: 0,
-            estimate: 0,
+            pace: Pace::default(),
             held: false,
             poller: None,
             one_by_one: false,
             taken_before: 0,
             visit: 0,
             visits: 0,
+            recalls: 0,
             letters: 0,
         }
     }
@@ -245,16 +249,12 @@ impl<T: Item> Core<T> {
     pub(crate) fn be_patient(&mut self, patience: u64) {
         self.patience = patience;
         // Unknown yet: nothing waits. In a model items are short, or it would need one item more.
-        self.estimate = if cfg!(loom) { 0 } else { patience };
+        self.pace = Pace::assumed(if cfg!(loom) { 0 } else { patience });
     }
 
     /// An item has taken so many ns.
     pub(crate) fn took(&mut self, ns: u64) {
-        self.estimate = if ns > self.estimate {
-            ns.midpoint(self.estimate)
-        } else {
-            self.estimate - (self.estimate - ns) / 8
-        };
+        self.pace.took(ns);
     }
 
     /// Whether a worker would have to be woken, or made, for one item more: nothing waits, and a
@@ -298,21 +298,22 @@ impl<T: Item> Core<T> {
     /// Whether what is ready is too little to wake somebody for, beside those that run.
     fn is_patient(&self) -> bool {
         let ready = self.ready.len() as u64 + self.letters();
-        let little = ready.saturating_mul(self.estimate) < self.patience;
+        let little = ready.saturating_mul(self.pace.estimate()) < self.patience;
         self.running > 0 && (self.held || little || self.is_tiny())
     }
 
     /// Whether one worker gets on as fast as two would.
     fn is_tiny(&self) -> bool {
-        self.estimate < TINY && self.patience > 0
+        self.pace.estimate() < TINY && self.patience > 0
     }
 
-    /// Whether the worker is back after an item and can go: items are tiny, and while it ran one
-    /// others have taken some.
-    fn is_superfluous(&self, me: usize) -> bool {
+    /// Whether the worker is back after an item and goes: items are tiny, and while it ran one
+    /// others have taken some, who run on.
+    fn gives_way(&self, me: usize) -> bool {
         let worker = &self.workers[me];
         let was_here = worker.state == State::Running && worker.runs();
-        was_here && self.is_tiny() && self.taken > worker.taken_before
+        let others_get_on = self.is_tiny() && self.taken > worker.taken_before;
+        was_here && others_get_on && self.running - self.arriving > 1 && !self.stopped
     }
 
     /// V1: there is mail for the pool.
@@ -506,7 +507,7 @@ impl<T: Item> Core<T> {
     }
 
     /// The worker is on a CPU and counts.
-    pub(crate) fn arrive(&mut self, me: usize) {
+    fn arrive(&mut self, me: usize) {
         if self.workers[me].state == State::Woken {
             self.workers[me].state = State::Running;
             self.arriving -= 1;
@@ -519,14 +520,13 @@ impl<T: Item> Core<T> {
 
     /// As `next`, and nobody else is brought.
     pub(crate) fn take(&mut self, me: usize) -> Next<T> {
-        let superfluous = self.is_superfluous(me);
+        let gives_way = self.gives_way(me);
         self.arrive(me);
         debug_assert_eq!(self.workers[me].state, State::Running);
         self.release(me);
+        let one_too_many = gives_way || self.is_too_many(me) || self.yields_to_poller();
         // A stopped pool has nothing left to run, and nobody to wake who parks.
-        let superfluous = superfluous && self.running - self.arriving > 1;
-        let gives_way = self.is_too_many(me) || superfluous || self.yields_to_poller();
-        if gives_way && !self.stopped {
+        if one_too_many && !self.stopped {
             return self.park(me);
         }
         if let Some(item) = self.take_ready(me) {
@@ -792,7 +792,7 @@ impl<T: Item> Core<T> {
         let room = self.alive > 0 && self.running + self.creating < self.target;
         let work = self.ready.len() + usize::from(self.mail);
         let left = work.saturating_sub(self.creating) as u64;
-        room && left > 0 && left.saturating_mul(self.estimate) >= self.patience
+        room && left > 0 && left.saturating_mul(self.pace.estimate()) >= self.patience
     }
 
     /// A worker that has left the idle list, or is new, is on its way to `next`.
@@ -822,6 +822,7 @@ impl<T: Item> Core<T> {
 
 mod lending;
 mod near;
+mod pace;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod polled;
 mod poller;

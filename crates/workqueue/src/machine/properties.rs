@@ -150,8 +150,9 @@ impl Driver {
         if let Some(job) = self.hands[worker].pop_front() {
             return self.begin(worker, job);
         }
-        if self.core.others_visit(worker) {
+        if self.core.begin_recall(worker) {
             self.recall(Some(worker));
+            self.core.end_recall();
         }
         let (next, action) = self.core.next(worker);
         self.perform(action);

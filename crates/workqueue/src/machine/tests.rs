@@ -132,7 +132,7 @@ fn one_is_created_for_short_items() {
     assert_eq!(core.next(first), (Next::Run(job(1)), Action::None));
     assert_eq!(core.block(first), Action::Create);
     assert_eq!(core.push(job(3)), Action::None, "it will run both");
-    core.took(1_000_000);
+    (0..2).for_each(|_| core.took(1_000_000));
     assert_eq!(core.push(job(4)), Action::Create, "items have become long");
 }
 
@@ -560,7 +560,7 @@ fn a_patient_pool_wakes_a_second_worker_only_for_what_is_worth_it() {
     core.unblock(second);
     assert_eq!(core.next(0), (Next::Sleep, Action::None));
 
-    core.took(1_000_000);
+    (0..2).for_each(|_| core.took(1_000_000));
     assert_eq!(core.push(job(3)), Action::Wake(0), "items have become long");
 }
 
@@ -647,10 +647,10 @@ fn i25_a_visit_counts_as_running_anything() {
     assert_eq!(order, [1, 2, 1]);
 }
 
-/// One that was found asleep comes back while another visits: it counts from then on, so what is
-/// recalled for it is not passed by another visit.
+/// One that was found asleep comes back while another visits: what is recalled for it is not passed
+/// by another visit.
 #[test]
-fn nobody_visits_beside_one_that_is_back() {
+fn nobody_visits_while_what_came_before_is_recalled() {
     let (mut core, _) = visit(1);
     assert_eq!(core.found_asleep(0, 1), Some(Action::None));
     assert_eq!(core.mail_came(), Action::Create);
@@ -658,11 +658,44 @@ fn nobody_visits_beside_one_that_is_back() {
     assert_eq!(core.next(other).0, Next::Fetch);
     assert!(core.may_visit(other) > 1);
     let _ = core.begin_visit(other, 2, 1, 0);
-    assert!(core.others_visit(0));
-    core.arrive(0);
+    assert!(core.begin_recall(0));
     let _ = core.recalled(other, Some(1), std::iter::empty());
     let _ = core.mail_came();
-    assert_eq!(core.may_visit(other), 0, "the first one counts again");
+    assert_eq!(core.may_visit(other), 0, "its items come first");
+    core.end_recall();
+    assert!(core.may_visit(other) > 1);
+}
+
+/// Beside one that counts and takes nothing, because it has no CPU, a worker visits; and not beside
+/// one that comes for an item now and then.
+#[test]
+fn a_worker_visits_where_nobody_else_takes_anything() {
+    let mut core = Core::new(2);
+    core.be_generous(1_000);
+    core.be_patient(20_000);
+    (0..100).for_each(|_| core.took(100));
+    let first = core.created();
+    let _ = core.push(job(0));
+    assert_eq!(core.next(first).0, Next::Run(job(0)));
+    core.begin_looks();
+    let _ = core.mail_came();
+    assert_eq!(core.look(), Action::Create, "it has no CPU");
+    let second = core.created();
+    assert_eq!(core.next(second).0, Next::Fetch);
+    assert_eq!(
+        core.may_visit(second),
+        0,
+        "the first has taken the last one"
+    );
+    let _ = core.push(job(1));
+    assert_eq!(core.next(second).0, Next::Run(job(1)));
+    let _ = core.mail_came();
+    assert_eq!(core.next(second).0, Next::Fetch);
+    assert!(core.may_visit(second) > 1, "both count, and one comes");
+    let _ = core.begin_visit(second, 3, 2, 1);
+    assert!(!core.begin_recall(first), "it gives way");
+    assert_eq!(core.next(first).0, Next::Sleep);
+    assert_eq!(core.next(second).0, Next::Fetch, "all three have run");
 }
 
 /// Of mail that was fetched in part the rest comes after what that has made ready.

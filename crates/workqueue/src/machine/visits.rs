@@ -22,17 +22,39 @@ impl<T: Item> Core<T> {
 
     /// V4: how many items the worker, which is to fetch the mail, may take out of it at once.
     pub(crate) fn may_visit(&self, me: usize) -> usize {
-        // With several that run, each takes what is next when it comes: so they start in order.
-        let alone = self.running == 1 && self.workers[me].state == State::Running;
-        // What is ready came before.
-        if !alone || !self.ready.is_empty() || self.stopped || self.visit == 0 {
+        // What is ready came before, and what is being recalled too.
+        let nothing_before = self.ready.is_empty() && self.recalls == 0;
+        if !nothing_before || !self.is_alone(me) || self.stopped || self.visit == 0 {
             return 0;
         }
-        match self.estimate {
+        match self.pace.estimate() {
             // Nothing is known yet. In a model items are short, or it would need one item more.
             0 if !cfg!(loom) => 1,
             estimate => (self.visit / estimate.max(1)).clamp(1, MOST) as usize,
         }
+    }
+
+    /// Whether no other worker is about to come for the next item, as far as is known: with several
+    /// that come each takes one at a time, or it would have to be recalled each time. Others may
+    /// count and have no CPU, or run what takes long.
+    fn is_alone(&self, me: usize) -> bool {
+        let worker = &self.workers[me];
+        let nobody_came = self.taken == worker.taken_before;
+        worker.state == State::Running && (self.running - self.arriving == 1 || nobody_came)
+    }
+
+    /// Whether what others have in hand is to be recalled before this worker asks for more:
+    /// it would take something, and theirs comes first. If so, until
+    /// [`end_recall`](Core::end_recall) nobody begins a visit.
+    pub(crate) fn begin_recall(&mut self, me: usize) -> bool {
+        let recalls = self.others_visit(me) && !self.gives_way(me);
+        self.recalls += usize::from(recalls);
+        recalls
+    }
+
+    /// What others had in hand is ready.
+    pub(crate) fn end_recall(&mut self) {
+        self.recalls -= 1;
     }
 
     /// The worker has taken so many items, `first` is the first of them, and left so many in the
@@ -64,7 +86,7 @@ impl<T: Item> Core<T> {
     }
 
     /// Whether there are such workers, that one aside.
-    pub(crate) fn others_visit(&self, me: usize) -> bool {
+    fn others_visit(&self, me: usize) -> bool {
         self.visits > usize::from(self.workers[me].visiting)
     }
 

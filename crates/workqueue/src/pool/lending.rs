@@ -209,7 +209,7 @@ mod tests {
             awake: 1,
             ..Load::default()
         });
-        home.state.lock().core.took(1_000_000_000);
+        (0..2).for_each(|_| home.state.lock().core.took(1_000_000_000));
         let item = wq.spawn_on(0, move || ran.store(true, Ordering::Relaxed));
         assert_eq!(wq.stats().sent, 0);
         let mut inner = other.state.lock();
