@@ -7,15 +7,16 @@
 //! Who holds what: a waker holds the task, and the task holds its item. The item holds the task
 //! only from a wake until the poll that follows, so a future that nobody can wake any more goes.
 
-use crate::door::Shared;
+use crate::door::{Home, Shared};
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::handle::{JoinHandle, Joined, Outcome};
+use crate::handle::{JoinHandle, Joined};
 use crate::item::{Ended, Item, Run, WorkRef};
+use crate::outcome::Outcome;
 use crate::panics::{caught, contained, dispose};
 use crate::worker;
+use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Weak};
 use std::any::type_name;
-use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -52,6 +53,10 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    fn name(&self) -> &str {
+        type_name::<F>()
+    }
+
     fn run(&self) -> Ended {
         let task = self.0.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
@@ -155,11 +160,18 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    fn outcome(&self) -> &Outcome<F::Output> {
-        &self.outcome
+    fn take_or_wait(
+        &self,
+        notify: &mut dyn FnMut() -> Notify,
+    ) -> Option<Result<F::Output, JoinError>> {
+        self.outcome.take_or_wait(notify)
     }
 
-    fn try_cancel(&self) -> bool {
+    fn is_finished(&self) -> bool {
+        self.outcome.is_set()
+    }
+
+    fn try_cancel(&self, _home: Option<&Arc<Home>>) -> bool {
         let cancelled = self.item.cancel();
         if cancelled {
             self.item.discard(JoinError::Cancelled);
@@ -171,7 +183,7 @@ where
         worker::runs_work(self.item.key())
     }
 
-    fn waits_for_caller(&self) -> bool {
+    fn waits_for_caller(&self, _home: Option<&Arc<Home>>) -> bool {
         self.item.waits_for_caller()
     }
 }
@@ -207,7 +219,7 @@ where
     F::Output: Send + 'static,
 {
     let inbox = Arc::new(Mutex::new(None));
-    let item: WorkRef = Item::new(Cow::Borrowed(type_name::<F>()), Polls(inbox.clone()));
+    let item: WorkRef = Item::new(Polls(inbox.clone()));
     let outcome = Arc::new(Outcome::new());
     let task = Arc::new(Task {
         item: item.clone(),

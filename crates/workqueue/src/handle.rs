@@ -1,14 +1,14 @@
 //! The result of a spawned function.
 
-use crate::door::Shared;
+use crate::door::{Home, Shared};
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::item::{Ended, Item, Run};
+use crate::outcome::Outcome;
 use crate::panics::{caught, contained};
 use crate::worker;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Mutex, Parker};
-use std::borrow::Cow;
+use inflight_sync::{Arc, Parker};
 use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -38,100 +38,47 @@ use std::time::Duration;
 pub struct JoinHandle<T> {
     task: Arc<dyn Joined<T>>,
     clock: Clock,
+    /// Where the task went, if it does not know it itself: so what the worker drops last is the
+    /// task alone, and the count of homes is not sent from CPU to CPU with each.
+    home: Option<Arc<Home>>,
 }
 
 /// What a handle waits for.
 pub(crate) trait Joined<T>: Send + Sync {
-    fn outcome(&self) -> &Outcome<T>;
+    /// See [`Outcome::take_or_wait`].
+    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>>;
+
+    /// Whether the result is there, or has been taken.
+    fn is_finished(&self) -> bool;
 
     /// See [`JoinHandle::try_cancel`].
-    fn try_cancel(&self) -> bool;
+    fn try_cancel(&self, home: Option<&Arc<Home>>) -> bool;
 
     /// Whether the caller is the function that the handle stands for.
     fn is_own(&self) -> bool;
 
     /// Whether a wait for it would be a wait for the caller's own return.
-    fn waits_for_caller(&self) -> bool;
+    fn waits_for_caller(&self, home: Option<&Arc<Home>>) -> bool;
 }
 
-/// How a function has ended, and who waits for that.
-pub(crate) struct Outcome<T>(Mutex<State<T>>);
-
-enum State<T> {
-    Open {
-        /// There is one handle, so there is at most one who waits.
-        waiter: Option<Notify>,
-    },
-    Done(Result<T, JoinError>),
-    Taken,
-}
-
-impl<T> Outcome<T> {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(State::Open { waiter: None }))
-    }
-
-    /// J1: sets the result. Only the first call counts.
-    pub(crate) fn complete(&self, result: Result<T, JoinError>) {
-        let mut state = self.0.lock();
-        let State::Open { waiter } = &mut *state else {
-            return;
-        };
-        let waiter = waiter.take();
-        *state = State::Done(result);
-        drop(state);
-        if let Some(waiter) = waiter {
-            waiter.notify();
-        }
-    }
-
-    /// J2: takes the result, or leaves word who is to be told of it.
-    fn take_or_wait(&self, notify: impl FnOnce() -> Notify) -> Option<Result<T, JoinError>> {
-        if let Some(result) = self.0.lock().take() {
-            return Some(result);
-        }
-        // A waker may run anything when it is cloned or dropped, so neither is under the lock.
-        let mut notify = Some(notify());
-        let mut state = self.0.lock();
-        let result = state.take();
-        if let State::Open { waiter } = &mut *state {
-            std::mem::swap(waiter, &mut notify);
-        }
-        drop(state);
-        drop(notify);
-        result
-    }
-}
-
-impl<T> State<T> {
-    /// The result, once; `None` while there is none yet.
-    fn take(&mut self) -> Option<Result<T, JoinError>> {
-        if let Self::Open { .. } = self {
-            return None;
-        }
-        match std::mem::replace(self, Self::Taken) {
-            Self::Done(result) => Some(result),
-            _ => Some(Err(JoinError::Taken)),
-        }
-    }
-}
-
-struct Task<T, F> {
-    /// Gone once it runs or is cancelled.
-    f: Mutex<Option<F>>,
-    outcome: Outcome<T>,
-}
+/// A function that runs once.
+struct Task<T, F>(Outcome<T, F>);
 
 impl<T, F> Joined<T> for Item<Task<T, F>>
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    fn outcome(&self) -> &Outcome<T> {
-        &self.what().outcome
+    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>> {
+        self.what().0.take_or_wait(notify)
     }
 
-    fn try_cancel(&self) -> bool {
+    fn is_finished(&self) -> bool {
+        self.what().0.is_set()
+    }
+
+    fn try_cancel(&self, home: Option<&Arc<Home>>) -> bool {
+        self.learn_home(home);
         let cancelled = self.cancel();
         if cancelled {
             self.discard(JoinError::Cancelled);
@@ -143,7 +90,10 @@ where
         worker::runs_work(self.key())
     }
 
-    fn waits_for_caller(&self) -> bool {
+    fn waits_for_caller(&self, home: Option<&Arc<Home>>) -> bool {
+        if worker::runs_any() {
+            self.learn_home(home);
+        }
         self.waits_for_caller()
     }
 }
@@ -153,10 +103,13 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    fn name(&self) -> &str {
+        std::any::type_name::<F>()
+    }
+
     fn run(&self) -> Ended {
-        let f = self.f.lock().take();
         // A task is queued once, so the function is still there.
-        let Some(f) = f else {
+        let Some(f) = self.0.begin() else {
             return Ended::Cancelled;
         };
         let (result, ended) = match caught(f) {
@@ -168,15 +121,15 @@ where
             }
         };
         // A waker's panic is not the function's.
-        contained(|| self.outcome.complete(result));
+        contained(|| self.0.complete(result));
         ended
     }
 
     fn discard(&self, why: JoinError) {
-        let f = self.f.lock().take();
+        let f = self.0.begin();
         // Whatever the function's destructor does, the handle resolves.
         let dropped = caught(|| drop(f));
-        contained(|| self.outcome.complete(Err(why)));
+        contained(|| self.0.complete(Err(why)));
         if let Err(payload) = dropped {
             resume_unwind(payload);
         }
@@ -192,31 +145,27 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let task = Task {
-        f: Mutex::new(Some(f)),
-        outcome: Outcome::new(),
+    let task = Item::new(Task(Outcome::of(f)));
+    let (refusal, home) = match cpu {
+        Ok(cpu) => (queue.submit_new(&task, cpu).err(), Some(queue.home(cpu))),
+        Err(refusal) => (Some(refusal), None),
     };
-    let name = Cow::Borrowed(std::any::type_name::<F>());
-    let task = match cpu {
-        Ok(cpu) => {
-            let task = queue.item(cpu, name, task);
-            if let Err(refusal) = queue.submit_new(&task, cpu) {
-                task.discard(JoinError::Rejected(refusal));
-            }
-            task
-        }
-        Err(refusal) => {
-            let task = Item::new(name, task);
-            task.discard(JoinError::Rejected(refusal));
-            task
-        }
-    };
-    JoinHandle::new(task, queue.clock())
+    if let Some(refusal) = refusal {
+        task.discard(JoinError::Rejected(refusal));
+    }
+    JoinHandle {
+        home,
+        ..JoinHandle::new(task, queue.clock())
+    }
 }
 
 impl<T> JoinHandle<T> {
     pub(crate) fn new(task: Arc<dyn Joined<T>>, clock: Clock) -> Self {
-        Self { task, clock }
+        Self {
+            task,
+            clock,
+            home: None,
+        }
     }
 
     /// Waits for the result. On a worker the wait counts as blocking.
@@ -236,15 +185,13 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(self) -> Result<T, JoinError> {
-        if self.task.waits_for_caller() {
+        if self.task.waits_for_caller(self.home.as_ref()) {
             return Err(JoinError::WouldDeadlock);
         }
         let parker = Parker::current();
         loop {
-            let result = self
-                .task
-                .outcome()
-                .take_or_wait(|| Notify::Thread(parker.unparker()));
+            let me = &mut || Notify::Thread(parker.unparker());
+            let result = self.task.take_or_wait(me);
             if let Some(result) = result {
                 return result;
             }
@@ -256,7 +203,7 @@ impl<T> JoinHandle<T> {
     /// handle by which to take it back.
     pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
         // What has begun has a slot of its own, so it does not wait for the caller's any more.
-        if self.task.waits_for_caller() && self.try_cancel() {
+        if self.task.waits_for_caller(self.home.as_ref()) && self.try_cancel() {
             return Err(JoinError::WouldDeadlock);
         }
         self.wait()
@@ -287,10 +234,8 @@ impl<T> JoinHandle<T> {
         let parker = Parker::current();
         let mut in_time = true;
         loop {
-            let result = self
-                .task
-                .outcome()
-                .take_or_wait(|| Notify::Thread(parker.unparker()));
+            let me = &mut || Notify::Thread(parker.unparker());
+            let result = self.task.take_or_wait(me);
             match result {
                 Some(result) => return Ok(result),
                 None if !in_time => return Err(self),
@@ -323,7 +268,7 @@ impl<T> JoinHandle<T> {
     /// ```
     #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
     pub fn try_cancel(&self) -> bool {
-        self.task.try_cancel()
+        self.task.try_cancel(self.home.as_ref())
     }
 
     /// Whether the result is there.
@@ -339,7 +284,7 @@ impl<T> JoinHandle<T> {
     /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        !matches!(&*self.task.outcome().0.lock(), State::Open { .. })
+        self.task.is_finished()
     }
 }
 
@@ -350,11 +295,8 @@ impl<T> Future for JoinHandle<T> {
         if self.task.is_own() {
             return Poll::Ready(Err(JoinError::WouldDeadlock));
         }
-        match self
-            .task
-            .outcome()
-            .take_or_wait(|| Notify::Task(cx.waker().clone()))
-        {
+        let me = &mut || Notify::Task(cx.waker().clone());
+        match self.task.take_or_wait(me) {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,
         }

@@ -8,11 +8,11 @@
 use crate::door::{self, Home};
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
 use crate::panics::{caught, dispose, message};
+use crate::place::Place;
 use crate::timekeeper;
 use crate::work::Queued;
 use crate::worker;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::fmt;
@@ -61,6 +61,9 @@ pub(crate) type WorkRef = Arc<Item<dyn Run>>;
 
 /// What an item does.
 pub(crate) trait Run: Send + Sync {
+    /// For traces, stall reports and panics.
+    fn name(&self) -> &str;
+
     /// Runs it to its end, panics included.
     fn run(&self) -> Ended;
 
@@ -84,11 +87,18 @@ pub(crate) enum Ended {
 /// An item's name, for people.
 pub(crate) type Name = Cow<'static, str>;
 
-pub(crate) struct Reusable<F>(pub(crate) F);
+pub(crate) struct Reusable<F> {
+    pub(crate) name: Name,
+    pub(crate) f: F,
+}
 
 impl<F: Fn() + Send + Sync> Run for Reusable<F> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn run(&self) -> Ended {
-        match caught(&self.0) {
+        match caught(&self.f) {
             Ok(()) => Ended::Returned,
             Err(payload) => {
                 let message = message(&payload);
@@ -112,23 +122,7 @@ pub(crate) struct Item<R: ?Sized> {
     /// Its ticket if it was inactive at first. Written under the gate's lock, and `gate` before.
     ticket: AtomicU64,
     place: Mutex<Place>,
-    /// A run has ended, or a pending instance was taken back.
-    ended: Event,
-    name: Name,
     run: R,
-}
-
-/// What few items have to do with. Its lock comes before those of gates and pools.
-#[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// Leads to the queue through which the item goes.
-    home: Option<Arc<Home>>,
-    /// While it is pending and waits for its time, and as which instance.
-    armed: Option<(timekeeper::Armed, Instance)>,
-    /// `disable` without `enable` yet.
-    depth: u16,
-    /// Running `cancel_sync` calls. Apart from the depth, so that a stray `enable` cannot end one.
-    cancels: usize,
 }
 
 /// What is left to do after an item was taken back, outside all locks.
@@ -191,57 +185,15 @@ pub(crate) struct Set {
     pub(crate) may_be_running: bool,
 }
 
-impl Place {
-    /// Where the item waits for its time, and as which instance.
-    pub(crate) fn armed(&self) -> Option<(&timekeeper::Armed, Instance)> {
-        self.armed
-            .as_ref()
-            .map(|(armed, instance)| (armed, *instance))
-    }
-
-    /// Whether the item waits for its time as this instance.
-    pub(crate) fn is_armed(&self, instance: Instance) -> bool {
-        self.armed().is_some_and(|(_, armed)| armed == instance)
-    }
-
-    /// See [`Item::settle_in`]. The old home is for outside the lock.
-    #[must_use]
-    pub(crate) fn settle_in<R: Run + ?Sized>(
-        &mut self,
-        item: &Item<R>,
-        queue: usize,
-        home: Arc<Home>,
-    ) -> Option<Arc<Home>> {
-        // Relaxed: a hint.
-        item.home.store(queue, Ordering::Relaxed);
-        self.home.replace(home)
-    }
-
-    /// It does not wait for its time any more.
-    pub(crate) fn disarmed(&mut self) -> Option<timekeeper::Armed> {
-        self.armed.take().map(|(armed, _)| armed)
-    }
-}
-
 impl<R: Run> Item<R> {
-    pub(crate) fn new(name: Name, run: R) -> Arc<Self> {
-        Self::at_home(name, run, 0, None)
-    }
-
-    /// An item that will go through this queue.
-    pub(crate) fn at_home(name: Name, run: R, queue: usize, home: Option<Arc<Home>>) -> Arc<Self> {
+    pub(crate) fn new(run: R) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU64::new(0),
             running: AtomicU32::new(0),
-            home: AtomicUsize::new(queue),
+            home: AtomicUsize::new(0),
             gate: AtomicU32::new(0),
             ticket: AtomicU64::new(NO_TICKET),
-            place: Mutex::new(Place {
-                home,
-                ..Place::default()
-            }),
-            ended: Event::new(),
-            name,
+            place: Mutex::new(Place::default()),
             run,
         })
     }
@@ -254,7 +206,7 @@ impl<R: Run + ?Sized> Item<R> {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.run.name()
     }
 
     pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
@@ -335,9 +287,27 @@ impl<R: Run + ?Sized> Item<R> {
     pub(crate) fn settle_in(&self, queue: usize, home: impl FnOnce() -> Arc<Home>) {
         // Relaxed: a hint, see `gate`.
         if self.home.load(Ordering::Relaxed) != queue {
-            let old = self.place.lock().settle_in(self, queue, home());
+            let old = self.move_home(&mut self.place.lock(), queue, home());
             drop(old);
         }
+    }
+
+    /// For an item that goes through one queue, once: whoever takes it back knows the way.
+    pub(crate) fn learn_home(&self, home: Option<&Arc<Home>>) {
+        self.place.lock().learn_home(home);
+    }
+
+    /// As [`settle_in`](Item::settle_in). The old home is for outside the lock.
+    #[must_use]
+    pub(crate) fn move_home(
+        &self,
+        place: &mut Place,
+        queue: usize,
+        home: Arc<Home>,
+    ) -> Option<Arc<Home>> {
+        // Relaxed: a hint.
+        self.home.store(queue, Ordering::Relaxed);
+        place.move_home(home)
     }
 
     /// S3: PENDING has been set, the entry is about to go through that gate.
@@ -367,10 +337,7 @@ impl<R: Run + ?Sized> Item<R> {
         instance: Instance,
         armed: timekeeper::Armed,
     ) -> Option<timekeeper::Armed> {
-        place
-            .armed
-            .replace((armed, instance))
-            .map(|(armed, _)| armed)
+        place.arm(armed, instance)
     }
 
     /// Whether queueing is forbidden now. `place` is this item's, locked.
@@ -402,7 +369,7 @@ impl<R: Run + ?Sized> Item<R> {
     fn at(&self, place: &Place) -> Option<(Arc<Home>, usize)> {
         // Relaxed: a hint.
         let gate = self.gate.load(Ordering::Relaxed) as usize;
-        place.home.clone().map(|home| (home, gate))
+        place.home().map(|home| (home, gate))
     }
 
     /// M2: takes a pending item from where it is, without its ceasing to be pending; it goes on as
@@ -465,7 +432,7 @@ impl<R: Run + ?Sized> Item<R> {
     pub(crate) fn tell(&self) {
         // Relaxed: those who wait look at the word, and the event orders this with them.
         if self.state.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0 {
-            self.ended.notify_all();
+            self.notify();
         }
     }
 
@@ -526,7 +493,7 @@ impl<R: Run + ?Sized> Item<R> {
             .state
             .fetch_and(!(RUNNING | AWAITED), Ordering::Release);
         if old & AWAITED != 0 {
-            self.ended.notify_all();
+            self.notify();
         }
     }
 
@@ -546,7 +513,7 @@ impl<R: Run + ?Sized> Item<R> {
         // Outside the lock: dropping a queue or a function runs foreign code.
         taken.settle();
         if old & AWAITED != 0 {
-            self.ended.notify_all();
+            self.notify();
         }
         true
     }
@@ -580,7 +547,7 @@ impl<R: Run + ?Sized> Item<R> {
         };
         let at = {
             let place = self.place.lock();
-            if place.armed.is_some() {
+            if place.armed().is_some() {
                 return false;
             }
             self.at(&place)
@@ -605,20 +572,30 @@ impl<R: Run + ?Sized> Item<R> {
 
     /// Waits until nothing of what had been queued up to `last` is left.
     fn wait_ended(&self, last: Instance) {
-        self.ended.wait_while(|| self.holds(last));
+        let ended = self.place.lock().ended();
+        ended.wait_while(|| self.holds(last));
+    }
+
+    /// A run has ended, or a pending instance was taken back, and AWAITED has been taken from the
+    /// word. Who has set it had made the event before.
+    fn notify(&self) {
+        let ended = self.place.lock().is_awaited();
+        if let Some(ended) = ended {
+            ended.notify_all();
+        }
     }
 
     pub(crate) fn cancel_sync(&self) -> Result<bool, WouldDeadlock> {
         self.refuse_own()?;
         let mut place = self.place.lock();
-        place.cancels += 1;
+        *place.cancels() += 1;
         // X1. Relaxed: one word decides between this and S2.
         let last = instance_of(self.state.fetch_or(CANCELLING, Ordering::Relaxed));
         let was_pending = self.withdraw(place);
         self.wait_ended(last);
         let mut place = self.place.lock();
-        place.cancels -= 1;
-        if place.cancels == 0 {
+        *place.cancels() -= 1;
+        if *place.cancels() == 0 {
             // X4. Relaxed: as above.
             self.state.fetch_and(!CANCELLING, Ordering::Relaxed);
         }
@@ -628,8 +605,8 @@ impl<R: Run + ?Sized> Item<R> {
     /// Returns whether it was pending, and the last instance there has been.
     pub(crate) fn disable(&self) -> Result<(bool, Instance), DisableError> {
         let mut place = self.place.lock();
-        let deeper = place.depth.checked_add(1);
-        place.depth = deeper.ok_or(DisableError::DepthOverflow)?;
+        let depth = place.depth_mut();
+        *depth = depth.checked_add(1).ok_or(DisableError::DepthOverflow)?;
         // X1. Relaxed: one word decides between this and S2.
         let last = instance_of(self.state.fetch_or(DISABLED, Ordering::Relaxed));
         Ok((self.withdraw(place), last))
@@ -644,12 +621,13 @@ impl<R: Run + ?Sized> Item<R> {
 
     pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
         let mut place = self.place.lock();
-        place.depth = place.depth.checked_sub(1).ok_or(NotDisabled)?;
-        if place.depth == 0 {
+        let depth = place.depth().checked_sub(1).ok_or(NotDisabled)?;
+        *place.depth_mut() = depth;
+        if depth == 0 {
             // Relaxed: under the lock, as all changes of the depth.
             self.state.fetch_and(!DISABLED, Ordering::Relaxed);
         }
-        Ok(place.depth == 0)
+        Ok(depth == 0)
     }
 
     pub(crate) fn flush(&self) -> Result<bool, WouldDeadlock> {
@@ -672,11 +650,11 @@ impl<R: Run + ?Sized> fmt::Debug for Item<R> {
         let (pending, running) = self.activity();
         let place = self.place.lock();
         f.debug_struct("Item")
-            .field("name", &self.name)
+            .field("name", &self.name())
             .field("pending", &pending)
-            .field("waits_for_time", &place.armed.is_some())
+            .field("waits_for_time", &place.armed().is_some())
             .field("running", &running)
-            .field("disabled", &place.depth)
+            .field("disabled", &place.depth())
             .finish_non_exhaustive()
     }
 }

@@ -71,8 +71,10 @@ mod machine;
 mod meter;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod outcome;
 mod panics;
 mod peers;
+mod place;
 mod pool;
 mod pools;
 mod queue;

@@ -113,7 +113,10 @@ impl Work {
     /// ```
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            item: Item::new(name.into(), Reusable(f)),
+            item: Item::new(Reusable {
+                name: name.into(),
+                f,
+            }),
         }
     }
 

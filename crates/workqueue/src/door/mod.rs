@@ -445,7 +445,7 @@ impl Shared {
     }
 
     /// What an item queued from that CPU takes along.
-    fn home(&self, cpu: usize) -> Arc<Home> {
+    pub(crate) fn home(&self, cpu: usize) -> Arc<Home> {
         self.homes[cpu % self.homes.len()].clone()
     }
 

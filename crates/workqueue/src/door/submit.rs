@@ -5,8 +5,9 @@ use super::mail::{Bell, Letter};
 use super::{Door, DoorState, Shared};
 use crate::error::QueueError;
 use crate::gate::{Admitted, Gate};
-use crate::item::{self, Instance, Item, Name, Run, Set, Unset, Uprooted, WorkRef};
+use crate::item::{Instance, Item, Run, Set, Unset, Uprooted, WorkRef};
 use crate::layout::Cpus;
+use crate::place::Place;
 use crate::pool::{Deeds, Entry};
 use crate::pools::Lease;
 use crate::timekeeper::{Delayed, Poke};
@@ -250,12 +251,7 @@ impl Shared {
         self.submit_to_gate(work, cpu)
     }
 
-    /// An item that only the caller knows, made to go through this queue.
-    pub(crate) fn item<R: Run>(&self, cpu: usize, name: Name, run: R) -> Arc<Item<R>> {
-        Item::at_home(name, run, self.key(), Some(self.home(cpu)))
-    }
-
-    /// Queues such an item.
+    /// Queues an item that only the caller knows, and that goes through no other queue.
     pub(crate) fn submit_new<R: Run + 'static>(
         self: &Arc<Self>,
         work: &Arc<Item<R>>,
@@ -392,7 +388,7 @@ impl Shared {
     fn move_later(
         self: &Arc<Self>,
         work: &WorkRef,
-        mut item: MutexGuard<'_, item::Place>,
+        mut item: MutexGuard<'_, Place>,
         cpu: usize,
         delay: Duration,
     ) -> Result<Modified, QueueError> {
@@ -411,7 +407,7 @@ impl Shared {
         if result.is_err() {
             work.abandon(&mut item);
         }
-        let old = item.settle_in(work, self.key(), self.home(cpu));
+        let old = work.move_home(&mut item, self.key(), self.home(cpu));
         drop(item);
         drop(old);
         let result = result.map(Poke::perform);
@@ -422,14 +418,14 @@ impl Shared {
     fn move_here(
         self: &Arc<Self>,
         work: &WorkRef,
-        mut item: MutexGuard<'_, item::Place>,
+        mut item: MutexGuard<'_, Place>,
         cpu: usize,
     ) -> Result<Modified, QueueError> {
         // Gates are locked one at a time, so that of the old place cannot be let go later.
         let (_, Admission { door, deeds, .. }) = self.admission_of(work, cpu)?;
         drop(door);
         let (uprooted, instance) = Self::uproot(work, &mut item);
-        let old = item.settle_in(work, self.key(), self.home(cpu));
+        let old = work.move_home(&mut item, self.key(), self.home(cpu));
         let entered = self.enter_pending(work, cpu, instance);
         if entered.is_err() {
             work.abandon(&mut item);
@@ -458,7 +454,7 @@ impl Shared {
     }
 
     /// M2: the item, pending or not, is pending nowhere.
-    fn uproot(work: &WorkRef, item: &mut item::Place) -> (Option<Uprooted>, Instance) {
+    fn uproot(work: &WorkRef, item: &mut Place) -> (Option<Uprooted>, Instance) {
         loop {
             if let Some(uprooted) = work.uproot(item) {
                 let instance = uprooted.instance;
@@ -540,7 +536,7 @@ impl Shared {
     pub(crate) fn expedite(
         self: &Arc<Self>,
         work: &WorkRef,
-        mut item: MutexGuard<'_, item::Place>,
+        mut item: MutexGuard<'_, Place>,
     ) -> Result<(), QueueError> {
         let Some((armed, instance)) = item.armed() else {
             return Ok(());
