@@ -6,7 +6,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use inflight_benches::machine::Machine;
-use inflight_benches::pools::{Again, Reusable, ours, rivals};
+use inflight_benches::pools::{Again, Repeats, Reusable, ours, rivals};
 use std::time::Duration;
 
 const ITEMS: u64 = 5_000;
@@ -38,6 +38,8 @@ fn pools(c: &mut Criterion) {
     let (reusable, again) = (Reusable::new(false, ITEMS as usize), Again::new());
     c.bench_function("empty/reusable", |b| b.iter(|| reusable.run()));
     c.bench_function("chain/reusable", |b| b.iter(|| again.run(ITEMS)));
+    let repeats = Repeats::new();
+    c.bench_function("chain/says again", |b| b.iter(|| repeats.run(ITEMS)));
 }
 
 criterion_group!(benches, pools);

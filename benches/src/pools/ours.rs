@@ -7,6 +7,7 @@ use crate::Part::{Ours, Variant};
 use inflight_sync::cpu;
 use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem, blocking};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -155,6 +156,52 @@ pub fn memory_of_queued(works: usize) -> f64 {
     open.store(true, Ordering::Release);
     own.wq.flush().expect("nobody waits for itself");
     queued.saturating_sub(before) as f64 / works.len() as f64
+}
+
+/// A work that says that it is to run again.
+#[derive(Debug)]
+pub struct Repeats {
+    own: Own,
+    left: Arc<AtomicU64>,
+    work: Work,
+}
+
+impl Repeats {
+    /// On an unbound queue.
+    #[must_use]
+    pub fn new() -> Self {
+        let left = Arc::new(AtomicU64::new(0));
+        let work = Work::repeating("repeats", {
+            let left = left.clone();
+            move || {
+                // Relaxed: as in `Again`.
+                let hops = left.load(Ordering::Relaxed);
+                if hops == 0 {
+                    done();
+                    return ControlFlow::Break(());
+                }
+                left.store(hops - 1, Ordering::Relaxed);
+                ControlFlow::Continue(())
+            }
+        });
+        let own = queue(Queue::Unbound);
+        Self { own, left, work }
+    }
+
+    /// `hops` times.
+    #[must_use]
+    pub fn run(&self, hops: u64) -> Spent {
+        self.left.store(hops, Ordering::Relaxed);
+        until_done(1, nap, || {
+            self.own.wq.queue(&self.work).expect("the queue is open");
+        })
+    }
+}
+
+impl Default for Repeats {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A work that queues itself.

@@ -10,7 +10,7 @@
 use crate::door::{Home, Shared};
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::handle::{JoinHandle, Joined};
-use crate::item::{Ended, Item, Run, WorkRef};
+use crate::item::{Ended, Item, Ran, Run, WorkRef};
 use crate::outcome::Outcome;
 use crate::panics::{caught, contained, dispose};
 use crate::worker;
@@ -57,10 +57,10 @@ where
         type_name::<F>()
     }
 
-    fn run(&self) -> Ended {
+    fn run(&self) -> Ran {
         let task = self.0.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
-        task.map_or(Ended::Returned, |task| task.poll())
+        Ran::Over(task.map_or(Ended::Returned, |task| task.poll()))
     }
 
     fn discard(&self, why: JoinError) {

@@ -121,6 +121,12 @@ impl<T> Gate<T> {
         (newcomers.min(room), newcomers.saturating_sub(room))
     }
 
+    /// So many items have come and ended, on the slot of one that has not.
+    pub(crate) fn passed(&mut self, items: u64) {
+        self.queued += items;
+        self.ended += items;
+    }
+
     /// An item has ended that was active (it gives its slot back) or not. Returns whether somebody
     /// who flushes or drains should look again.
     pub(crate) fn leave(&mut self, colour: Colour, was_active: bool) -> bool {

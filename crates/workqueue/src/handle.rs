@@ -2,7 +2,7 @@
 
 use crate::door::{Home, Shared};
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::item::{Ended, Item, Run};
+use crate::item::{Ended, Item, Ran, Run};
 use crate::outcome::Outcome;
 use crate::panics::{caught, contained};
 use crate::worker;
@@ -107,10 +107,10 @@ where
         std::any::type_name::<F>()
     }
 
-    fn run(&self) -> Ended {
+    fn run(&self) -> Ran {
         // A task is queued once, so the function is still there.
         let Some(f) = self.0.begin() else {
-            return Ended::Cancelled;
+            return Ran::Over(Ended::Cancelled);
         };
         let (result, ended) = match caught(f) {
             Ok(value) => (Ok(value), Ended::Returned),
@@ -122,7 +122,7 @@ where
         };
         // A waker's panic is not the function's.
         contained(|| self.0.complete(result));
-        ended
+        Ran::Over(ended)
     }
 
     fn discard(&self, why: JoinError) {

@@ -7,7 +7,7 @@
 
 use crate::door::{self, Home};
 use crate::error::{DisableError, JoinError, NotDisabled, WouldDeadlock};
-use crate::panics::{caught, dispose, message};
+use crate::panics::{Payload, caught, dispose, message};
 use crate::place::Place;
 use crate::timekeeper;
 use crate::work::Queued;
@@ -16,6 +16,7 @@ use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// It has been queued and its run has not begun.
 const PENDING: u64 = 1;
@@ -65,11 +66,11 @@ pub(crate) trait Run: Send + Sync {
     fn name(&self) -> &str;
 
     /// Runs it to its end, panics included.
-    fn run(&self) -> Ended;
+    fn run(&self) -> Ran;
 
     /// Names its function, so that the next item with the same one is recognized. A hint.
     fn function(&self) -> usize {
-        Self::run as fn(&Self) -> Ended as usize
+        Self::run as fn(&Self) -> Ran as usize
     }
 
     /// It will not run; whoever waits for it is told why.
@@ -82,6 +83,13 @@ pub(crate) enum Ended {
     /// With what it said, if it was a text.
     Panicked(Option<String>),
     Cancelled,
+}
+
+/// What came of a run.
+pub(crate) enum Ran {
+    Over(Ended),
+    /// It returned, and is to run again.
+    Again,
 }
 
 /// An item's name, for people.
@@ -97,16 +105,38 @@ impl<F: Fn() + Send + Sync> Run for Reusable<F> {
         &self.name
     }
 
-    fn run(&self) -> Ended {
+    fn run(&self) -> Ran {
         match caught(&self.f) {
-            Ok(()) => Ended::Returned,
-            Err(payload) => {
-                let message = message(&payload);
-                dispose(payload);
-                Ended::Panicked(message)
-            }
+            Ok(()) => Ran::Over(Ended::Returned),
+            Err(payload) => panicked(payload),
         }
     }
+}
+
+/// A function that says whether it is to run again.
+pub(crate) struct Repeating<F> {
+    pub(crate) name: Name,
+    pub(crate) f: F,
+}
+
+impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(&self) -> Ran {
+        match caught(&self.f) {
+            Ok(ControlFlow::Continue(())) => Ran::Again,
+            Ok(ControlFlow::Break(())) => Ran::Over(Ended::Returned),
+            Err(payload) => panicked(payload),
+        }
+    }
+}
+
+fn panicked(payload: Payload) -> Ran {
+    let message = message(&payload);
+    dispose(payload);
+    Ran::Over(Ended::Panicked(message))
 }
 
 pub(crate) struct Item<R: ?Sized> {
@@ -477,13 +507,34 @@ impl<R: Run + ?Sized> Item<R> {
     }
 
     /// Runs the function. Only after a successful claim.
-    pub(crate) fn run(&self) -> Ended {
+    pub(crate) fn run(&self) -> Ran {
         self.run.run()
     }
 
     /// It was refused or cancelled and will not be queued again.
     pub(crate) fn discard(&self, why: JoinError) {
         self.run.discard(why);
+    }
+
+    /// C6: the run has ended, and the next one has begun: as if it had been queued in between.
+    /// `false` if somebody waits for it, or has stopped or queued it; then it is to be queued.
+    pub(crate) fn repeat(&self) -> bool {
+        // Relaxed: the RMW decides.
+        let seen = self.state.load(Ordering::Relaxed);
+        if seen & (PENDING | AWAITED | BLOCKED) != 0 {
+            return false;
+        }
+        let next = seen.wrapping_add(INSTANCE_ONE);
+        // Ordering: Release RMW, as C4 of the run that has ended; the next one is on this thread.
+        let repeats = self
+            .state
+            .compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed)
+            .is_ok();
+        if repeats {
+            // Ordering: Release, as in `claim`.
+            self.running.store(instance_of(next), Ordering::Release);
+        }
+        repeats
     }
 
     /// C4: the run has ended.

@@ -3,7 +3,7 @@
 use crate::attrs::Mode;
 use crate::door::{Count, Shared};
 use crate::hand::{Drawn, Hand, Pass, Whence};
-use crate::item::{Ended, Instance, WorkRef};
+use crate::item::{Ended, Instance, Ran, WorkRef};
 use crate::limits::gate_of;
 use crate::machine::{Next, Rest};
 use crate::meter::Charged;
@@ -16,10 +16,11 @@ use crate::trace::{self, TraceStep};
 use inflight_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, Parker};
+use inflight_sync::{Arc, Parker, cpu};
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 inflight_sync::thread_local! {
     // loom's macro has no const form.
@@ -44,6 +45,8 @@ struct Context {
     wakeups: Cell<u64>,
     /// It may have more in hand than what it runs.
     visits: Cell<bool>,
+    /// Runs that nobody has queued, since they were timed last.
+    repeats: Cell<u32>,
     seen: Arc<Seen>,
 }
 
@@ -84,6 +87,13 @@ pub(crate) struct Running {
     pub(crate) bh: bool,
 }
 
+/// A run that ended with a panic nobody can tell anything of.
+const LOST: Ran = Ran::Over(Ended::Panicked(None));
+
+/// A work that is to run again does so at once so many times, for so long.
+const REPEATS: u32 = if cfg!(loom) { 1 } else { 32 };
+const REPEATS_FOR: Duration = Duration::from_micros(20);
+
 /// Calls within calls beyond this go to a worker.
 const INLINE_DEPTH: usize = 4;
 
@@ -119,6 +129,7 @@ impl Context {
             blocked: Cell::new(0),
             wakeups: Cell::new(0),
             visits: Cell::new(false),
+            repeats: Cell::new(0),
             seen,
         })
     }
@@ -183,7 +194,7 @@ impl Context {
 
 impl Context {
     /// Runs the item, as if inside a blocking section if it is known to sleep.
-    fn guarded(&self, work: &WorkRef) -> Ended {
+    fn guarded(&self, work: &WorkRef) -> Ran {
         let env = self.pool.env();
         if !env.sampling.on {
             return work.run();
@@ -275,7 +286,7 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
                 }
                 stopwatch.begin(pool);
                 execute(&context, entry);
-                took = stopwatch.lap(pool);
+                took = stopwatch.lap(&context);
             }
             Next::Fetch => took = visit(&context, &mut stopwatch, std::mem::take(&mut returned)),
             Next::Sleep if sleep(pool, context.me, &parker) => {
@@ -326,14 +337,15 @@ impl Stopwatch {
     }
 
     /// An item has ended. What one took, in ns, if it is time to say so.
-    fn lap(&mut self, pool: &Pool) -> Option<u64> {
+    fn lap(&mut self, context: &Context) -> Option<u64> {
+        let repeats = context.repeats.take();
         let since = self.since?;
-        self.items += 1;
+        self.items += 1 + repeats;
         if self.items < self.together {
             return None;
         }
-        let now = pool.env().clock.now();
-        pool.env().crowd.look(now);
+        let now = context.pool.env().clock.now();
+        context.pool.env().crowd.look(now);
         let spent = now - since;
         let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         let took = spent / u64::from(self.items);
@@ -410,7 +422,7 @@ fn visit(context: &Context, stopwatch: &mut Stopwatch, returned: bool) -> Option
                 stopwatch.begin(&context.pool);
                 let now = (work, instance);
                 ended = Some(run_item(context, &queue, gate, now, || ()));
-                took = took.max(stopwatch.lap(&context.pool));
+                took = took.max(stopwatch.lap(context));
             }
             Pass::Over(tally) => break tally,
         }
@@ -437,7 +449,7 @@ fn execute(context: &Context, entry: Entry) {
 
 fn run_item(
     context: &Context,
-    queue: &Shared,
+    queue: &Arc<Shared>,
     gate: usize,
     (work, instance): (WorkRef, Instance),
     begun: impl FnOnce(),
@@ -457,7 +469,11 @@ fn run_item(
             tell(TraceStep::Started);
         }
         // The item catches its own panic; this is for destructors it did not think of.
-        ended = contained(|| context.guarded(&work)).unwrap_or(Ended::Panicked(None));
+        let run = || contained(|| context.guarded(&work)).unwrap_or(LOST);
+        ended = match run() {
+            Ran::Over(ended) => ended,
+            Ran::Again => repeat(context, queue, gate, &work, run),
+        };
         if let Ended::Panicked(message) = &ended {
             queue.panicked(work.name(), message.as_deref());
         }
@@ -475,6 +491,39 @@ fn run_item(
     contained(|| drop(work));
     context.item.set(None);
     ended
+}
+
+/// A work is to run again, which it does at once a few times; then what else waits has its turn.
+fn repeat(
+    context: &Context,
+    queue: &Arc<Shared>,
+    gate: usize,
+    work: &WorkRef,
+    run: impl Fn() -> Ran,
+) -> Ended {
+    let pool = &context.pool;
+    let mut times = 0;
+    let mut ran = Ran::Again;
+    if pool.is_timed() && !pool.place().bh && !trace::is_on(pool.env()) {
+        let since = pool.env().clock.now();
+        // To look at the clock takes longer than the least of them.
+        let in_time =
+            |times: u32| !times.is_power_of_two() || pool.env().clock.now() - since < REPEATS_FOR;
+        while matches!(ran, Ran::Again) && times < REPEATS && in_time(times) && work.repeat() {
+            ran = run();
+            times += 1;
+        }
+        context.repeats.set(context.repeats.get() + times);
+        queue.repeated(gate, times.into());
+    }
+    if let Ran::Over(ended) = ran {
+        return ended;
+    }
+    // While it runs, so that who stops it sees it all the time.
+    if queue.submit(work, cpu::current()).is_err() {
+        queue.refused_later();
+    }
+    Ended::Returned
 }
 
 fn current() -> Option<Rc<Context>> {

@@ -12,6 +12,7 @@ use crate::pool::{Deeds, Entry};
 use crate::trace::{self, TraceStep};
 use crate::worker;
 use inflight_sync::Arc;
+use inflight_sync::atomic::Ordering;
 
 /// What is left to do after an item has ended, outside all locks.
 #[derive(Default)]
@@ -136,6 +137,19 @@ impl Shared {
             f(state);
             mail.closed = state.is_closed();
         });
+    }
+
+    /// C6: an item of that gate has run so many times more, each as if it had been queued.
+    pub(crate) fn repeated(&self, gate: usize, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let door = &self.gates[gate_of(gate)];
+        // Relaxed: a statistic.
+        door.started.fetch_add(times, Ordering::Relaxed);
+        let mut state = door.state.lock();
+        state.gate.passed(times);
+        state.completed += times;
     }
 
     /// E1-E3: an active item has ended, or its worker found it cancelled.

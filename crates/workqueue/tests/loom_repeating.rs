@@ -1,0 +1,135 @@
+//! Models of a work that says itself that it is to run again (C6 in `PROTOCOL.md`).
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | C6: Relaxed | `a_flush_sees_what_a_repeating_run_did` |
+//! | C6 does not look whether it is stopped | `cancel_sync_stops_a_repeating_work` |
+//! | it is queued only after C4 | `cancel_sync_stops_a_repeating_work` |
+//! | C6 gives it no new number | `a_flush_waits_for_one_run` |
+//! | C6 does not look whether it is pending | `queued_while_it_repeats` |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+use inflight_topology::Topology;
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+use model_support::Count;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+const BOUND: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+/// One worker, whose items may repeat at once: the time they take can be known.
+fn timed() -> (WorkqueueSystem, Workqueue) {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    let sys = builder.clock(Clock::manual()).build().unwrap();
+    let wq = sys.workqueue("model").bound().build().unwrap();
+    (sys, wq)
+}
+
+/// A work that counts its runs, so many.
+fn repeating(begun: &Count, inside: &Count, times: usize) -> Work {
+    let (begun, inside) = (begun.clone(), inside.clone());
+    Work::repeating("repeating", move || {
+        inside.add();
+        let before = begun.add();
+        inside.sub();
+        if before + 1 < times {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
+}
+
+/// X1-X4 against C6 and the queueing after it: afterwards it neither runs nor is pending.
+#[test]
+fn cancel_sync_stops_a_repeating_work() {
+    check("cancel_sync_stops_a_repeating_work", BOUND, || {
+        let (sys, wq) = timed();
+        let (begun, inside) = (Count::new(), Count::new());
+        let work = repeating(&begun, &inside, 4);
+        assert!(wq.queue(&work).unwrap().is_queued());
+        work.cancel_sync().unwrap();
+        let runs = begun.get();
+        assert_eq!(inside.get(), 0, "it runs");
+        drop(sys);
+        assert_eq!(begun.get(), runs, "it was to run again");
+    });
+}
+
+/// X3 against C6: the run that the flush found is over, and what it did is seen.
+#[test]
+fn a_flush_sees_what_a_repeating_run_did() {
+    check("a_flush_sees_what_a_repeating_run_did", BOUND, || {
+        let (sys, wq) = timed();
+        let (begun, inside) = (Count::new(), Count::new());
+        let work = repeating(&begun, &inside, 2);
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let _ = work.flush().unwrap();
+        assert!(begun.get() > 0, "the run that has ended is not seen");
+        drop(sys);
+        assert_eq!(begun.get(), 2);
+    });
+}
+
+/// X3 against C6: a flush ends although the work does not, before somebody stops it.
+#[test]
+fn a_flush_waits_for_one_run() {
+    check("a_flush_waits_for_one_run", BOUND, || {
+        let (sys, wq) = timed();
+        let (begun, inside) = (Count::new(), Count::new());
+        let stop = Count::new();
+        let work = Work::repeating("endless", {
+            let (begun, inside, stop) = (begun.clone(), inside.clone(), stop.clone());
+            move || {
+                inside.add();
+                begun.add();
+                inside.sub();
+                // A model ends: of an endless one it would see no more than this.
+                if stop.get() > 0 || begun.get() > 4 {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let _ = work.flush().unwrap();
+        stop.add();
+        wq.flush().unwrap();
+        assert_eq!(inside.get(), 0);
+        let stats = wq.stats();
+        assert_eq!(
+            (stats.queued, stats.started),
+            (stats.completed, stats.completed)
+        );
+        assert_eq!(stats.completed, begun.get() as u64);
+        drop(sys);
+    });
+}
+
+/// S2 against C6: who queues it while it runs gets a run of his own.
+#[test]
+fn queued_while_it_repeats() {
+    check("queued_while_it_repeats", BOUND, || {
+        let (sys, wq) = timed();
+        let (begun, inside) = (Count::new(), Count::new());
+        let work = repeating(&begun, &inside, 2);
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let second = wq.queue(&work).unwrap().is_queued();
+        wq.flush().unwrap();
+        drop(sys);
+        // The second run may be both: the one that the first has asked for, and this one.
+        assert!((2..=3).contains(&begun.get()), "{second}: {}", begun.get());
+        let stats = wq.stats();
+        assert_eq!(stats.queued, begun.get() as u64);
+        assert_eq!((stats.completed, stats.active), (stats.queued, 0));
+    });
+}
