@@ -57,7 +57,7 @@ impl DelayedWork {
     /// ```
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            item: Item::new(Reusable {
+            item: Item::lasting(Reusable {
                 name: name.into(),
                 f,
             }),

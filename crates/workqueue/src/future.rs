@@ -219,7 +219,7 @@ where
     F::Output: Send + 'static,
 {
     let inbox = Arc::new(Mutex::new(None));
-    let item: WorkRef = Item::new(Polls(inbox.clone()));
+    let item: WorkRef = Item::lasting(Polls(inbox.clone()));
     let outcome = Arc::new(Outcome::new());
     let task = Arc::new(Task {
         item: item.clone(),

@@ -216,14 +216,24 @@ pub(crate) struct Set {
 }
 
 impl<R: Run> Item<R> {
+    /// An item that is queued once.
     pub(crate) fn new(run: R) -> Arc<Self> {
+        Self::made(Place::default(), run)
+    }
+
+    /// An item that is queued again and again, which allocates nothing.
+    pub(crate) fn lasting(run: R) -> Arc<Self> {
+        Self::made(Place::lasting(), run)
+    }
+
+    fn made(place: Place, run: R) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU64::new(0),
             running: AtomicU32::new(0),
             home: AtomicUsize::new(0),
             gate: AtomicU32::new(0),
             ticket: AtomicU64::new(NO_TICKET),
-            place: Mutex::new(Place::default()),
+            place: Mutex::new(place),
             run,
         })
     }

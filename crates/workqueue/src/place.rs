@@ -26,6 +26,10 @@ struct Known {
 }
 
 impl Place {
+    pub(crate) fn lasting() -> Self {
+        Self(Some(Box::default()))
+    }
+
     fn known(&mut self) -> &mut Known {
         self.0.get_or_insert_default()
     }

@@ -114,7 +114,7 @@ impl Work {
     /// ```
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            item: Item::new(Reusable {
+            item: Item::lasting(Reusable {
                 name: name.into(),
                 f,
             }),
@@ -154,7 +154,7 @@ impl Work {
     ) -> Self {
         let name = name.into();
         Self {
-            item: Item::new(Repeating { name, f }),
+            item: Item::lasting(Repeating { name, f }),
         }
     }
 

@@ -1,0 +1,70 @@
+//! What queueing allocates. In a file of its own: the allocator counts for the whole process.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+mod support;
+
+use inflight_workqueue::Work;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use support::{bound, system};
+
+inflight_sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static ALLOCATIONS: Cell<usize> = Cell::new(0);
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; the count is a thread-local without
+// a destructor, so it can be used at any time.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// By this thread.
+fn allocations(f: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.with(Cell::get);
+    f();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+const MANY: usize = 1_000;
+
+/// Works allocate when they are made, and never when they are queued, the first time neither. What
+/// may grow is a mailbox, by doubling; a function that is spawned is one allocation.
+#[test]
+fn queueing_a_work_allocates_nothing() {
+    let sys = system();
+    let wq = bound(&sys);
+    let once: Vec<_> = (0..MANY).map(|_| Work::new(|| ())).collect();
+    let repeating = (0..MANY).map(|_| Work::repeating("ends", || ControlFlow::Break(())));
+    for works in [once, repeating.collect()] {
+        let made = allocations(|| {
+            for work in &works {
+                wq.queue_on(0, work).unwrap();
+            }
+        });
+        wq.flush().unwrap();
+        assert!(made < MANY / 10, "{made} by {MANY} works");
+    }
+    let mut handles = Vec::with_capacity(MANY);
+    let made = allocations(|| handles.extend((0..MANY).map(|n| wq.spawn_on(0, move || n))));
+    assert!(
+        (MANY..MANY + MANY / 10).contains(&made),
+        "{made} by {MANY} functions"
+    );
+    wq.flush().unwrap();
+}
