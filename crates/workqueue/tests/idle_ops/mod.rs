@@ -24,7 +24,7 @@ pub(crate) enum Op {
 }
 
 /// So many looks, and it does not become quiet.
-const LOOKS: usize = 30_000;
+const LOOKS: usize = 300_000;
 
 /// What stays of a pool that has had so many.
 const STAY: usize = 2;
