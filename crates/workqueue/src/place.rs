@@ -6,8 +6,8 @@ use crate::timekeeper::Armed;
 use inflight_sync::Arc;
 use inflight_sync::wait::Event;
 
-/// Its lock comes before those of gates and pools. What a function that is spawned has no use for is
-/// made when it is needed.
+/// Its lock comes before those of gates and pools. What a function that is spawned has no use for
+/// is made when it is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Option<Box<Known>>);
 

@@ -15,7 +15,8 @@
 //!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
 //!   item; or at the next look.
 //! * A worker beside whom nobody takes anything may take several small items at once, into its
-//!   hand. Whoever comes besides and takes something, or finds it asleep, has them given back first.
+//!   hand. Whoever comes besides and takes something, or finds it asleep, has them given back
+//!   first.
 //! * Where items are tiny one worker takes them all, as long as it gets on.
 //! * There may be mail: items on their way that nobody has looked at. A worker fetches it before it
 //!   rests, and from time to time.
