@@ -70,9 +70,11 @@ fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
     let sys = builder.clock(clock.clone()).build().unwrap();
     let attrs = Attrs::new().scope(Scope::System);
     let wq = sys.workqueue("model").unbound(attrs).build().unwrap();
-    let clock = clock.clone();
-    let first = wq.spawn(move || clock.advance(Duration::from_micros(4)));
-    first.wait().unwrap();
+    for _ in 0..2 {
+        let clock = clock.clone();
+        let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
+        item.wait().unwrap();
+    }
     (sys, wq)
 }
 
