@@ -73,6 +73,11 @@ pub(crate) trait Run: Send + Sync {
         Self::run as fn(&Self) -> Ran as usize
     }
 
+    /// Whether it may ever say that it is to run again.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
     /// It will not run; whoever waits for it is told why.
     fn discard(&self, _why: JoinError) {}
 }
@@ -122,6 +127,10 @@ pub(crate) struct Repeating<F> {
 impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn may_repeat(&self) -> bool {
+        true
     }
 
     fn run(&self) -> Ran {
@@ -370,16 +379,6 @@ impl<R: Run + ?Sized> Item<R> {
         (ticket != NO_TICKET).then_some((gate, ticket))
     }
 
-    /// S3: the item, pending as this instance, waits for its time.
-    pub(crate) fn set_armed(
-        &self,
-        place: &mut Place,
-        instance: Instance,
-        armed: timekeeper::Armed,
-    ) -> Option<timekeeper::Armed> {
-        place.arm(armed, instance)
-    }
-
     /// Whether queueing is forbidden now. `place` is this item's, locked.
     pub(crate) fn is_blocked(&self, _place: &Place) -> bool {
         // Relaxed: these bits change under the lock.
@@ -516,6 +515,11 @@ impl<R: Run + ?Sized> Item<R> {
         self.run.function()
     }
 
+    /// See [`Run::may_repeat`].
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.run.may_repeat()
+    }
+
     /// Runs the function. Only after a successful claim.
     pub(crate) fn run(&self) -> Ran {
         self.run.run()
@@ -526,25 +530,10 @@ impl<R: Run + ?Sized> Item<R> {
         self.run.discard(why);
     }
 
-    /// C6: the run has ended, and the next one has begun: as if it had been queued in between.
-    /// `false` if somebody waits for it, or has stopped or queued it; then it is to be queued.
-    pub(crate) fn repeat(&self) -> bool {
-        // Relaxed: the RMW decides.
-        let seen = self.state.load(Ordering::Relaxed);
-        if seen & (PENDING | AWAITED | BLOCKED) != 0 {
-            return false;
-        }
-        let next = seen.wrapping_add(INSTANCE_ONE);
-        // Ordering: Release RMW, as C4 of the run that has ended; the next one is on this thread.
-        let repeats = self
-            .state
-            .compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed)
-            .is_ok();
-        if repeats {
-            // Ordering: Release, as in `claim`.
-            self.running.store(instance_of(next), Ordering::Release);
-        }
-        repeats
+    /// C6: nobody waits for it, stops it or has queued it.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        // Relaxed: a hint. To all others a row of runs is one run, and this only makes it shorter.
+        self.state.load(Ordering::Relaxed) & (PENDING | AWAITED | BLOCKED) == 0
     }
 
     /// C4: the run has ended.
@@ -633,14 +622,14 @@ impl<R: Run + ?Sized> Item<R> {
 
     /// Waits until nothing of what had been queued up to `last` is left.
     fn wait_ended(&self, last: Instance) {
-        let ended = self.place.lock().ended();
+        let ended = self.place.lock().make_event();
         ended.wait_while(|| self.holds(last));
     }
 
     /// A run has ended, or a pending instance was taken back, and AWAITED has been taken from the
     /// word. Who has set it had made the event before.
     fn notify(&self) {
-        let ended = self.place.lock().is_awaited();
+        let ended = self.place.lock().event();
         if let Some(ended) = ended {
             ended.notify_all();
         }

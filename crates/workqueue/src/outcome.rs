@@ -16,7 +16,7 @@ pub(crate) enum Elsewhere {}
 type Waiter = Option<Box<Notify>>;
 
 enum State<T, F> {
-    Waiting {
+    Unbegun {
         f: F,
         waiter: Waiter,
     },
@@ -36,14 +36,14 @@ impl<T, F> Outcome<T, F> {
 
     /// Of this function.
     pub(crate) fn of(f: F) -> Self {
-        Self(Mutex::new(State::Waiting { f, waiter: None }))
+        Self(Mutex::new(State::Unbegun { f, waiter: None }))
     }
 
     /// The function, once: it runs, or is dropped.
     pub(crate) fn begin(&self) -> Option<F> {
         let mut state = self.0.lock();
         match mem::replace(&mut *state, State::Taken) {
-            State::Waiting { f, waiter } => {
+            State::Unbegun { f, waiter } => {
                 *state = State::Open { waiter };
                 Some(f)
             }
@@ -77,11 +77,14 @@ impl<T, F> Outcome<T, F> {
             return Some(result);
         }
         // A waker may run anything when it is cloned or dropped, so neither is under the lock.
-        let mut notify = Some(Box::new(notify()));
+        let mut notify = Some(notify());
         let mut state = self.0.lock();
         let result = state.take();
-        if let State::Waiting { waiter, .. } | State::Open { waiter } = &mut *state {
-            mem::swap(waiter, &mut notify);
+        if let State::Unbegun { waiter, .. } | State::Open { waiter } = &mut *state {
+            match waiter {
+                Some(old) => notify = notify.map(|new| mem::replace(&mut **old, new)),
+                None => *waiter = notify.take().map(Box::new),
+            }
         }
         drop(state);
         drop(notify);
@@ -98,7 +101,7 @@ impl<T, F> Outcome<T, F> {
 impl<T, F> State<T, F> {
     /// The result, once; `None` while there is none yet.
     fn take(&mut self) -> Option<Result<T, JoinError>> {
-        if let Self::Waiting { .. } | Self::Open { .. } = self {
+        if let Self::Unbegun { .. } | Self::Open { .. } = self {
             return None;
         }
         match mem::replace(self, Self::Taken) {

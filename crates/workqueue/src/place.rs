@@ -62,7 +62,7 @@ impl Place {
         self.armed().is_some_and(|(_, armed)| armed == instance)
     }
 
-    /// It waits for its time from now on.
+    /// S3: pending as this instance, it waits for its time from now on.
     pub(crate) fn arm(&mut self, armed: Armed, instance: Instance) -> Option<Armed> {
         let old = self.known().armed.replace((armed, instance));
         old.map(|(armed, _)| armed)
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// What whoever waits for the item waits for.
-    pub(crate) fn ended(&mut self) -> Arc<Event> {
+    pub(crate) fn make_event(&mut self) -> Arc<Event> {
         let ended = self
             .known()
             .ended
@@ -95,7 +95,7 @@ impl Place {
     }
 
     /// The same, if anybody has waited yet.
-    pub(crate) fn is_awaited(&self) -> Option<Arc<Event>> {
+    pub(crate) fn event(&self) -> Option<Arc<Event>> {
         self.0.as_ref()?.ended.clone()
     }
 }

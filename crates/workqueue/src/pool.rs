@@ -517,7 +517,8 @@ impl Pool {
             if let Some(took) = took.take() {
                 inner.core.took(took);
             }
-            if inner.core.begin_recall(me) {
+            let gives_way = inner.core.gives_way(me);
+            if !gives_way && inner.core.begin_recall(me) {
                 // Items start in order: theirs come first.
                 drop(inner);
                 self.recall_but(Some(me));
@@ -528,7 +529,8 @@ impl Pool {
                 std::mem::swap(&mut inner.mail, &mut room);
             }
             inner.core.at(me, cpu::current());
-            if let Some((peers, mine)) = inner.looks(me).filter(|_| !looked) {
+            let looks = !looked && !gives_way;
+            if let Some((peers, mine)) = looks.then(|| inner.looks(me)).flatten() {
                 drop(inner);
                 if let Some(taken) = self.borrow(me, &peers, mine) {
                     return taken;

@@ -31,8 +31,8 @@ pub struct WorkqueueStats {
     pub panicked: u64,
     /// Items taken back before their run began.
     pub cancelled: u64,
-    /// Delayed items that were not queued when their time had come, because the queue or the system
-    /// took none any more.
+    /// Delayed items that were not queued when their time had come, and works that were to run
+    /// again, because the queue or the system took none any more.
     pub refused: u64,
     /// How often a worker was brought because an item said that it blocked.
     pub cm_wakeups: u64,

@@ -72,8 +72,10 @@ pub(crate) type Tracer = Box<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
 /// Whether anybody wants to know.
 pub(crate) fn is_on(env: &Env) -> bool {
+    // What the subscriber has said before: it is not asked, because locks may be held here.
     #[cfg(feature = "tracing")]
-    if tracing::enabled!(target: "inflight_workqueue", tracing::Level::TRACE) {
+    if tracing::level_filters::LevelFilter::current() == tracing::level_filters::LevelFilter::TRACE
+    {
         return true;
     }
     env.tracer.is_some()

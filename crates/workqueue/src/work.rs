@@ -124,11 +124,18 @@ impl Work {
     /// A work that runs `f` again and again, until that breaks.
     ///
     /// As if `f` had queued its own work just before it returned `Continue`, through the workqueue
-    /// that it came by, and cheaper: the next run begins at once, for up to 20 us or 32 runs in a
-    /// row; then whatever else waits has its turn first. A work that others wait for, stop, or
-    /// queue, is queued each time, so `flush` waits for no more than the run it found, and
-    /// `cancel_sync` and `disable` stop it. A panic ends it. Each run counts as queued, started and
-    /// completed.
+    /// that it came by, and cheaper: the next run begins at once, up to 32 in a row and none later
+    /// than 20 us after the first, whatever else waits; then that has its turn. An ordered
+    /// workqueue keeps its order: what was queued during a run comes before the next one. Nor are
+    /// there rows of runs where time cannot be known (a clock of the user's, sampling switched
+    /// off), for BH items, for what is traced, and after a run that has blocked.
+    ///
+    /// Who waits for it, stops it or queues it ends the row: `flush` waits for the run it found, or
+    /// the one after that; `cancel_sync` and `disable` stop it. `cancel` takes it back only if it
+    /// happens to wait between two rows. A panic ends it, and so does a workqueue that takes no
+    /// items any more, which counts it as [`refused`](crate::WorkqueueStats::refused). A `drain`
+    /// waits until it breaks. Each run counts as queued, started and completed, when its row is
+    /// over.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};

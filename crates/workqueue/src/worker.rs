@@ -45,8 +45,8 @@ struct Context {
     wakeups: Cell<u64>,
     /// It may have more in hand than what it runs.
     visits: Cell<bool>,
-    /// Runs that nobody has queued, since they were timed last.
-    repeats: Cell<u32>,
+    /// It has, since that was asked for last.
+    has_blocked: Cell<bool>,
     seen: Arc<Seen>,
 }
 
@@ -90,7 +90,8 @@ pub(crate) struct Running {
 /// A run that ended with a panic nobody can tell anything of.
 const LOST: Ran = Ran::Over(Ended::Panicked(None));
 
-/// A work that is to run again does so at once so many times, for so long.
+/// A work that is to run again does so at once up to so many runs, and none begins later than that
+/// after the first.
 const REPEATS: u32 = if cfg!(loom) { 1 } else { 32 };
 const REPEATS_FOR: Duration = Duration::from_micros(20);
 
@@ -129,7 +130,7 @@ impl Context {
             blocked: Cell::new(0),
             wakeups: Cell::new(0),
             visits: Cell::new(false),
-            repeats: Cell::new(0),
+            has_blocked: Cell::new(false),
             seen,
         })
     }
@@ -172,6 +173,7 @@ impl Context {
         if depth > 0 {
             return Deed::default();
         }
+        self.has_blocked.set(true);
         self.give_back();
         let deed = self.pool.block(self.me);
         self.wakeups
@@ -194,26 +196,65 @@ impl Context {
 
 impl Context {
     /// Runs the item, as if inside a blocking section if it is known to sleep.
-    fn guarded(&self, work: &WorkRef) -> Ran {
+    fn guarded<R>(&self, work: &WorkRef, run: impl FnOnce() -> R) -> R {
         let env = self.pool.env();
         if !env.sampling.on {
-            return work.run();
+            return run();
         }
         let function = work.function();
         if env.learned.knows(function) {
             let section = Section::begin(self);
             let before = proc::used_here();
-            let ended = work.run();
+            let ran = run();
             if let Some((before, after)) = before.zip(proc::used_here()) {
                 env.learned.used(function, after.saturating_sub(before));
             }
             drop(section);
-            return ended;
+            return ran;
         }
         self.seen.function.store(function, Ordering::Relaxed);
-        let ended = work.run();
+        let ran = run();
         self.seen.function.store(0, Ordering::Relaxed);
-        ended
+        ran
+    }
+
+    /// Whether an item that says so may run again at once: where it can be known how long that
+    /// takes, nobody is told of each run, and the queue has no order to keep.
+    fn may_repeat(&self, queue: &Shared) -> bool {
+        let in_order = matches!(queue.mode(), Mode::Ordered | Mode::Bh);
+        self.pool.is_timed() && !in_order && !trace::is_on(self.pool.env())
+    }
+
+    /// Whether the worker has been on its CPU, as far as is known, since the item began.
+    fn has_stayed(&self) -> bool {
+        // Relaxed: a hint.
+        !self.has_blocked.get() && self.seen.found.load(Ordering::Relaxed) == 0
+    }
+
+    /// C6: runs the item, and again if it says so, a few times; then what else waits has its turn.
+    /// Returns what came of the last run, and how many there were before.
+    fn row(&self, work: &WorkRef, queue: &Shared) -> (Ran, u32) {
+        // The item catches its own panic; this is for destructors it did not think of.
+        let run = || contained(|| work.run()).unwrap_or(LOST);
+        if !work.may_repeat() || !self.may_repeat(queue) {
+            return (run(), 0);
+        }
+        let clock = &self.pool.env().clock;
+        let since = clock.now();
+        self.has_blocked.set(false);
+        // To look at the clock takes longer than the least of them.
+        let in_time = |n: u32| (n > 4 && n % 4 != 0) || clock.now() - since < REPEATS_FOR;
+        let (mut ran, mut before) = (run(), 0);
+        while matches!(ran, Ran::Again)
+            && before + 1 < REPEATS
+            && self.has_stayed()
+            && work.is_left_alone()
+            && in_time(before + 1)
+        {
+            ran = run();
+            before += 1;
+        }
+        (ran, before)
     }
 }
 
@@ -286,7 +327,7 @@ pub(crate) fn run(pool: &Arc<Pool>) -> End {
                 }
                 stopwatch.begin(pool);
                 execute(&context, entry);
-                took = stopwatch.lap(&context);
+                took = stopwatch.lap(pool);
             }
             Next::Fetch => took = visit(&context, &mut stopwatch, std::mem::take(&mut returned)),
             Next::Sleep if sleep(pool, context.me, &parker) => {
@@ -337,15 +378,14 @@ impl Stopwatch {
     }
 
     /// An item has ended. What one took, in ns, if it is time to say so.
-    fn lap(&mut self, context: &Context) -> Option<u64> {
-        let repeats = context.repeats.take();
+    fn lap(&mut self, pool: &Pool) -> Option<u64> {
         let since = self.since?;
-        self.items += 1 + repeats;
+        self.items += 1;
         if self.items < self.together {
             return None;
         }
-        let now = context.pool.env().clock.now();
-        context.pool.env().crowd.look(now);
+        let now = pool.env().clock.now();
+        pool.env().crowd.look(now);
         let spent = now - since;
         let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         let took = spent / u64::from(self.items);
@@ -422,7 +462,7 @@ fn visit(context: &Context, stopwatch: &mut Stopwatch, returned: bool) -> Option
                 stopwatch.begin(&context.pool);
                 let now = (work, instance);
                 ended = Some(run_item(context, &queue, gate, now, || ()));
-                took = took.max(stopwatch.lap(context));
+                took = took.max(stopwatch.lap(&context.pool));
             }
             Pass::Over(tally) => break tally,
         }
@@ -468,11 +508,18 @@ fn run_item(
         if traced {
             tell(TraceStep::Started);
         }
-        // The item catches its own panic; this is for destructors it did not think of.
-        let run = || contained(|| context.guarded(&work)).unwrap_or(LOST);
-        ended = match run() {
+        let row = || context.guarded(&work, || context.row(&work, queue));
+        let (ran, before) = contained(row).unwrap_or((LOST, 0));
+        queue.repeated(gate, before.into());
+        ended = match ran {
             Ran::Over(ended) => ended,
-            Ran::Again => repeat(context, queue, gate, &work, run),
+            Ran::Again => {
+                // While it runs, so that who stops it sees it all the time.
+                if queue.submit(&work, cpu::current()).is_err() {
+                    queue.refused_later();
+                }
+                Ended::Returned
+            }
         };
         if let Ended::Panicked(message) = &ended {
             queue.panicked(work.name(), message.as_deref());
@@ -491,39 +538,6 @@ fn run_item(
     contained(|| drop(work));
     context.item.set(None);
     ended
-}
-
-/// A work is to run again, which it does at once a few times; then what else waits has its turn.
-fn repeat(
-    context: &Context,
-    queue: &Arc<Shared>,
-    gate: usize,
-    work: &WorkRef,
-    run: impl Fn() -> Ran,
-) -> Ended {
-    let pool = &context.pool;
-    let mut times = 0;
-    let mut ran = Ran::Again;
-    if pool.is_timed() && !pool.place().bh && !trace::is_on(pool.env()) {
-        let since = pool.env().clock.now();
-        // To look at the clock takes longer than the least of them.
-        let in_time =
-            |times: u32| !times.is_power_of_two() || pool.env().clock.now() - since < REPEATS_FOR;
-        while matches!(ran, Ran::Again) && times < REPEATS && in_time(times) && work.repeat() {
-            ran = run();
-            times += 1;
-        }
-        context.repeats.set(context.repeats.get() + times);
-        queue.repeated(gate, times.into());
-    }
-    if let Ran::Over(ended) = ran {
-        return ended;
-    }
-    // While it runs, so that who stops it sees it all the time.
-    if queue.submit(work, cpu::current()).is_err() {
-        queue.refused_later();
-    }
-    Ended::Returned
 }
 
 fn current() -> Option<Rc<Context>> {

@@ -2,11 +2,11 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | C6: Relaxed | `a_flush_sees_what_a_repeating_run_did` |
-//! | C6 does not look whether it is stopped | `cancel_sync_stops_a_repeating_work` |
-//! | it is queued only after C4 | `cancel_sync_stops_a_repeating_work` |
-//! | C6 gives it no new number | `a_flush_waits_for_one_run` |
-//! | C6 does not look whether it is pending | `queued_while_it_repeats` |
+//! | it is queued only after C4 | all but `queued_while_it_repeats` |
+//! | the gate is not told of the runs before the last | `a_flush_waits_for_one_run`, `queued_while_it_repeats` |
+//! | C4: Relaxed | `a_flush_sees_what_a_repeating_run_did` |
+//!
+//! What C6 reads of the word is a hint; it only ends a row of runs early.
 
 #![cfg(loom)]
 

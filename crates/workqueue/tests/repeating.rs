@@ -3,21 +3,56 @@
 
 mod support;
 
-use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
-use inflight_workqueue::{Queued, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Queued, Work, Workqueue, WorkqueueSystem, blocking};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use support::Level;
 
-/// One CPU, where runs may follow each other at once.
-fn ordered() -> (WorkqueueSystem, Workqueue) {
+/// One CPU, one item at a time.
+fn one_at_a_time(ordered: bool) -> (WorkqueueSystem, Workqueue) {
     let sys = WorkqueueSystem::builder();
     let sys = sys.topology(Topology::synthetic("core:1").unwrap());
     let sys = sys.build().unwrap();
-    let wq = sys.workqueue("ordered").ordered().build().unwrap();
+    let draft = sys.workqueue("queue");
+    let wq = if ordered {
+        draft.ordered().build().unwrap()
+    } else {
+        draft.bound().max_active(1).build().unwrap()
+    };
     (sys, wq)
+}
+
+/// Where runs may follow each other at once.
+fn rows() -> (WorkqueueSystem, Workqueue) {
+    one_at_a_time(false)
+}
+
+/// What comes after the first run of a work, which in that run calls `first` and queues another
+/// item: `true` if that is its second run.
+fn overtakes(wq: &Workqueue, first: fn()) -> bool {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let runs = AtomicUsize::new(0);
+    let work = Work::repeating("first", {
+        let (wq, order) = (wq.clone(), order.clone());
+        move || {
+            order.lock().push("work");
+            if runs.fetch_add(1, Ordering::Relaxed) > 0 {
+                return ControlFlow::Break(());
+            }
+            first();
+            let order = order.clone();
+            drop(wq.spawn_on(0, move || order.lock().push("other")));
+            ControlFlow::Continue(())
+        }
+    });
+    wq.queue_on(0, &work).unwrap();
+    wq.drain().unwrap();
+    let order = order.lock();
+    assert_eq!(order.len(), 3);
+    order[1] == "work"
 }
 
 /// Runs until it is stopped, and counts.
@@ -31,7 +66,7 @@ fn endless(runs: &Level) -> Work {
 
 #[test]
 fn it_runs_until_it_breaks_and_each_run_counts() {
-    let (_sys, wq) = ordered();
+    let (_sys, wq) = rows();
     for times in [1, 2, 31, 32, 33, 34, 1_000] {
         let before = wq.stats();
         let left = AtomicUsize::new(times);
@@ -52,10 +87,10 @@ fn it_runs_until_it_breaks_and_each_run_counts() {
     }
 }
 
-/// Whatever else waits in the same ordered queue has its turn.
+/// Whatever else waits in a queue that runs one item at a time has its turn.
 #[test]
 fn others_have_their_turn() {
-    let (_sys, wq) = ordered();
+    let (_sys, wq) = rows();
     let runs = Level::new();
     let work = endless(&runs);
     wq.queue(&work).unwrap();
@@ -73,7 +108,7 @@ fn others_have_their_turn() {
 
 #[test]
 fn a_flush_of_it_ends() {
-    let (_sys, wq) = ordered();
+    let (_sys, wq) = rows();
     let runs = Level::new();
     let work = endless(&runs);
     wq.queue(&work).unwrap();
@@ -91,7 +126,7 @@ fn a_flush_of_it_ends() {
 
 #[test]
 fn a_panic_ends_it() {
-    let (_sys, wq) = ordered();
+    let (_sys, wq) = rows();
     let runs = Arc::new(AtomicUsize::new(0));
     let work = Work::repeating("panics", {
         let runs = runs.clone();
@@ -112,13 +147,42 @@ fn a_panic_ends_it() {
 /// The system's end stops it, as it does a work that queues itself.
 #[test]
 fn the_end_of_the_system_stops_it() {
-    let (sys, wq) = ordered();
+    let (sys, wq) = rows();
     let runs = Level::new();
     let work = endless(&runs);
     wq.queue(&work).unwrap();
     runs.wait(100);
     drop(sys);
-    let after = runs.get();
     assert!(!work.is_running() && !work.is_pending());
-    assert_eq!(runs.get(), after);
+}
+
+/// Runs follow each other at once, where that is allowed: not past the others of an ordered queue,
+/// and not after a run that has blocked.
+#[test]
+fn a_row_overtakes_and_not_where_it_must_not() {
+    let (_sys, wq) = rows();
+    // Not if the first run lost its CPU for long.
+    assert!(
+        (0..1_000).any(|_| overtakes(&wq, || ())),
+        "there are no rows"
+    );
+    let blocks = || blocking(thread::yield_now);
+    assert!(!(0..50).any(|_| overtakes(&wq, blocks)), "after a block");
+    let (_sys, wq) = one_at_a_time(true);
+    assert!(!(0..50).any(|_| overtakes(&wq, || ())), "out of order");
+}
+
+/// At no moment have more items begun than were queued, or ended than have begun.
+#[test]
+fn the_numbers_fit_while_it_runs() {
+    let (_sys, wq) = rows();
+    let runs = Level::new();
+    let work = endless(&runs);
+    wq.queue(&work).unwrap();
+    for _ in 0..2_000 {
+        let stats = wq.stats();
+        let in_order = stats.completed <= stats.started && stats.started <= stats.queued;
+        assert!(in_order, "{stats:?}");
+    }
+    work.cancel_sync().unwrap();
 }

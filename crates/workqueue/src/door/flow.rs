@@ -145,9 +145,9 @@ impl Shared {
             return;
         }
         let door = &self.gates[gate_of(gate)];
+        let mut state = door.state.lock();
         // Relaxed: a statistic.
         door.started.fetch_add(times, Ordering::Relaxed);
-        let mut state = door.state.lock();
         state.gate.passed(times);
         state.completed += times;
     }

@@ -43,8 +43,7 @@ pub(super) enum Entered {
 #[must_use]
 pub(super) struct Started {
     pub(super) deeds: Deeds,
-    /// If somebody wants to know.
-    /// Names, because a handle might outlive the item's end.
+    /// If somebody wants to know: names, because a handle might outlive the item's end.
     traced: Vec<String>,
 }
 

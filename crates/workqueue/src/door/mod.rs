@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     fronts: Option<Fronts>,
     /// Items have ended: flushes and drains look again.
     event: Event,
-    /// Items that were to be queued later and were refused then. Relaxed: a statistic.
+    /// Items that were to be queued later, or again, and were refused then. Relaxed: a statistic.
     refused: AtomicU64,
     /// Its items hold nobody back once they have started.
     cpu_intensive: bool,
@@ -424,7 +424,7 @@ impl Shared {
         })
     }
 
-    /// An item was not queued although its time had come.
+    /// An item was not queued although its time had come, or it was to run again.
     pub(crate) fn refused_later(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

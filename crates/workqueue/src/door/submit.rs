@@ -359,7 +359,7 @@ impl Shared {
             self.delayed(work, cpu, set.instance),
         );
         drop(keeper);
-        let old = work.set_armed(&mut item, set.instance, armed);
+        let old = item.arm(armed, set.instance);
         debug_assert!(old.is_none(), "it was not pending");
         drop(item);
         poke.perform();
@@ -400,7 +400,7 @@ impl Shared {
             keeper.arm(at, self.delayed(work, cpu, instance))
         });
         let result = armed.map(|(armed, poke)| {
-            let old = work.set_armed(&mut item, instance, armed);
+            let old = item.arm(armed, instance);
             debug_assert!(old.is_none(), "it was uprooted");
             poke
         });
@@ -513,7 +513,7 @@ impl Shared {
                 let at = self.clock().now() + TRY_AGAIN;
                 let (armed, poke) = keeper.arm(at, self.delayed(&work, cpu, instance));
                 drop(keeper);
-                let old = work.set_armed(&mut item, instance, armed);
+                let old = item.arm(armed, instance);
                 drop(item);
                 poke.perform();
                 drop(old);

@@ -310,7 +310,7 @@ impl<T: Item> Core<T> {
 
     /// Whether the worker is back after an item and goes: items are tiny, and while it ran one
     /// others have taken some, who run on.
-    fn gives_way(&self, me: usize) -> bool {
+    pub(crate) fn gives_way(&self, me: usize) -> bool {
         let worker = &self.workers[me];
         let was_here = worker.state == State::Running && worker.runs();
         let others_get_on = self.is_tiny() && self.taken > worker.taken_before;

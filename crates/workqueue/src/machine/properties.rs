@@ -150,7 +150,7 @@ impl Driver {
         if let Some(job) = self.hands[worker].pop_front() {
             return self.begin(worker, job);
         }
-        if self.core.begin_recall(worker) {
+        if !self.core.gives_way(worker) && self.core.begin_recall(worker) {
             self.recall(Some(worker));
             self.core.end_recall();
         }

@@ -693,7 +693,7 @@ fn a_worker_visits_where_nobody_else_takes_anything() {
     assert_eq!(core.next(second).0, Next::Fetch);
     assert!(core.may_visit(second) > 1, "both count, and one comes");
     let _ = core.begin_visit(second, 3, 2, 1);
-    assert!(!core.begin_recall(first), "it gives way");
+    assert!(core.gives_way(first), "so it recalls nothing");
     assert_eq!(core.next(first).0, Next::Sleep);
     assert_eq!(core.next(second).0, Next::Fetch, "all three have run");
 }

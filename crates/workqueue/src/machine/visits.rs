@@ -43,11 +43,10 @@ impl<T: Item> Core<T> {
         worker.state == State::Running && (self.running - self.arriving == 1 || nobody_came)
     }
 
-    /// Whether what others have in hand is to be recalled before this worker asks for more:
-    /// it would take something, and theirs comes first. If so, until
-    /// [`end_recall`](Core::end_recall) nobody begins a visit.
+    /// Whether what others have in hand is to be recalled before this worker takes something:
+    /// theirs comes first. If so, until [`end_recall`](Core::end_recall) nobody begins a visit.
     pub(crate) fn begin_recall(&mut self, me: usize) -> bool {
-        let recalls = self.others_visit(me) && !self.gives_way(me);
+        let recalls = self.others_visit(me);
         self.recalls += usize::from(recalls);
         recalls
     }
