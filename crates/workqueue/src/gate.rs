@@ -194,10 +194,6 @@ impl<T> Gate<T> {
         self.frozen = frozen;
     }
 
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.frozen
-    }
-
     fn has_room(&self) -> bool {
         !self.frozen && self.active < self.max_active
     }

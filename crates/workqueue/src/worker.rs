@@ -249,6 +249,7 @@ impl Context {
             && before + 1 < REPEATS
             && self.has_stayed()
             && work.is_left_alone()
+            && !queue.is_frozen()
             && in_time(before + 1)
         {
             ran = run();

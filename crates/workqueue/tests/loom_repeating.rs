@@ -4,6 +4,7 @@
 //! |---|---|
 //! | it is queued only after C4 | all but `queued_while_it_repeats` |
 //! | the gate is not told of the runs before the last | `a_flush_waits_for_one_run`, `queued_while_it_repeats` |
+//! | C6 does not look whether the queue is frozen, or looks Relaxed | `a_freeze_holds_a_repeating_work` |
 //! | C4: Relaxed | `a_flush_sees_what_a_repeating_run_did` |
 //!
 //! What C6 reads of the word is a hint; it only ends a row of runs early.
@@ -12,6 +13,8 @@
 
 mod model_support;
 
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
@@ -130,5 +133,43 @@ fn queued_while_it_repeats() {
         let stats = wq.stats();
         assert_eq!(stats.queued, begun.get() as u64);
         assert_eq!((stats.completed, stats.active), (stats.queued, 0));
+    });
+}
+
+/// C6 against a freeze: after a run that has seen that the freeze has returned there is no other
+/// before the thaw.
+#[test]
+fn a_freeze_holds_a_repeating_work() {
+    check("a_freeze_holds_a_repeating_work", BOUND, || {
+        let (sys, _) = timed();
+        let wq = sys.workqueue("held").bound().freezable().build().unwrap();
+        // Ordering: Release and Acquire, so that a run knows what its news says.
+        let told = Arc::new([0, 0].map(AtomicUsize::new));
+        let (begun, held, breaches) = (Count::new(), Count::new(), Count::new());
+        let work = Work::repeating("repeating", {
+            let (told, begun) = (told.clone(), begun.clone());
+            let (held, breaches) = (held.clone(), breaches.clone());
+            move || {
+                let [freeze, thaw] = [0, 1].map(|i| told[i].load(Ordering::Acquire));
+                if held.get() > 0 && thaw == 0 {
+                    breaches.add();
+                }
+                if freeze > 0 {
+                    held.add();
+                }
+                if begun.add() == 2 {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let frozen = sys.freeze();
+        told[0].store(1, Ordering::Release);
+        told[1].store(1, Ordering::Release);
+        drop(frozen);
+        wq.drain().unwrap();
+        drop(sys);
+        assert_eq!((begun.get(), breaches.get()), (3, 0));
     });
 }

@@ -6,7 +6,7 @@ mod support;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
-use inflight_workqueue::{Queued, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{Attrs, Queued, Work, Workqueue, WorkqueueSystem, blocking};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use support::Level;
@@ -122,6 +122,32 @@ fn a_flush_of_it_ends() {
     assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
     wq.drain().unwrap();
     assert_eq!(runs.get(), after);
+}
+
+/// No run begins once a freeze has returned, but the one that is about to.
+#[test]
+fn a_freeze_holds_it() {
+    let (sys, _) = rows();
+    let queues = [
+        sys.workqueue("one").ordered(),
+        sys.workqueue("cpu").bound(),
+        sys.workqueue("any").unbound(Attrs::new()),
+    ];
+    for wq in queues.map(|draft| draft.freezable().build().unwrap()) {
+        let runs = Level::new();
+        let work = endless(&runs);
+        wq.queue(&work).unwrap();
+        for _ in 0..50 {
+            runs.wait(runs.get() + 1);
+            let frozen = sys.freeze();
+            let at_most = runs.get() + 1;
+            while frozen.is_busy() {
+                thread::yield_now();
+            }
+            assert!(runs.get() <= at_most, "it ran on in {}", wq.name());
+        }
+        work.cancel_sync().unwrap();
+    }
 }
 
 #[test]

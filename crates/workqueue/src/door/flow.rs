@@ -275,6 +275,9 @@ impl Shared {
 
     /// Nobody becomes active, or as many as may again.
     pub(crate) fn set_frozen(self: &Arc<Self>, frozen: bool) -> Promoted {
+        // Ordering: Release, pairs with the Acquire in `is_frozen`: a run that the thaw lets repeat
+        // sees what was done before it.
+        self.frozen.store(frozen, Ordering::Release);
         let Some(fronts) = &self.fronts else {
             let promoted = self.let_through(|gate| gate.set_frozen(frozen));
             if frozen {

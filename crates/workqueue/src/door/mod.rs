@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     mode: Mode,
     highpri: bool,
     freezable: bool,
+    /// C6 looks at it: who knows that a freeze has returned sees it by what told him so.
+    frozen: AtomicBool,
     /// Changes with the settings' lock held.
     way: Mutex<Way>,
     /// The gates of a bound queue, or the front ends of an unbound one, by CPU.
@@ -228,6 +230,7 @@ impl Shared {
             mode,
             highpri: flags.highpri,
             freezable: flags.freezable,
+            frozen: AtomicBool::new(frozen),
             gates,
             by_cpu,
             fronts,
@@ -276,12 +279,8 @@ impl Shared {
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
-        if let Some(fronts) = &self.fronts {
-            return fronts.slots.is_frozen();
-        }
-        self.gates
-            .iter()
-            .any(|door| door.state.lock().gate.is_frozen())
+        // Ordering: Acquire, pairs with the Release in `set_frozen`.
+        self.frozen.load(Ordering::Acquire)
     }
 
     pub(crate) fn mode(&self) -> Mode {

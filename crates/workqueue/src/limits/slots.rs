@@ -459,11 +459,6 @@ impl<T: Waits> Slots<T> {
         });
     }
 
-    /// Whether nothing becomes active.
-    pub fn is_frozen(&self) -> bool {
-        self.setting.lock().frozen
-    }
-
     /// F. Nothing becomes active until it is thawed; what is active ends in its time. Who is in
     /// [`try_admit`](Slots::try_admit) while this is called may still be let through.
     pub fn set_frozen(&self, frozen: bool, started: &mut Started<'_, T>) {
