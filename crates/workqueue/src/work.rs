@@ -130,12 +130,12 @@ impl Work {
     /// there rows of runs where time cannot be known (a clock of the user's, sampling switched
     /// off), for BH items, for what is traced, and after a run that has blocked.
     ///
-    /// Who waits for it, stops it, queues it or freezes the queue ends the row: `flush` waits for the run it found, or
-    /// the one after that; `cancel_sync` and `disable` stop it, a freeze holds it. `cancel` takes it back only if it
-    /// happens to wait between two rows. A panic ends it, and so does a workqueue that takes no
-    /// items any more, which counts it as [`refused`](crate::WorkqueueStats::refused). A `drain`
-    /// waits until it breaks. Each run counts as queued, started and completed, when its row is
-    /// over.
+    /// Who waits for it, stops it, queues it or freezes the queue ends the row: `flush` waits for
+    /// the run it found, or the one after that; `cancel_sync` and `disable` stop it, a freeze holds
+    /// it. `cancel` takes it back only if it happens to wait between two rows. A panic ends it, and
+    /// so does a workqueue that takes no items any more, which counts it as
+    /// [`refused`](crate::WorkqueueStats::refused). A `drain` waits until it breaks. Each run
+    /// counts as queued, started and completed, when its row is over.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
