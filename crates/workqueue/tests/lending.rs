@@ -325,15 +325,21 @@ fn a_taken_item_never_runs_twice_at_once() {
         .collect();
     let mut queued = 3; // by `teach` and `look_round`
     let mut cancelled = 0;
-    for round in 0..60 {
-        for (number, work) in works.iter().enumerate() {
-            queued += u64::from(wq.queue_on(BUSY, work).unwrap().is_queued());
-            if (number + round) % 7 == 0 {
-                cancelled += u64::from(work.cancel());
+    // Whether the other pod comes in time is the machine's business; it does now and then.
+    for _ in 0..100 {
+        for round in 0..60 {
+            for (number, work) in works.iter().enumerate() {
+                queued += u64::from(wq.queue_on(BUSY, work).unwrap().is_queued());
+                if (number + round) % 7 == 0 {
+                    cancelled += u64::from(work.cancel());
+                }
             }
         }
+        wq.flush().unwrap();
+        if wq.stats().taken > 0 {
+            break;
+        }
     }
-    wq.flush().unwrap();
     let stats = wq.stats();
     assert_eq!(overlaps.get(), 0);
     assert_eq!((stats.queued, stats.cancelled), (queued, cancelled));
