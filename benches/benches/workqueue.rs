@@ -6,7 +6,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use inflight_benches::machine::Machine;
-use inflight_benches::pools::{Again, Repeats, Reusable, ours, rivals};
+use inflight_benches::pools::{Again, Reusable, ours, rivals};
 use std::time::Duration;
 
 const ITEMS: u64 = 5_000;
@@ -35,10 +35,10 @@ fn pools(c: &mut Criterion) {
             pool.mixed(false).expect("it need not say so");
         });
     }
-    let (reusable, again) = (Reusable::new(false, ITEMS as usize), Again::new());
+    let (reusable, again) = (Reusable::new(false, ITEMS as usize), Again::queued());
     c.bench_function("empty/reusable", |b| b.iter(|| reusable.run()));
     c.bench_function("chain/reusable", |b| b.iter(|| again.run(ITEMS)));
-    let repeats = Repeats::new();
+    let repeats = Again::said();
     c.bench_function("chain/says again", |b| b.iter(|| repeats.run(ITEMS)));
 }
 

@@ -9,8 +9,7 @@ pub(crate) use loads::compute;
 pub use loads::{Burst, PoolLoads, Spent, thread_count};
 pub use memory::{Memory, memory_of};
 pub use ours::{
-    Again, Pending, Repeats, Reusable, limited, memory_of_queued, metered, ours, ping_bound,
-    ping_call,
+    Again, Pending, Reusable, limited, memory_of_queued, metered, ours, ping_bound, ping_call,
 };
 pub use rivals::rivals;
 

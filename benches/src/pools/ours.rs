@@ -158,53 +158,7 @@ pub fn memory_of_queued(works: usize) -> f64 {
     queued.saturating_sub(before) as f64 / works.len() as f64
 }
 
-/// A work that says that it is to run again.
-#[derive(Debug)]
-pub struct Repeats {
-    own: Own,
-    left: Arc<AtomicU64>,
-    work: Work,
-}
-
-impl Repeats {
-    /// On an unbound queue.
-    #[must_use]
-    pub fn new() -> Self {
-        let left = Arc::new(AtomicU64::new(0));
-        let work = Work::repeating("repeats", {
-            let left = left.clone();
-            move || {
-                // Relaxed: as in `Again`.
-                let hops = left.load(Ordering::Relaxed);
-                if hops == 0 {
-                    done();
-                    return ControlFlow::Break(());
-                }
-                left.store(hops - 1, Ordering::Relaxed);
-                ControlFlow::Continue(())
-            }
-        });
-        let own = queue(Queue::Unbound);
-        Self { own, left, work }
-    }
-
-    /// `hops` times.
-    #[must_use]
-    pub fn run(&self, hops: u64) -> Spent {
-        self.left.store(hops, Ordering::Relaxed);
-        until_done(1, nap, || {
-            self.own.wq.queue(&self.work).expect("the queue is open");
-        })
-    }
-}
-
-impl Default for Repeats {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A work that queues itself.
+/// A work that runs again and again.
 #[derive(Debug)]
 pub struct Again {
     own: Own,
@@ -212,27 +166,49 @@ pub struct Again {
     work: Work,
 }
 
+/// One hop less; `false` if there is none left.
+fn hops_on(left: &AtomicU64) -> bool {
+    // Relaxed: a work does not run twice at once, and the queue orders its runs.
+    let hops = left.load(Ordering::Relaxed);
+    left.store(hops.saturating_sub(1), Ordering::Relaxed);
+    if hops == 0 {
+        done();
+    }
+    hops > 0
+}
+
 impl Again {
-    /// On an unbound queue.
+    /// On an unbound queue: it queues itself.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn queued() -> Self {
         let own = queue(Queue::Unbound);
         let left = Arc::new(AtomicU64::new(0));
         let me: Arc<OnceLock<Work>> = Arc::default();
         let work = Work::new({
             let (wq, left, me) = (own.wq.clone(), left.clone(), me.clone());
             move || {
-                // Relaxed: a work does not run twice at once, and the queue orders its runs.
-                let hops = left.load(Ordering::Relaxed);
-                if hops == 0 {
-                    return done();
+                if hops_on(&left) {
+                    let work = me.get().expect("set before the first run");
+                    wq.queue(work).expect("the queue is open");
                 }
-                left.store(hops - 1, Ordering::Relaxed);
-                let work = me.get().expect("set before the first run");
-                wq.queue(work).expect("the queue is open");
             }
         });
         me.set(work.clone()).expect("only here");
+        Self { own, left, work }
+    }
+
+    /// On an unbound queue: it says so.
+    #[must_use]
+    pub fn said() -> Self {
+        let own = queue(Queue::Unbound);
+        let left = Arc::new(AtomicU64::new(0));
+        let work = Work::repeating("again", {
+            let left = left.clone();
+            move || match hops_on(&left) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
         Self { own, left, work }
     }
 
@@ -243,12 +219,6 @@ impl Again {
         until_done(1, nap, || {
             self.own.wq.queue(&self.work).expect("the queue is open");
         })
-    }
-}
-
-impl Default for Again {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

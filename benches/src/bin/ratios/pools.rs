@@ -4,7 +4,7 @@ use crate::cell::{Cell, Figure, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::Part;
 use inflight_benches::pools::{
-    Again, Burst, Memory, PoolContender, PoolLoads, Repeats, Reusable, Spent, limited, memory_of,
+    Again, Burst, Memory, PoolContender, PoolLoads, Reusable, Spent, limited, memory_of,
     memory_of_queued, metered, ours, ping_bound, ping_call, rivals, thread_count,
 };
 use inflight_benches::rounds::{median, quantile, rotate};
@@ -147,7 +147,7 @@ pub(crate) fn spawn(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
 pub(crate) fn requeue(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let hops = 40_000 / plan.divisor;
     let all = made(|c| !c.grows);
-    let (again, repeats) = (Again::new(), Repeats::new());
+    let (again, repeats) = (Again::queued(), Again::said());
     let mut turns = turns(&all, |pool| per(hops)(pool.chain(hops)));
     let sample = Box::new(|| per(hops)(again.run(hops)));
     turns.push(("reusable", Part::Variant, sample));
