@@ -26,11 +26,14 @@ pub(crate) enum Op {
     Thaw,
     /// Of this queue: a scope, whether strict, and a mask.
     Attrs(u8, u8, bool, u16),
-    /// Of this queue. All works have room.
+    /// Of this queue. All works have room there.
     Max(u8, u8),
 }
 
 const WORKS: usize = 3;
+
+/// So many instances of theirs there may be at once: each work runs, and is queued again.
+const INSTANCES: usize = 2 * WORKS;
 
 /// The number of a work's own queue, behind those that all share.
 const OWN: usize = 3;
@@ -210,7 +213,7 @@ impl World {
         let sys = builder.sampling(false).build().unwrap();
         let unbound = |share| {
             let unbound = sys.workqueue("unbound").unbound(Attrs::new());
-            unbound.max_active(8).min_active(WORKS).share(share)
+            unbound.max_active(8).min_active(INSTANCES).share(share)
         };
         let bound = sys.workqueue("bound").bound().freezable().build();
         let queues = [Share::Lend, Share::PerNode].map(unbound).into_iter();
@@ -279,7 +282,7 @@ impl World {
                 assert_eq!(queue.set_attrs(attrs).is_ok(), queue.name() != bound.name());
             }
             Op::Max(n, max) => {
-                let done = queue(n).set_max_active(WORKS + usize::from(max % 6));
+                let done = queue(n).set_max_active(INSTANCES + usize::from(max % 6));
                 assert_eq!(done.is_ok(), queue(n).name() != "ordered");
             }
             call => self.subjects[of].call(call),
