@@ -9,7 +9,7 @@ use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, Queued, Work, Workqueue, WorkqueueSystem, blocking};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use support::Level;
+use support::{Level, endless, so_often};
 
 /// One CPU, one item at a time.
 fn one_at_a_time(ordered: bool) -> (WorkqueueSystem, Workqueue) {
@@ -55,25 +55,12 @@ fn overtakes(wq: &Workqueue, first: fn()) -> bool {
     order[1] == "work"
 }
 
-/// Runs until it is stopped, and counts.
-fn endless(runs: &Level) -> Work {
-    let runs = runs.clone();
-    Work::repeating("endless", move || {
-        runs.raise();
-        ControlFlow::Continue(())
-    })
-}
-
 #[test]
 fn it_runs_until_it_breaks_and_each_run_counts() {
     let (_sys, wq) = rows();
     for times in [1, 2, 31, 32, 33, 34, 1_000] {
         let before = wq.stats();
-        let left = AtomicUsize::new(times);
-        let work = Work::repeating("some", move || match left.fetch_sub(1, Ordering::Relaxed) {
-            1 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        });
+        let work = so_often(times, |_| ());
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
         wq.drain().unwrap();
         let after = wq.stats();

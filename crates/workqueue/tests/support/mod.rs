@@ -6,6 +6,7 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+use std::ops::ControlFlow;
 
 /// Two caches of two CPUs each, whatever the machine is.
 /// Numbers of workers are exact only if nobody is taken for asleep: a thread that waits for a lock
@@ -84,6 +85,30 @@ pub(crate) fn plug(wq: &Workqueue) -> Level {
     assert!(wq.queue_on(0, &plug).unwrap().is_queued());
     begun.wait(1);
     open
+}
+
+/// A work that runs until it is stopped, and counts.
+pub(crate) fn endless(runs: &Level) -> Work {
+    let runs = runs.clone();
+    Work::repeating("endless", move || {
+        runs.raise();
+        ControlFlow::Continue(())
+    })
+}
+
+/// A work that runs so many times whenever it is queued. `each` is told which run that is, from 1.
+pub(crate) fn so_often(times: usize, each: impl Fn(usize) + Send + Sync + 'static) -> Work {
+    let runs = AtomicUsize::new(0);
+    Work::repeating("so often", move || {
+        // Relaxed: it runs once at a time.
+        let run = runs.fetch_add(1, Ordering::Relaxed) % times + 1;
+        each(run);
+        if run < times {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
 }
 
 /// What happened, in order.
