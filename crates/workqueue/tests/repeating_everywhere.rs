@@ -14,7 +14,6 @@ use inflight_workqueue::{
 };
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
 use support::{Inside, Level, Log, endless, four_cpus, so_often};
 
 /// A system where runs may follow each other at once, as far as the queue lets them.
@@ -249,8 +248,8 @@ fn while_its_cpu_goes_and_comes_back() {
     assert_eq!(stats.queued, stats.completed + stats.cancelled);
 }
 
-/// There is no worker, and no thread to be had: the rescuer runs it, and what comes beside it, until
-/// there are threads again.
+/// There is no worker, and no thread to be had: the rescuer runs it, and what comes beside it,
+/// until there are threads again.
 #[test]
 fn a_rescuer_runs_it() {
     let faults = Faults::new();
@@ -261,7 +260,7 @@ fn a_rescuer_runs_it() {
     wq.drain().unwrap();
     assert_eq!(wq.stats().completed, 1_000);
     let (runs, by) = (Level::new(), Arc::new(Mutex::new(None)));
-    let (inside, rescuer) = (Inside::new(), OnceLock::new());
+    let (inside, mut rescuer) = (Inside::new(), None);
     let work = Work::repeating("rescued", {
         let (runs, by, inside) = (runs.clone(), by.clone(), inside.clone());
         move || {
@@ -276,11 +275,11 @@ fn a_rescuer_runs_it() {
     for _ in 0..10 {
         runs.wait(runs.get() + 10);
         let here = wq.spawn(thread::current_id).wait().unwrap();
-        assert_eq!(here, *rescuer.get_or_init(|| here));
+        assert_eq!(here, *rescuer.get_or_insert(here));
         assert_eq!(*by.lock(), Some(here));
     }
     faults.refuse_spawns(false);
-    while *by.lock() == rescuer.get().copied() {
+    while *by.lock() == rescuer {
         thread::yield_now();
     }
     work.cancel_sync().unwrap();
@@ -295,16 +294,17 @@ fn a_rescuer_runs_it() {
 fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
     let sys = rows(one_cpu()).build().unwrap();
     let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
-    let myself: Arc<OnceLock<Work>> = Arc::default();
+    let myself: Arc<Mutex<Option<Work>>> = Arc::default();
     let work = so_often(9, {
         let myself = myself.clone();
         move |run| {
             if run % 3 == 0 {
-                assert_eq!(myself.get().map(Work::disable), Some(Ok(false)));
+                let me = myself.lock().clone().unwrap();
+                assert_eq!(me.disable(), Ok(false));
             }
         }
     });
-    let _ = myself.set(work.clone());
+    *myself.lock() = Some(work.clone());
     for n in 1..=3 {
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
         wq.drain().unwrap();
@@ -313,6 +313,7 @@ fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
         assert_eq!(work.enable(), Ok(true));
         assert!(!work.is_pending(), "it was queued by nobody");
     }
+    myself.lock().take();
     let runs = Level::new();
     let work = endless(&runs);
     for _ in 0..50 {
@@ -374,18 +375,19 @@ fn many_stop_it() {
 fn it_cannot_wait_for_itself() {
     let sys = rows(one_cpu()).build().unwrap();
     let wq = sys.workqueue("one").bound().build().unwrap();
-    let myself: Arc<OnceLock<Work>> = Arc::default();
+    let myself: Arc<Mutex<Option<Work>>> = Arc::default();
     let work = so_often(40, {
         let myself = myself.clone();
         move |_| {
-            let me = myself.get().unwrap();
+            let me = myself.lock().clone().unwrap();
             assert_eq!(me.cancel_sync(), Err(WouldDeadlock));
             assert_eq!(me.flush(), Err(WouldDeadlock));
         }
     });
-    let _ = myself.set(work.clone());
+    *myself.lock() = Some(work.clone());
     wq.queue(&work).unwrap();
     wq.drain().unwrap();
+    myself.lock().take();
     assert_eq!((wq.stats().completed, wq.stats().panicked), (40, 0));
 }
 
