@@ -4,10 +4,9 @@
 use super::fronts::Fronts;
 use super::per_node::PerNode;
 use super::rules::Tuning;
-use super::slots::group_of;
 use super::steps::Op;
 use super::tokens::{Tokens, Touches, plain};
-use super::{FrontEnd, LENDING_NODES, Share, Started, default_min_active, shares, weights};
+use super::{FrontEnd, Share, Started, default_min_active, group_of, groups, shares, weights};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Policy {
@@ -37,11 +36,7 @@ impl<T> Limits<T> {
     /// As `new`, with constants of one's own.
     #[must_use]
     pub fn tuned(share: Share, max_active: usize, cpus: &[usize], tuning: Tuning) -> Self {
-        let nodes = match share {
-            Share::PerNode => cpus.len(),
-            Share::Lend => cpus.len().min(LENDING_NODES),
-        };
-        let groups = if nodes <= 1 { 1 } else { nodes + 1 };
+        let groups = groups(share, cpus.len());
         let policy = match share {
             Share::PerNode => Policy::PerNode(PerNode::new(groups)),
             Share::Lend => Policy::Lend(Tokens::new(max_active, &weights(cpus, groups), tuning)),

@@ -10,6 +10,7 @@
 //! turn among the front ends of a node that wait.
 
 mod fronts;
+mod groups;
 mod rules;
 mod share;
 mod slots;
@@ -24,6 +25,7 @@ mod per_node;
 #[cfg(any(test, feature = "unstable-sim"))]
 mod tokens;
 
+use groups::{group_of, groups, weights};
 #[cfg(any(test, feature = "unstable-sim"))]
 pub use machine::Limits;
 #[cfg(any(test, feature = "unstable-sim"))]
@@ -64,23 +66,6 @@ pub enum Share {
 
 /// A front end of a queue, by number: of the threaded form, a gate as long as it leads to one node.
 pub type FrontEnd = usize;
-
-/// More nodes than that share the words of others, which costs them locality and nothing else.
-const LENDING_NODES: usize = 63;
-
-/// By group. Nodes beyond the number of groups share one with others; the last group, of front
-/// ends without a node, can use all CPUs.
-fn weights(cpus: &[usize], groups: usize) -> Vec<usize> {
-    if groups == 1 {
-        return vec![cpus.iter().sum()];
-    }
-    let mut weights = vec![0; groups];
-    for (node, cpus) in cpus.iter().enumerate() {
-        weights[node % (groups - 1)] += cpus;
-    }
-    weights[groups - 1] = cpus.iter().sum();
-    weights
-}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod both;
