@@ -12,7 +12,7 @@ use inflight_workqueue::{
 use proptest::prelude::*;
 use std::io;
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, four_cpus, gated, system};
+use support::{Inside, Level, Log, bound, builder, gated, system};
 
 fn unbound(sys: &WorkqueueSystem, attrs: Attrs) -> Workqueue {
     sys.workqueue("unbound").unbound(attrs).build().unwrap()
@@ -176,7 +176,7 @@ fn a20_an_item_that_queues_itself_stays_in_its_pool() {
 #[test]
 fn all_or_nothing() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.sampling(false).faults(&faults).build().unwrap();
     let wq = unbound(&sys, cache());
     assert_eq!(pool_of(&wq, 0), "u0");

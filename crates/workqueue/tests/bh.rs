@@ -13,7 +13,7 @@ use inflight_workqueue::{
     WouldDeadlock, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, four_cpus, system};
+use support::{Inside, Level, Log, builder, system};
 
 fn done(sys: &WorkqueueSystem) -> Workqueue {
     sys.workqueue("done").bh().build().unwrap()
@@ -22,7 +22,7 @@ fn done(sys: &WorkqueueSystem) -> Workqueue {
 /// A system whose time stands still: nobody is late.
 fn still() -> (WorkqueueSystem, Clock) {
     let clock = Clock::manual();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 

@@ -13,7 +13,7 @@ use inflight_workqueue::{
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, four_cpus};
+use support::{Inside, Level, Log, bound, builder};
 
 struct Rig {
     sys: WorkqueueSystem,
@@ -24,7 +24,7 @@ struct Rig {
 
 fn rig() -> Rig {
     let (clock, faults) = (Clock::manual(), Faults::new());
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let builder = builder.clock(clock.clone()).faults(&faults);
     let sys = builder.build().unwrap();
     let done = sys.workqueue("done").bh().build().unwrap();

@@ -8,7 +8,7 @@ use inflight_workqueue::{
     Attrs, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
 };
 use std::time::Duration;
-use support::{Inside, Level, bound, four_cpus, system};
+use support::{Inside, Level, bound, builder, system};
 
 fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
     let builder = sys.workqueue("calls").unbound(Attrs::new());
@@ -209,10 +209,7 @@ fn calls_nest() {
         let inner = wq.clone();
         1 + wq.call(move || down(&inner, n - 1)).unwrap()
     }
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .build()
-        .unwrap();
+    let sys = builder().build().unwrap();
     let wq = unbound(&sys, 64);
     assert_eq!(down(&wq, 10), 10);
     // A worker counts an item a moment after its result is there.
@@ -223,10 +220,7 @@ fn calls_nest() {
 /// Many callers: never more at once than there are slots.
 #[test]
 fn many_callers_keep_the_limit() {
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .build()
-        .unwrap();
+    let sys = builder().build().unwrap();
     let wq = Arc::new(unbound(&sys, 2));
     let inside = Inside::new();
     let callers: Vec<_> = (0..4)

@@ -5,14 +5,9 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_topology::Topology;
-use inflight_workqueue::{Attrs, SystemBuilder, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{Attrs, Workqueue, blocking};
 use std::time::Duration;
-use support::{Level, bound};
-
-fn one_cpu() -> SystemBuilder {
-    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
-}
+use support::{Level, bound, one_cpu};
 
 /// The calling thread's own CPU time.
 fn used() -> Duration {

@@ -10,13 +10,13 @@ use inflight_workqueue::{
     DelayedWork, FlushError, Modified, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
 };
 use std::time::Duration;
-use support::{Level, Log, bound, four_cpus, plug};
+use support::{Level, Log, bound, builder, plug};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn manual() -> (WorkqueueSystem, Workqueue, Clock) {
     let clock = Clock::manual();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     (sys, wq, clock)
@@ -84,7 +84,7 @@ fn the_earliest_comes_first() {
 #[test]
 fn no_delay_is_a_plain_queueing() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
     let (wq, (work, runs)) = (bound(&sys), counting());
     assert!(wq.queue_delayed(&work, Duration::ZERO).unwrap().is_queued());
@@ -265,7 +265,7 @@ fn the_last_handle_may_go_on_the_timekeeper() {
 #[test]
 fn a_refused_timekeeper_is_an_error() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
     let (wq, (work, runs)) = (bound(&sys), counting());
     faults.refuse_spawns(true);
@@ -285,7 +285,7 @@ fn a_refused_timekeeper_is_an_error() {
 #[test]
 fn an_item_whose_pool_has_no_worker_yet_is_tried_again() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
     let (wq, (work, runs)) = (bound(&sys), counting());
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
@@ -320,10 +320,7 @@ fn the_timekeeper_sleeps_when_nothing_is_armed() {
 /// On the system's own clock.
 #[test]
 fn the_real_time_comes_too() {
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .build()
-        .unwrap();
+    let sys = builder().build().unwrap();
     let (wq, (work, runs)) = (bound(&sys), counting());
     let clock = Clock::system();
     let start = clock.now();

@@ -5,14 +5,14 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, JoinError, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, JoinError, Workqueue};
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
-use support::{Level, bound, four_cpus, system};
+use support::{Level, bound, builder, system};
 
 /// Waits inside items count as blocking, so a chain of waits on one CPU ends.
 #[test]
@@ -86,12 +86,7 @@ fn cancelling_drops_the_function() {
 #[test]
 fn a_timed_wait_gives_the_handle_back() {
     let clock = Clock::manual();
-    let topo = four_cpus();
-    let sys = WorkqueueSystem::builder()
-        .topology(topo)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     let gate = Level::new();
     let handle = wq.spawn({

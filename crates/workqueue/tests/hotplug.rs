@@ -16,10 +16,7 @@ use inflight_workqueue::{
 };
 use proptest::prelude::*;
 use std::time::Duration;
-use support::{Level, Log, bound};
-
-/// So many looks, and somebody hangs.
-const LOOKS: usize = 2_000_000;
+use support::{LOOKS, Level, Log, bound};
 
 fn machine(text: &str) -> Topology {
     Topology::synthetic(text).unwrap()

@@ -5,8 +5,7 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_topology::Topology;
-use inflight_workqueue::{SystemBuilder, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Workqueue, WorkqueueSystem};
 #[cfg(target_os = "linux")]
 use std::io::{BufRead, BufReader, Read, Write};
 #[cfg(target_os = "linux")]
@@ -16,11 +15,7 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{Level, bound};
-
-fn one_cpu() -> SystemBuilder {
-    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
-}
+use support::{Level, bound, one_cpu};
 
 /// Makes a pool have so many workers, and lets them all go idle.
 fn burst(wq: &Workqueue, workers: usize) {

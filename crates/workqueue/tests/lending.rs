@@ -9,7 +9,7 @@ use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use support::{Level, four_cpus};
+use support::{Level, builder};
 
 /// CPUs of the two pods.
 const BUSY: usize = 0;
@@ -17,7 +17,7 @@ const IDLE: usize = 2;
 
 /// Two pods of two CPUs, in which no item is taken for one that computes for long.
 fn system() -> WorkqueueSystem {
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let builder = builder.intensive_threshold(Duration::MAX);
     builder.sampling(true).build().unwrap()
 }

@@ -25,19 +25,13 @@
 mod model_support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::model::{Bound, check};
+use inflight_sync::model::check;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_topology::{Scope, Topology};
+use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem};
-use model_support::{Count, Flag};
+use model_support::{Count, Flag, ZERO, held, timed};
 use std::time::Duration;
-
-/// Four threads and alarms: one preemption takes minutes.
-const ZERO: Bound = Bound {
-    quick: Some(0),
-    deep: Some(1),
-};
 
 /// Longer than there is between two looks at a pool.
 const LOOK: Duration = Duration::from_millis(2);
@@ -52,10 +46,7 @@ fn attrs() -> Attrs {
 
 /// Two pods of one CPU; two items of the first have taken a second, as far as the clock says.
 fn taught(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
-    let topology = Topology::synthetic("cache:2 core:1").unwrap();
-    let builder = WorkqueueSystem::builder().topology(topology);
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    let sys = builder.clock(clock.clone()).build().unwrap();
+    let sys = timed("cache:2 core:1", clock);
     let wq = sys.workqueue("model").unbound(attrs()).build().unwrap();
     for _ in 0..2 {
         let clock = clock.clone();
@@ -68,11 +59,7 @@ fn taught(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
 /// Home's worker runs this until `count` is not 0, and does not say that it waits.
 fn occupy(wq: &Workqueue, count: &Count) -> JoinHandle<()> {
     let count = count.clone();
-    wq.spawn_on(HOME, move || {
-        while count.get() == 0 {
-            thread::yield_now();
-        }
-    })
+    wq.spawn_on(HOME, move || count.wait_silently())
 }
 
 fn counting(count: &Count) -> impl Fn() + Clone + Send + Sync + 'static {
@@ -210,19 +197,8 @@ fn an_item_that_was_taken_is_known_to_run() {
     check("an_item_that_was_taken_is_known_to_run", ZERO, || {
         let (sys, wq) = taught(&Clock::manual());
         let (begun, go, over) = (Flag::new(), Flag::new(), Count::new());
-        let (inside, runs) = (Count::new(), Count::new());
-        let hog = occupy(&wq, &over);
-        let work = Work::new({
-            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
-            move || {
-                assert_eq!(inside.add(), 0, "twice at once");
-                if runs.add() == 0 {
-                    begun.raise();
-                    go.wait();
-                }
-                inside.sub();
-            }
-        });
+        let (hog, runs, waits) = (occupy(&wq, &over), Count::new(), go.clone());
+        let work = held(&begun, &runs, move || waits.wait());
         wq.queue_on(HOME, &work).unwrap();
         begun.wait();
         assert!(wq.queue_on(HOME, &work).unwrap().is_queued());
@@ -242,21 +218,8 @@ fn a_pool_stays_while_it_runs_what_was_lent() {
     check("a_pool_stays_while_it_runs_what_was_lent", ZERO, || {
         let (sys, wq) = taught(&Clock::manual());
         let (begun, go, over) = (Flag::new(), Count::new(), Count::new());
-        let (inside, runs) = (Count::new(), Count::new());
-        let hog = occupy(&wq, &over);
-        let work = Work::new({
-            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
-            move || {
-                assert_eq!(inside.add(), 0, "twice at once");
-                if runs.add() == 0 {
-                    begun.raise();
-                    while go.get() == 0 {
-                        thread::yield_now();
-                    }
-                }
-                inside.sub();
-            }
-        });
+        let (hog, runs, waits) = (occupy(&wq, &over), Count::new(), go.clone());
+        let work = held(&begun, &runs, move || waits.wait_silently());
         wq.queue_on(HOME, &work).unwrap();
         begun.wait();
         wq.set_attrs(attrs().cpumask([HOME].into())).unwrap();

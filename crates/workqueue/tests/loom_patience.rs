@@ -8,28 +8,19 @@
 
 mod model_support;
 
-use inflight_sync::model::{Bound, check};
-use inflight_sync::thread;
+use inflight_sync::model::check;
 use inflight_sync::time::Clock;
-use inflight_topology::{Scope, Topology};
+use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag};
+use model_support::{Count, Flag, ZERO, timed};
 use std::time::Duration;
-
-/// Four threads and alarms: one preemption takes longer than the quick models may.
-const ZERO: Bound = Bound {
-    quick: Some(0),
-    deep: Some(1),
-};
 
 /// After the first wait of an item the pool is looked at.
 const SOON: Duration = Duration::from_micros(50);
 
 /// A queue over a pool of two CPUs whose items are short, by what is known of them.
 fn patient(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    let sys = builder.clock(clock.clone()).build().unwrap();
+    let sys = timed("core:2", clock);
     let wq = sys
         .workqueue("model")
         .unbound(Attrs::new().scope(Scope::System));
@@ -50,9 +41,7 @@ fn patience_ends_with_a_look() {
             let (begun, second_ran) = (begun.clone(), second_ran.clone());
             move || {
                 begun.raise();
-                while second_ran.get() == 0 {
-                    thread::yield_now();
-                }
+                second_ran.wait_silently();
             }
         });
         drop(wq.spawn(move || {

@@ -17,11 +17,9 @@ use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
-use inflight_topology::Topology;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
-use model_support::{Count, ONE};
+use model_support::{Count, ONE, timed};
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 const BOUND: Bound = Bound {
     quick: Some(2),
@@ -29,10 +27,8 @@ const BOUND: Bound = Bound {
 };
 
 /// One worker, whose items may repeat at once: the time they take can be known.
-fn timed() -> (WorkqueueSystem, Workqueue) {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    let sys = builder.clock(Clock::manual()).build().unwrap();
+fn rows() -> (WorkqueueSystem, Workqueue) {
+    let sys = timed("core:1", &Clock::manual());
     let wq = sys.workqueue("model").bound().build().unwrap();
     (sys, wq)
 }
@@ -56,7 +52,7 @@ fn repeating(begun: &Count, inside: &Count, times: usize) -> Work {
 #[test]
 fn cancel_sync_stops_a_repeating_work() {
     check("cancel_sync_stops_a_repeating_work", BOUND, || {
-        let (sys, wq) = timed();
+        let (sys, wq) = rows();
         let (begun, inside) = (Count::new(), Count::new());
         let work = repeating(&begun, &inside, 4);
         assert!(wq.queue(&work).unwrap().is_queued());
@@ -72,7 +68,7 @@ fn cancel_sync_stops_a_repeating_work() {
 #[test]
 fn a_flush_sees_what_a_repeating_run_did() {
     check("a_flush_sees_what_a_repeating_run_did", BOUND, || {
-        let (sys, wq) = timed();
+        let (sys, wq) = rows();
         let (begun, inside) = (Count::new(), Count::new());
         let work = repeating(&begun, &inside, 2);
         assert!(wq.queue(&work).unwrap().is_queued());
@@ -87,7 +83,7 @@ fn a_flush_sees_what_a_repeating_run_did() {
 #[test]
 fn a_flush_waits_for_one_run() {
     check("a_flush_waits_for_one_run", ONE, || {
-        let (sys, wq) = timed();
+        let (sys, wq) = rows();
         let (begun, inside) = (Count::new(), Count::new());
         let stop = Count::new();
         let work = Work::repeating("endless", {
@@ -121,7 +117,7 @@ fn a_flush_waits_for_one_run() {
 #[test]
 fn queued_while_it_repeats() {
     check("queued_while_it_repeats", BOUND, || {
-        let (sys, wq) = timed();
+        let (sys, wq) = rows();
         let (begun, inside) = (Count::new(), Count::new());
         let work = repeating(&begun, &inside, 2);
         assert!(wq.queue(&work).unwrap().is_queued());
@@ -141,7 +137,7 @@ fn queued_while_it_repeats() {
 #[test]
 fn a_freeze_holds_a_repeating_work() {
     check("a_freeze_holds_a_repeating_work", BOUND, || {
-        let (sys, _) = timed();
+        let (sys, _) = rows();
         let wq = sys.workqueue("held").bound().freezable().build().unwrap();
         // Ordering: Release and Acquire, so that a run knows what its news says.
         let told = Arc::new([0, 0].map(AtomicUsize::new));

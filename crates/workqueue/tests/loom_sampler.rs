@@ -7,7 +7,6 @@
 mod model_support;
 
 use inflight_sync::model::check;
-use inflight_sync::thread;
 use inflight_workqueue::{JoinHandle, Workqueue, blocking};
 use model_support::{Count, Flag, ONE, system};
 
@@ -85,8 +84,6 @@ fn silent(wq: &Workqueue, begun: &Flag, second_ran: &Count) -> JoinHandle<()> {
     let (begun, second_ran) = (begun.clone(), second_ran.clone());
     wq.spawn(move || {
         begun.raise();
-        while second_ran.get() == 0 {
-            thread::yield_now();
-        }
+        second_ran.wait_silently();
     })
 }

@@ -28,25 +28,17 @@
 
 mod model_support;
 
-use inflight_sync::model::{Bound, check};
+use inflight_sync::model::check;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::{Scope, Topology};
+use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag, ONE};
+use model_support::{Count, Flag, ONE, ZERO, held, timed};
 use std::time::Duration;
-
-/// What one worker does in one visit: other orders take longer than the quick models may.
-const ZERO: Bound = Bound {
-    quick: Some(0),
-    deep: Some(1),
-};
 
 /// A system over one CPU whose items are short, by what is known of them.
 fn system() -> WorkqueueSystem {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    builder.clock(Clock::manual()).build().unwrap()
+    timed("core:1", &Clock::manual())
 }
 
 fn generous() -> (WorkqueueSystem, Workqueue) {
@@ -65,9 +57,7 @@ fn ordered() -> (WorkqueueSystem, Workqueue) {
 /// A system with two CPUs that share a pool; items are small, and not so small that one worker
 /// takes them all.
 fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    let sys = builder.clock(clock.clone()).build().unwrap();
+    let sys = timed("core:2", clock);
     let attrs = Attrs::new().scope(Scope::System);
     let wq = sys.workqueue("model").unbound(attrs).build().unwrap();
     for _ in 0..2 {
@@ -109,9 +99,7 @@ fn a_visit_ends_when_found_asleep() {
             let (begun, waits) = (begun.clone(), second_ran.clone());
             move || {
                 begun.raise();
-                while waits.get() == 0 {
-                    thread::yield_now();
-                }
+                waits.wait_silently();
             }
         });
         drop(wq.spawn(move || {
@@ -215,10 +203,7 @@ fn a_visit_waits_for_nothing_of_its_own() {
 /// An ordered queue is frozen during a visit: what else is in the hand does not start.
 fn freeze_in_a_visit(name: &str, moves: bool) {
     check(name, ZERO, move || {
-        let topology = Topology::synthetic("core:2").unwrap();
-        let builder = WorkqueueSystem::builder().topology(topology);
-        let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-        let sys = builder.clock(Clock::manual()).build().unwrap();
+        let sys = timed("core:2", &Clock::manual());
         let wq = sys.workqueue("model").ordered().freezable();
         let (sys, wq) = opened((sys, wq.build().unwrap()));
         let (begun, go, ran) = (Flag::new(), Count::new(), Count::new());
@@ -226,9 +211,7 @@ fn freeze_in_a_visit(name: &str, moves: bool) {
             let (begun, go) = (begun.clone(), go.clone());
             move || {
                 begun.raise();
-                while go.get() == 0 {
-                    thread::yield_now();
-                }
+                go.wait_silently();
             }
         });
         let second = wq.spawn({
@@ -273,20 +256,8 @@ fn a_visit_leaves_what_may_be_running() {
     check("a_visit_leaves_what_may_be_running", ZERO, || {
         let (sys, wq) = opened(generous());
         let (begun, go) = (Flag::new(), Count::new());
-        let (inside, runs) = (Count::new(), Count::new());
-        let work = Work::new({
-            let (begun, go, runs) = (begun.clone(), go.clone(), runs.clone());
-            move || {
-                assert_eq!(inside.add(), 0, "twice at once");
-                if runs.add() == 0 {
-                    begun.raise();
-                    while go.get() == 0 {
-                        thread::yield_now();
-                    }
-                }
-                inside.sub();
-            }
-        });
+        let (runs, waits) = (Count::new(), go.clone());
+        let work = held(&begun, &runs, move || waits.wait_silently());
         assert!(wq.queue(&work).unwrap().is_queued());
         drop(wq.spawn(|| ()));
         begun.wait();
@@ -322,9 +293,7 @@ fn what_is_in_a_hand_comes_first() {
             let (begun, go) = (begun.clone(), go.clone());
             move || {
                 begun.raise();
-                while go.get() == 0 {
-                    thread::yield_now();
-                }
+                go.wait_silently();
             }
         });
         let item = |number| {
@@ -355,9 +324,7 @@ fn a_look_ends_a_visit() {
             let (begun, ran) = (begun.clone(), ran.clone());
             move || {
                 begun.raise();
-                while ran.get() == 0 {
-                    thread::yield_now();
-                }
+                ran.wait_silently();
             }
         });
         drop(wq.spawn(move || _ = ran.add()));

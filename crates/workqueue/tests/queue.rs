@@ -10,7 +10,7 @@ use inflight_workqueue::{
     Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, WorkqueueSystem, WouldDeadlock,
     blocking,
 };
-use support::{Inside, Level, Log, bound, four_cpus, plug, system};
+use support::{Inside, Level, Log, bound, builder, plug, system};
 
 #[test]
 fn names_and_limits_are_checked() {
@@ -31,11 +31,7 @@ fn names_and_limits_are_checked() {
 #[test]
 fn no_thread_until_work_comes() {
     let faults = Faults::new();
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .faults(&faults)
-        .build()
-        .unwrap();
+    let sys = builder().faults(&faults).build().unwrap();
     let wq = bound(&sys);
     assert_eq!(faults.spawn_attempts(), 0);
     wq.spawn(|| ()).wait().unwrap();

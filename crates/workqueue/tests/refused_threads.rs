@@ -7,16 +7,12 @@ use inflight_sync::fault::Faults;
 use inflight_sync::thread;
 use inflight_topology::Topology;
 use inflight_workqueue::{JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking};
-use support::{Level, bound, four_cpus};
+use support::{Level, bound, builder};
 
 #[test]
 fn without_any_worker_the_item_is_refused_and_not_left_pending() {
     let faults = Faults::new();
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .faults(&faults)
-        .build()
-        .unwrap();
+    let sys = builder().faults(&faults).build().unwrap();
     let wq = bound(&sys);
     let work = Work::new(|| ());
     faults.refuse_spawns(true);
@@ -39,11 +35,7 @@ fn without_any_worker_the_item_is_refused_and_not_left_pending() {
 #[test]
 fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
     let faults = Faults::new();
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .faults(&faults)
-        .build()
-        .unwrap();
+    let sys = builder().faults(&faults).build().unwrap();
     let wq = bound(&sys);
     wq.spawn(|| ()).wait().unwrap();
     let (gate, begun, ended) = (Level::new(), Level::new(), Level::new());

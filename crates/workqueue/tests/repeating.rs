@@ -5,17 +5,14 @@ mod support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, Queued, Work, Workqueue, WorkqueueSystem, blocking};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use support::{Level, endless, so_often};
+use support::{Level, endless, one_cpu, so_often};
 
 /// One CPU, one item at a time.
 fn one_at_a_time(ordered: bool) -> (WorkqueueSystem, Workqueue) {
-    let sys = WorkqueueSystem::builder();
-    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
-    let sys = sys.build().unwrap();
+    let sys = one_cpu().build().unwrap();
     let draft = sys.workqueue("queue");
     let wq = if ordered {
         draft.ordered().build().unwrap()

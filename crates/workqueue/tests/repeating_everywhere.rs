@@ -9,21 +9,11 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, JoinError, QueueError, Queued, SystemBuilder, TraceStep, Work, WorkqueueSystem,
-    WouldDeadlock,
+    Attrs, JoinError, QueueError, Queued, TraceStep, Work, WorkqueueSystem, WouldDeadlock,
 };
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use support::{Inside, Level, Log, endless, four_cpus, so_often};
-
-/// A system where runs may follow each other at once, as far as the queue lets them.
-fn rows(machine: Topology) -> SystemBuilder {
-    WorkqueueSystem::builder().topology(machine).sampling(true)
-}
-
-fn one_cpu() -> Topology {
-    Topology::synthetic("core:1").unwrap()
-}
+use support::{Inside, Level, Log, builder, endless, one_cpu, so_often};
 
 /// Runs until it is stopped, counts, and says whether it ever ran twice at once.
 fn alone(runs: &Level) -> (Work, Inside) {
@@ -43,7 +33,7 @@ fn alone(runs: &Level) -> (Work, Inside) {
 /// Each run is an item of its own: a poll counts it, and others come in between.
 #[test]
 fn each_run_is_an_item_of_a_poll() {
-    let sys = rows(four_cpus()).clock(Clock::manual()).build().unwrap();
+    let sys = builder().clock(Clock::manual()).build().unwrap();
     let mut poller = sys.bh_poller(0, || ()).unwrap();
     let wq = sys.workqueue("done").bh().build().unwrap();
     let log = Log::new();
@@ -75,7 +65,7 @@ fn each_run_is_an_item_of_a_poll() {
 /// In order, and at their place: what was queued during a run comes before the next one.
 #[test]
 fn queues_in_order_keep_it() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     for draft in [sys.workqueue("done").bh(), sys.workqueue("one").ordered()] {
         let wq = draft.build().unwrap();
         let log = Log::new();
@@ -120,7 +110,7 @@ fn each_run_is_traced() {
     use TraceStep::{Activated, Ended, Panicked, Queued, Started};
     let log = Log::new();
     let steps = log.clone();
-    let sys = rows(one_cpu()).trace(move |event| log.push(event.step));
+    let sys = one_cpu().trace(move |event| log.push(event.step));
     let sys = sys.build().unwrap();
     let wq = sys.workqueue("traced").bound().build().unwrap();
     let told = Level::new();
@@ -156,7 +146,7 @@ fn each_run_is_traced() {
 /// the work can be queued again.
 #[test]
 fn a_panic_within_a_row() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
     let runs = Level::new();
     let work = Work::repeating("panics", {
@@ -186,7 +176,7 @@ fn a_panic_within_a_row() {
 /// it runs where its queue has its workers now.
 #[test]
 fn while_its_queue_is_moved() {
-    let sys = rows(four_cpus()).build().unwrap();
+    let sys = builder().build().unwrap();
     let wq = sys
         .workqueue("moved")
         .unbound(Attrs::new())
@@ -225,7 +215,7 @@ fn while_its_queue_is_moved() {
 #[test]
 fn while_its_cpu_goes_and_comes_back() {
     let [whole, less] = ["core:2", "core:2 offline:1"].map(|m| Topology::synthetic(m).unwrap());
-    let sys = rows(whole.clone()).build().unwrap();
+    let sys = WorkqueueSystem::builder().topology(&whole).build().unwrap();
     let wq = sys.workqueue("irq").bound().build().unwrap();
     let runs = Level::new();
     let (work, inside) = alone(&runs);
@@ -253,7 +243,7 @@ fn while_its_cpu_goes_and_comes_back() {
 #[test]
 fn a_rescuer_runs_it() {
     let faults = Faults::new();
-    let sys = rows(one_cpu()).faults(&faults).build().unwrap();
+    let sys = one_cpu().faults(&faults).build().unwrap();
     let wq = sys.workqueue("safe").bound().mem_reclaim().build().unwrap();
     faults.refuse_spawns(true);
     assert_eq!(wq.queue(&so_often(1_000, |_| ())), Ok(Queued::Queued));
@@ -292,7 +282,7 @@ fn a_rescuer_runs_it() {
 /// is no other run, also not when it may be queued again.
 #[test]
 fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
     let myself: Arc<Mutex<Option<Work>>> = Arc::default();
     let work = so_often(9, {
@@ -333,7 +323,7 @@ fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
 /// and each queueing has run or was taken back.
 #[test]
 fn many_stop_it() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("one").bound().build().unwrap();
     let runs = Level::new();
     let (work, inside) = alone(&runs);
@@ -373,7 +363,7 @@ fn many_stop_it() {
 /// It cannot wait for itself, in whichever run of a row.
 #[test]
 fn it_cannot_wait_for_itself() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("one").bound().build().unwrap();
     let myself: Arc<Mutex<Option<Work>>> = Arc::default();
     let work = so_often(40, {
@@ -394,7 +384,7 @@ fn it_cannot_wait_for_itself() {
 /// A queue that takes nothing from outside any more lets it run on, until it breaks.
 #[test]
 fn a_drain_waits_until_it_breaks() {
-    let sys = rows(one_cpu()).build().unwrap();
+    let sys = one_cpu().build().unwrap();
     for draft in [
         sys.workqueue("one").ordered(),
         sys.workqueue("cpu").bound(),

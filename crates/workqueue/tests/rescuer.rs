@@ -11,7 +11,7 @@ use inflight_workqueue::{
     Attrs, BuildError, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, four_cpus};
+use support::{Inside, Level, Log, bound, builder, one_cpu};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -26,7 +26,7 @@ struct Rig {
 /// One CPU, a clock that the test moves.
 fn rig() -> Rig {
     let (faults, clock) = (Faults::new(), Clock::manual());
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let builder = one_cpu();
     let sys = builder
         .faults(&faults)
         .clock(clock.clone())
@@ -192,7 +192,7 @@ fn an_item_that_waits_for_the_next_one_ends() {
 #[test]
 fn it_serves_all_pools_in_turn() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
     let bound = reclaim(&sys, "bound");
     let attrs = Attrs::new().scope(Scope::System);
@@ -226,7 +226,7 @@ fn it_serves_all_pools_in_turn() {
 #[test]
 fn i21_a_rescued_work_never_runs_twice_at_once() {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(four_cpus());
+    let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
     let wq = reclaim(&sys, "safe");
     let (inside, runs) = (Inside::new(), Level::new());

@@ -4,15 +4,11 @@
 mod support;
 
 use inflight_topology::Topology;
-use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use support::{Level, bound};
-
-fn one_cpu() -> SystemBuilder {
-    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
-}
+use support::{Level, bound, one_cpu};
 
 /// An item that sleeps in foreign code until another one of the same CPU, queued so many places
 /// behind it, lets it go.

@@ -9,7 +9,7 @@ use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Queued, Work, WorkqueueSystem};
 use std::cell::RefCell;
 use std::time::Duration;
-use support::{Level, Log, bound, four_cpus, system};
+use support::{Level, Log, bound, builder, system};
 
 #[test]
 fn what_is_queued_runs_before_the_drop_returns() {
@@ -132,12 +132,7 @@ fn the_last_handle_may_go_with_a_function() {
 #[test]
 fn a_timed_shutdown_says_what_is_left() {
     let clock = Clock::manual();
-    let topo = four_cpus();
-    let sys = WorkqueueSystem::builder()
-        .topology(topo)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = sys
         .workqueue("stuck")
         .bound()
@@ -284,11 +279,7 @@ fn a_timed_shutdown_counts_slow_destructors() {
         }
     }
     let clock = Clock::manual();
-    let sys = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     let (begun, gate) = (Level::new(), Level::new());
     let slow = Slow(begun.clone(), gate.clone());

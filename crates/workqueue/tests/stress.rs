@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::time::Duration;
-use support::four_cpus;
+use support::builder;
 
 /// How many items are accepted at least with each seed, unless `INFLIGHT_STRESS_ITEMS` says
 /// otherwise.
@@ -247,9 +247,7 @@ fn stress(items: u64, seed: u64) {
     // Shown if it fails.
     println!("ci/workqueue-stress.sh {items} {seed}");
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .faults(&faults);
+    let builder = builder().faults(&faults);
     let sys = builder
         .idle_timeout(Duration::from_millis(1))
         .build()

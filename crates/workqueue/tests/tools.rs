@@ -5,17 +5,12 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_topology::Topology;
 use inflight_workqueue::{
     DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem, blocking,
     touch_watchdog,
 };
 use std::time::Duration;
-use support::{Level, Log, bound, plug};
-
-fn one_cpu() -> SystemBuilder {
-    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
-}
+use support::{Level, Log, bound, one_cpu, plug};
 
 fn a_function_with_a_name() {}
 

@@ -8,7 +8,7 @@ use inflight_workqueue::{
     Attrs, DisableError, EnableError, NotDisabled, QueueError, Queued, Work, Workqueue,
     WorkqueueSystem, WouldDeadlock, blocking,
 };
-use support::{Inside, Level, Log, bound, gated, plug, system};
+use support::{Inside, Level, Log, bound, counting, gated, one_cpu, plug, system};
 
 #[test]
 fn pending_means_from_queue_to_the_beginning_of_the_run() {
@@ -42,10 +42,7 @@ fn clones_are_the_same_work() {
     let wq = bound(&sys);
     let open = plug(&wq);
     let runs = Level::new();
-    let work = Work::new({
-        let runs = runs.clone();
-        move || runs.raise()
-    });
+    let work = counting(&runs);
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     assert_eq!(wq.queue_on(0, &work.clone()), Ok(Queued::AlreadyPending));
     open.raise();
@@ -255,10 +252,7 @@ fn i37_enable_takes_nothing_away() {
     let wq = bound(&sys);
     let open = plug(&wq);
     let runs = Level::new();
-    let work = Work::new({
-        let runs = runs.clone();
-        move || runs.raise()
-    });
+    let work = counting(&runs);
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     assert_eq!(work.enable(), Err(NotDisabled));
     open.raise();
@@ -371,10 +365,8 @@ fn the_worker_survives_a_payload_that_panics() {
             std::panic::panic_any(Endless);
         }
     }
-    let topo = inflight_topology::Topology::synthetic("core:1").unwrap();
     // A worker that waits to print its panic may be found asleep, and get a second one beside it.
-    let builder = WorkqueueSystem::builder().topology(topo).sampling(false);
-    let sys = builder.build().unwrap();
+    let sys = one_cpu().sampling(false).build().unwrap();
     let wq = bound(&sys);
     let open = plug(&wq);
     drop(wq.spawn(|| Bomb)); // the result goes with the item

@@ -4,8 +4,8 @@
 //! Items end when an operation says so, and after each operation all that may run have begun; so
 //! each step has one possible outcome, up to the choice among front ends.
 
-use crate::support::Level;
-use inflight_sync::{Arc, Mutex, thread};
+use crate::support::{Level, until};
+use inflight_sync::{Arc, Mutex};
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{Attrs, Frozen, Share, Work, Workqueue, WorkqueueSystem};
 use std::collections::BTreeMap;
@@ -48,9 +48,6 @@ pub(crate) enum Op {
     Freeze,
     Thaw,
 }
-
-/// So many looks, and somebody hangs.
-const LOOKS: usize = 300_000;
 
 /// What is counted together: the items of a CPU, of a node, or all.
 type Group = usize;
@@ -304,13 +301,8 @@ impl World {
             let ended = stats.completed as usize;
             (begun, ended, stats.active, stats.inactive)
         };
-        let mut looks = 0;
-        while seen() != expected {
-            thread::yield_now();
-            looks += 1;
-            let counts = &self.counts;
-            assert!(looks < LOOKS, "{:?}, not {expected:?}: {counts:?}", seen());
-        }
+        let or = || format!("{:?}, not {expected:?}: {:?}", seen(), self.counts);
+        until(|| seen() == expected, or);
         let begun = self.begun.lock().clone();
         // P3, P4: nobody waits who came before one of the same way that has begun.
         for number in &begun[self.seen..] {

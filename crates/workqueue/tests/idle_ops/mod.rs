@@ -3,9 +3,9 @@
 //! Threads count themselves: each one that has run an item says so, and again when it ends. They
 //! know their pool by their name, so this is for Linux.
 
-use crate::support::Level;
+use crate::support::{Level, until};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex, thread};
+use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
 use std::cell::RefCell;
@@ -22,9 +22,6 @@ pub(crate) enum Op {
     Attrs(u8, u8, bool, u16),
     Unbound(u16),
 }
-
-/// So many looks, and it does not become quiet.
-const LOOKS: usize = 300_000;
 
 /// What stays of a pool that has had so many.
 const STAY: usize = 2;
@@ -199,28 +196,26 @@ impl World {
             let gone = |(name, threads): (_, &Threads)| threads.alive <= stay(name);
             pools.values().all(settled) && census.iter().all(gone)
         };
-        let (mut pools, mut looks) = (self.pools(), 0);
-        while !quiet(&pools, &self.census.lock()) || self.clock.sleepers() > 0 {
-            looks += 1;
-            let census = self.census.lock().clone();
-            assert!(looks < LOOKS, "{pools:?}, and of them {census:?}");
-            self.clock.advance(Duration::from_secs(300));
-            thread::yield_now();
-            pools = self.pools();
-        }
+        let is_quiet = || {
+            let is_quiet = quiet(&self.pools(), &self.census.lock());
+            if !is_quiet || self.clock.sleepers() > 0 {
+                self.clock.advance(Duration::from_secs(300));
+                return false;
+            }
+            true
+        };
+        let there_are = || format!("{:?}, and of them {:?}", self.pools(), self.census.lock());
+        until(is_quiet, there_are);
         // And it stays so, however long it lasts.
         self.clock.advance(Duration::from_secs(3_000));
         let (pools, census) = (self.pools(), self.census.lock().clone());
-        assert!(quiet(&pools, &census), "{pools:?}, and of them {census:?}");
+        assert!(quiet(&pools, &census), "{}", there_are());
         for (name, (workers, _)) in &pools {
             let most = census.get(name).map_or(0, |threads| threads.most);
             assert!(*workers >= most.min(STAY), "{name:?}: {workers} of {most}");
         }
-        while rescuers() != 1 {
-            looks += 1; // A thread that has just begun names itself.
-            assert!(looks < LOOKS, "{} rescuers", rescuers());
-            thread::yield_now();
-        }
+        // A thread that has just begun names itself.
+        until(|| rescuers() == 1, || format!("{} rescuers", rescuers()));
     }
 }
 

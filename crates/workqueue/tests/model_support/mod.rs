@@ -3,8 +3,9 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::Bound;
+use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
 use std::time::Duration;
@@ -39,6 +40,12 @@ pub(crate) const ONE_OR_THREE: Bound = Bound {
     deep: Some(3),
 };
 
+/// For those where one more preemption takes minutes.
+pub(crate) const ZERO: Bound = Bound {
+    quick: Some(0),
+    deep: Some(1),
+};
+
 /// For those with two workers and a third thread.
 pub(crate) const TWO: Bound = Bound {
     quick: Some(2),
@@ -54,6 +61,13 @@ pub(crate) fn system(cpus: usize, max_active: usize) -> (WorkqueueSystem, Workqu
     let wq = sys.workqueue("model").bound().max_active(max_active);
     let wq = wq.build().unwrap();
     (sys, wq)
+}
+
+/// A system on such a machine where it can be known how long items take: by this clock, no time.
+pub(crate) fn timed(machine: &str, clock: &Clock) -> WorkqueueSystem {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic(machine).unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    builder.clock(clock.clone()).build().unwrap()
 }
 
 /// A count whose reads and writes order nothing, so that the code under test has to.
@@ -77,6 +91,27 @@ impl Count {
     pub(crate) fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Waits until it is not 0, and does not say so.
+    pub(crate) fn wait_silently(&self) {
+        while self.get() == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A work that is never run twice at once. It counts its runs; the first of them says that it has
+/// begun, and waits.
+pub(crate) fn held(begun: &Flag, runs: &Count, wait: impl Fn() + Send + Sync + 'static) -> Work {
+    let (begun, runs, inside) = (begun.clone(), runs.clone(), Count::new());
+    Work::new(move || {
+        assert_eq!(inside.add(), 0, "twice at once");
+        if runs.add() == 0 {
+            begun.raise();
+            wait();
+        }
+        inside.sub();
+    })
 }
 
 /// Raised once, waited for by parking.

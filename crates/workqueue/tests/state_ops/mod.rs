@@ -3,7 +3,7 @@
 //! A frozen system keeps what is queued from now on pending, and runs end when an operation says
 //! so; so each step has one possible outcome.
 
-use crate::support::Level;
+use crate::support::{Level, until};
 use inflight_sync::thread;
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
@@ -37,18 +37,6 @@ const INSTANCES: usize = 2 * WORKS;
 
 /// The number of a work's own queue, behind those that all share.
 const OWN: usize = 3;
-
-/// So many looks, and somebody hangs.
-const LOOKS: usize = 300_000;
-
-fn until(what: impl Fn() -> bool, or: impl Fn() -> String) {
-    let mut looks = 0;
-    while !what() {
-        looks += 1;
-        assert!(looks < LOOKS, "{}", or());
-        thread::yield_now();
-    }
-}
 
 /// What a work's state must be.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,22 +3,29 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
-use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem};
 use std::ops::ControlFlow;
 
-/// Two caches of two CPUs each, whatever the machine is.
+/// A system on [`four_cpus`].
 /// Numbers of workers are exact only if nobody is taken for asleep: a thread that waits for a lock
 /// looks so. Sampling has tests of its own.
 pub(crate) fn system() -> WorkqueueSystem {
-    WorkqueueSystem::builder()
-        .topology(four_cpus())
-        .sampling(false)
-        .build()
-        .unwrap()
+    builder().sampling(false).build().unwrap()
 }
 
+/// For a system on [`four_cpus`].
+pub(crate) fn builder() -> SystemBuilder {
+    WorkqueueSystem::builder().topology(four_cpus())
+}
+
+/// For a system where one item runs at a time, or one worker, unless it blocks.
+pub(crate) fn one_cpu() -> SystemBuilder {
+    WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
+}
+
+/// Two caches of two CPUs each, whatever the machine is.
 pub(crate) fn four_cpus() -> Topology {
     Topology::synthetic("cache:2 core:2").unwrap()
 }
@@ -54,7 +61,7 @@ impl Level {
     /// Waits without the pool knowing: the worker stays counted as running.
     pub(crate) fn wait_silently(&self, at_least: usize) {
         while self.get() < at_least {
-            inflight_sync::thread::yield_now();
+            thread::yield_now();
         }
     }
 }
@@ -70,6 +77,25 @@ pub(crate) fn gated() -> (Work, Level, Level) {
         }
     });
     (work, gate, begun)
+}
+
+/// A work that counts its runs.
+pub(crate) fn counting(runs: &Level) -> Work {
+    let runs = runs.clone();
+    Work::new(move || runs.raise())
+}
+
+/// So many looks, and somebody hangs.
+pub(crate) const LOOKS: usize = 2_000_000;
+
+/// Waits until it is so, by looking. If it never is, says what there is instead.
+pub(crate) fn until(is_so: impl Fn() -> bool, or: impl Fn() -> String) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < LOOKS, "{}", or());
+        thread::yield_now();
+    }
 }
 
 /// Fills CPU 0's pool with an item that does not tell that it waits.

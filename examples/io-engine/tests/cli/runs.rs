@@ -158,15 +158,21 @@ fn sequential_reads_wrap_around() {
     assert_eq!(json.get("write_lat_us"), &Value::Null, "there were none");
 }
 
+/// A number no run comes to, or a time no test takes: the other one ends it.
 #[test]
-fn a_run_lasts_as_long_as_it_should() {
+fn a_run_ends_by_its_time_or_its_number_of_blocks() {
     for engine in engines() {
-        let options = "--json --size 32k --rw read --runtime 0.2 --engine";
-        let json = Place::new()
-            .run(&format!("{options} {engine}"))
-            .expect(0)
-            .json();
-        assert!(json.float("elapsed_s") >= 0.2, "{json:?}");
+        for (limits, number) in [
+            ("--number_ios 7 --runtime 86400", Some(7)),
+            ("--number_ios 1000000000000 --runtime 0.2", None),
+            ("--runtime 0.2", None),
+        ] {
+            let options = format!("--json --size 32k --rw read {limits} --engine {engine}");
+            let json = Place::new().run(&options).expect(0).json();
+            assert_eq!(json.get("interrupted"), &Value::Bool(false));
+            let number = number.unwrap_or(json.count("requests"));
+            assert_eq!(json.count("read_ios"), number, "{limits}");
+        }
     }
 }
 
