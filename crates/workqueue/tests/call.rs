@@ -50,11 +50,8 @@ fn a_bound_queue_runs_it_on_a_worker() {
     assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
 }
 
-/// The slots are the queue's, whoever runs the items.
-#[test]
-fn a_call_holds_a_slot() {
-    let sys = system();
-    let wq = Arc::new(unbound(&sys, 1));
+/// A thread whose call has begun and runs until the gate is raised.
+fn called(wq: &Workqueue) -> (thread::JoinHandle<Result<(), JoinError>>, Level) {
     let (begun, open) = (Level::new(), Level::new());
     let caller = thread::spawn({
         let (wq, begun, open) = (wq.clone(), begun.clone(), open.clone());
@@ -66,6 +63,15 @@ fn a_call_holds_a_slot() {
         }
     });
     begun.wait(1);
+    (caller, open)
+}
+
+/// The slots are the queue's, whoever runs the items.
+#[test]
+fn a_call_holds_a_slot() {
+    let sys = system();
+    let wq = Arc::new(unbound(&sys, 1));
+    let (caller, open) = called(&wq);
     let second = wq.spawn(here);
     assert_eq!((wq.stats().active, wq.stats().inactive), (1, 1));
     // Behind the second: it does not overtake, and the caller waits.
@@ -155,24 +161,13 @@ fn a_closed_queue_refuses_a_call() {
 fn shutdown_waits_for_a_call() {
     let sys = system();
     let wq = unbound(&sys, 4);
-    let (begun, open) = (Level::new(), Level::new());
-    let caller = thread::spawn({
-        let (wq, begun, open) = (wq.clone(), begun.clone(), open.clone());
-        move || {
-            wq.call(move || {
-                begun.raise();
-                open.wait(1);
-                7
-            })
-        }
-    });
-    begun.wait(1);
+    let (caller, open) = called(&wq);
     let end = thread::spawn(move || drop(sys));
     while wq.queue(&Work::new(|| ())) != Err(QueueError::ShutDown) {
         thread::yield_now();
     }
     open.raise();
-    assert_eq!(caller.join().unwrap().unwrap(), 7);
+    caller.join().unwrap().unwrap();
     end.join().unwrap();
     assert_eq!(wq.stats().queued, wq.stats().completed);
 }

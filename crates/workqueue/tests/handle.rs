@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, JoinError, Workqueue};
+use inflight_workqueue::{Attrs, JoinError, JoinHandle, Workqueue, WorkqueueSystem};
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +29,18 @@ fn waiting_for_a_handle_on_a_worker_lets_others_run() {
     assert_eq!(depth(&wq, 6), 6);
 }
 
+/// A queue that runs one item at a time, and now this one until the gate is raised.
+fn occupied(sys: &WorkqueueSystem) -> (Workqueue, Level, JoinHandle<()>) {
+    let one = sys.workqueue("one").unbound(Attrs::new());
+    let one = one.max_active(1).build().unwrap();
+    let gate = Level::new();
+    let first = one.spawn({
+        let gate = gate.clone();
+        move || gate.wait(1)
+    });
+    (one, gate, first)
+}
+
 #[test]
 fn handles_give_results_panics_and_cancellations() {
     let sys = system();
@@ -38,17 +50,7 @@ fn handles_give_results_panics_and_cancellations() {
         panic!("the panic is reported");
     };
     assert_eq!(payload.message(), Some("on purpose"));
-    let one = sys
-        .workqueue("one")
-        .unbound(Attrs::new())
-        .max_active(1)
-        .build()
-        .unwrap();
-    let gate = Level::new();
-    let first = one.spawn({
-        let gate = gate.clone();
-        move || gate.wait(1)
-    });
+    let (one, gate, first) = occupied(&sys);
     let second = one.spawn(|| ());
     assert!(second.try_cancel());
     assert!(second.is_finished() && !second.try_cancel());
@@ -61,17 +63,7 @@ fn handles_give_results_panics_and_cancellations() {
 #[test]
 fn cancelling_drops_the_function() {
     let sys = system();
-    let one = sys
-        .workqueue("one")
-        .unbound(Attrs::new())
-        .max_active(1)
-        .build()
-        .unwrap();
-    let gate = Level::new();
-    let first = one.spawn({
-        let gate = gate.clone();
-        move || gate.wait(1)
-    });
+    let (one, gate, first) = occupied(&sys);
     let held = Arc::new(());
     let second = one.spawn({
         let held = held.clone();
@@ -178,17 +170,7 @@ impl Drop for PanicsInDrop {
 #[test]
 fn a_cancelled_function_that_panics_in_its_drop_still_resolves() {
     let sys = system();
-    let one = sys
-        .workqueue("one")
-        .unbound(Attrs::new())
-        .max_active(1)
-        .build()
-        .unwrap();
-    let gate = Level::new();
-    let first = one.spawn({
-        let gate = gate.clone();
-        move || gate.wait(1)
-    });
+    let (one, gate, first) = occupied(&sys);
     let bomb = PanicsInDrop;
     let second = one.spawn(move || {
         let _bomb = &bomb;

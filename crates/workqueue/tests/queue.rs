@@ -7,8 +7,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{cpu, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, WorkqueueSystem, WouldDeadlock,
-    blocking,
+    Attrs, BuildError, JoinError, MaxActiveError, QueueError, Work, Workqueue, WorkqueueSystem,
+    WouldDeadlock, blocking,
 };
 use support::{Inside, Level, Log, bound, builder, plug, system};
 
@@ -237,7 +237,28 @@ fn items_do_not_overlap(wq: &inflight_workqueue::Workqueue) {
     assert_eq!(inside.most(), 1);
 }
 
-/// All items block, so the limit is all that holds them back; it is reached and never exceeded.
+/// Queues items from so many CPUs in turn. All of them block, so the limit is all that holds them
+/// back; it is reached, and never exceeded.
+fn is_the_limit_of(wq: &Workqueue, cpus: usize, items: usize, limit: usize) {
+    let (inside, gate, begun) = (Inside::new(), Level::new(), Level::new());
+    for n in 0..items {
+        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
+        let work = Work::new(move || {
+            inside.enter();
+            begun.raise();
+            gate.wait(1);
+            inside.leave();
+        });
+        assert!(wq.queue_on(n % cpus, &work).unwrap().is_queued());
+    }
+    begun.wait(limit);
+    let counts = (wq.stats().active, wq.stats().inactive);
+    assert_eq!(counts, (limit, items - limit));
+    gate.raise();
+    wq.flush().unwrap();
+    assert_eq!(inside.most(), limit);
+}
+
 #[test]
 fn max_active_holds_for_the_whole_unbound_queue() {
     let sys = system();
@@ -247,45 +268,14 @@ fn max_active_holds_for_the_whole_unbound_queue() {
         .max_active(3)
         .build()
         .unwrap();
-    let (inside, gate) = (Inside::new(), Level::new());
-    let begun = Level::new();
-    for n in 0..24 {
-        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
-        let work = Work::new(move || {
-            inside.enter();
-            begun.raise();
-            gate.wait(1);
-            inside.leave();
-        });
-        assert!(wq.queue_on(n % 4, &work).unwrap().is_queued());
-    }
-    begun.wait(3);
-    assert_eq!((wq.stats().active, wq.stats().inactive), (3, 21));
-    gate.raise();
-    wq.flush().unwrap();
-    assert_eq!(inside.most(), 3);
+    is_the_limit_of(&wq, 4, 24, 3);
 }
 
 #[test]
 fn max_active_counts_for_each_cpu_of_a_bound_queue() {
     let sys = system();
     let wq = sys.workqueue("b").bound().max_active(2).build().unwrap();
-    let (inside, gate, begun) = (Inside::new(), Level::new(), Level::new());
-    for n in 0..12 {
-        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
-        let work = Work::new(move || {
-            inside.enter();
-            begun.raise();
-            gate.wait(1);
-            inside.leave();
-        });
-        assert!(wq.queue_on(n % 2, &work).unwrap().is_queued());
-    }
-    begun.wait(4);
-    assert_eq!((wq.stats().active, wq.stats().inactive), (4, 8));
-    gate.raise();
-    wq.flush().unwrap();
-    assert_eq!(inside.most(), 4);
+    is_the_limit_of(&wq, 2, 12, 4);
 }
 
 #[test]
