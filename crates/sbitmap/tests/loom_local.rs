@@ -279,6 +279,27 @@ fn spawn<T: Send + 'static>(
     })
 }
 
+/// Two ids, of which each thread takes one and gives it back.
+fn pair_beside_another(queue: &Arc<Queue>, cpu: usize) {
+    let other = spawn(queue, cpu, Queue::pair);
+    queue.pair();
+    other.join().unwrap();
+    queue.assert_free(2);
+}
+
+/// Another thread wants one of two ids, while the other one moves behind its back, three times.
+fn rotate_beside_another(queue: &Arc<Queue>) {
+    let mut id = queue.get();
+    let other = spawn(queue, 0, Queue::get);
+    for cpu in [1, 0, 1] {
+        queue.put(id);
+        on(cpu);
+        id = queue.get();
+    }
+    other.join().unwrap();
+    queue.assert_free(0);
+}
+
 /// A blocking pair.
 fn visit(queue: &Queue) {
     let id = queue.get_blocking();
@@ -338,10 +359,7 @@ models! {
         let queue = Queue::new(backend, 2, 1, 4, NEVER);
         let both = queue.get_mask(2);
         queue.put_mask(both);
-        let other = spawn(&queue, 1, Queue::pair);
-        queue.pair();
-        other.join().unwrap();
-        queue.assert_free(2);
+        pair_beside_another(&queue, 1);
     };
 
     /// Two ids taken together, one of which another thread puts, while the first is put, taken in
@@ -524,49 +542,27 @@ models! {
     /// marks meanwhile.
     h1_marked_rotate / h1_marked_rotate_locked (TWO, ONE) |backend| {
         let queue = Queue::marked(backend, 2);
-        let mut id = queue.get();
-        let other = spawn(&queue, 0, Queue::get);
-        for cpu in [1, 0, 1] {
-            queue.put(id);
-            on(cpu);
-            id = queue.get();
-        }
-        other.join().unwrap();
-        queue.assert_free(0);
+        rotate_beside_another(&queue);
     };
 
     /// Warm, two ids of one word, which a refill takes both.
     h1_exact_warm / h1_exact_warm_locked (TWO, TWO) |backend| {
         let queue = Queue::new(backend, 2, 1, 4, NEVER);
-        let other = spawn(&queue, 1, Queue::pair);
-        queue.pair();
-        other.join().unwrap();
-        queue.assert_free(2);
+        pair_beside_another(&queue, 1);
     };
 
     /// Cold, and thawed by the first put.
     h1_exact_thaw / h1_exact_thaw_locked (TWO, TWO) |backend| {
         let queue = Queue::new(backend, 2, 1, 4, AT_ONCE);
         queue.store.freeze();
-        let other = spawn(&queue, 1, Queue::pair);
-        queue.pair();
-        other.join().unwrap();
-        queue.assert_free(2);
+        pair_beside_another(&queue, 1);
     };
 
     /// Cold: one id moves behind the scanner's back, three times (A1, A2, the counts).
     h1_rotate / h1_rotate_locked (TWO, TWO) |backend| {
         let queue = Queue::new(backend, 2, 0, 2, NEVER);
         queue.store.freeze();
-        let mut id = queue.get();
-        let other = spawn(&queue, 0, Queue::get);
-        for cpu in [1, 0, 1] {
-            queue.put(id);
-            on(cpu);
-            id = queue.get();
-        }
-        other.join().unwrap();
-        queue.assert_free(0);
+        rotate_beside_another(&queue);
     };
 
     /// Thaw and refill while another decides (A0 and A3).
@@ -758,9 +754,6 @@ fn i1_one_cpu_locked() {
     check("i1_one_cpu_locked", TWO, || {
         let queue = Queue::new(Backend::TryLock, 2, 1, 4, NEVER);
         queue.pair();
-        let other = spawn(&queue, 0, Queue::pair);
-        queue.pair();
-        other.join().unwrap();
-        queue.assert_free(2);
+        pair_beside_another(&queue, 0);
     });
 }

@@ -13,7 +13,7 @@ use inflight_workqueue::{
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, builder};
+use support::{Inside, Level, Log, bound, builder, rigged};
 
 struct Rig {
     sys: WorkqueueSystem,
@@ -23,10 +23,7 @@ struct Rig {
 }
 
 fn rig() -> Rig {
-    let (clock, faults) = (Clock::manual(), Faults::new());
-    let builder = builder();
-    let builder = builder.clock(clock.clone()).faults(&faults);
-    let sys = builder.build().unwrap();
+    let (sys, faults, clock) = rigged(builder());
     let done = sys.workqueue("done").bh().build().unwrap();
     Rig {
         sys,

@@ -16,7 +16,7 @@ use inflight_workqueue::{
 };
 use proptest::prelude::*;
 use std::time::Duration;
-use support::{LOOKS, Level, Log, bound};
+use support::{LOOKS, Level, Log, bound, rigged};
 
 fn machine(text: &str) -> Topology {
     Topology::synthetic(text).unwrap()
@@ -278,13 +278,8 @@ struct World {
 
 impl World {
     fn new(shape: Shape) -> Self {
-        let (clock, faults) = (Clock::manual(), Faults::new());
         let builder = WorkqueueSystem::builder().topology(shape.machine(shape.away));
-        let sys = builder
-            .clock(clock.clone())
-            .faults(&faults)
-            .build()
-            .unwrap();
+        let (sys, faults, clock) = rigged(builder);
         let make = |name: &str| sys.workqueue(name);
         let strict = Attrs::new().scope(Scope::Cache).strict(true);
         let numa = Attrs::new().scope(Scope::Numa);

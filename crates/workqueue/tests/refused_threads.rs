@@ -5,15 +5,14 @@ mod support;
 
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
-use inflight_topology::Topology;
-use inflight_workqueue::{JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking};
-use support::{Level, bound, builder};
+use inflight_workqueue::{
+    JoinError, QueueError, SystemBuilder, Work, Workqueue, WorkqueueSystem, blocking,
+};
+use support::{Level, bound, builder, one_cpu};
 
 #[test]
 fn without_any_worker_the_item_is_refused_and_not_left_pending() {
-    let faults = Faults::new();
-    let sys = builder().faults(&faults).build().unwrap();
-    let wq = bound(&sys);
+    let (wq, faults, _sys) = with_faults(builder());
     let work = Work::new(|| ());
     faults.refuse_spawns(true);
     assert!(matches!(
@@ -34,9 +33,7 @@ fn without_any_worker_the_item_is_refused_and_not_left_pending() {
 /// The pool goes on with the worker it has, and tries again at the next item.
 #[test]
 fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
-    let faults = Faults::new();
-    let sys = builder().faults(&faults).build().unwrap();
-    let wq = bound(&sys);
+    let (wq, faults, _sys) = with_faults(builder());
     wq.spawn(|| ()).wait().unwrap();
     let (gate, begun, ended) = (Level::new(), Level::new(), Level::new());
     let blocker = Work::new({
@@ -83,9 +80,8 @@ fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
 /// refused for a while. It never waits for ever.
 #[test]
 fn a_refused_thread_strands_no_waiting_item() {
-    let topo = Topology::synthetic("core:1").unwrap();
     for refusals in [1, 2, 3, 4, 10] {
-        let (wq, faults, _sys) = with_faults(&topo);
+        let (wq, faults, _sys) = with_faults(one_cpu());
         let waits = wq.spawn({
             let (wq, faults) = (wq.clone(), faults.clone());
             move || {
@@ -96,7 +92,7 @@ fn a_refused_thread_strands_no_waiting_item() {
         assert_eq!(waits.wait().unwrap(), 1);
         assert!(faults.spawn_attempts() > refusals + 1);
 
-        let (wq, faults, _sys) = with_faults(&topo);
+        let (wq, faults, _sys) = with_faults(one_cpu());
         let nested = wq.spawn({
             let (wq, faults) = (wq.clone(), faults.clone());
             move || {
@@ -112,9 +108,8 @@ fn a_refused_thread_strands_no_waiting_item() {
 /// As above, but the thread is asked for, in vain, by somebody who does not wait himself.
 #[test]
 fn a_thread_refused_to_another_strands_no_waiting_item() {
-    let topo = Topology::synthetic("core:1").unwrap();
     for refusals in [1, 10] {
-        let (wq, faults, sys) = with_faults(&topo);
+        let (wq, faults, sys) = with_faults(one_cpu());
         let (begun, second) = (Level::new(), Level::new());
         let waits = wq.spawn({
             let (begun, second) = (begun.clone(), second.clone());
@@ -136,9 +131,8 @@ fn a_thread_refused_to_another_strands_no_waiting_item() {
 /// A wait that the library does not see cannot ask again, but asks several times at once.
 #[test]
 fn a_few_refused_threads_strand_no_foreign_wait() {
-    let topo = Topology::synthetic("core:1").unwrap();
     for refusals in 1..=3 {
-        let (wq, faults, _sys) = with_faults(&topo);
+        let (wq, faults, _sys) = with_faults(one_cpu());
         let waits = wq.spawn({
             let (wq, faults) = (wq.clone(), faults.clone());
             move || {
@@ -155,9 +149,8 @@ fn a_few_refused_threads_strand_no_foreign_wait() {
     }
 }
 
-fn with_faults(topo: &Topology) -> (Workqueue, Faults, WorkqueueSystem) {
+fn with_faults(builder: SystemBuilder) -> (Workqueue, Faults, WorkqueueSystem) {
     let faults = Faults::new();
-    let builder = WorkqueueSystem::builder().topology(topo).faults(&faults);
-    let sys = builder.build().unwrap();
+    let sys = builder.faults(&faults).build().unwrap();
     (bound(&sys), faults, sys)
 }

@@ -11,7 +11,7 @@ use inflight_workqueue::{
     Attrs, BuildError, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, builder, one_cpu};
+use support::{Inside, Level, Log, bound, builder, one_cpu, rigged};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -25,13 +25,7 @@ struct Rig {
 
 /// One CPU, a clock that the test moves.
 fn rig() -> Rig {
-    let (faults, clock) = (Faults::new(), Clock::manual());
-    let builder = one_cpu();
-    let sys = builder
-        .faults(&faults)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let (sys, faults, clock) = rigged(one_cpu());
     let safe = reclaim(&sys, "safe");
     Rig {
         sys,

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::fault::Faults;
+use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
@@ -23,6 +25,13 @@ pub(crate) fn builder() -> SystemBuilder {
 /// For a system where one item runs at a time, or one worker, unless it blocks.
 pub(crate) fn one_cpu() -> SystemBuilder {
     WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap())
+}
+
+/// A system that can be refused threads, and whose time the test moves.
+pub(crate) fn rigged(builder: SystemBuilder) -> (WorkqueueSystem, Faults, Clock) {
+    let (faults, clock) = (Faults::new(), Clock::manual());
+    let builder = builder.faults(&faults).clock(clock.clone());
+    (builder.build().unwrap(), faults, clock)
 }
 
 /// Two caches of two CPUs each, whatever the machine is.
