@@ -708,3 +708,23 @@ impl<R: Run + ?Sized> fmt::Debug for Item<R> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// C6: whoever waits for it, stops it or has queued it ends a row of runs.
+    #[test]
+    fn each_that_is_not_its_worker_ends_a_row() {
+        let item = Item::lasting(Repeating {
+            name: "row".into(),
+            f: || ControlFlow::Continue(()),
+        });
+        item.state.store(RUNNING, Ordering::Relaxed);
+        assert!(item.is_left_alone());
+        for by in [PENDING, AWAITED, DISABLED, CANCELLING] {
+            item.state.store(RUNNING | by, Ordering::Relaxed);
+            assert!(!item.is_left_alone(), "{by:#b}");
+        }
+    }
+}

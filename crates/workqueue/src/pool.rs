@@ -400,16 +400,16 @@ impl Pool {
         deed
     }
 
-    /// V3: of what was rung for there is more.
-    fn still_rung(self: &Arc<Self>, mut mail: Vec<(Arc<Shared>, usize)>) -> Deed {
+    /// V3: of what was rung for there is more. The caller goes on with N1.
+    fn still_rung(&self, mut mail: Vec<(Arc<Shared>, usize)>) {
         let mut inner = self.state.lock();
         if inner.core.is_stopped() {
-            return Deed::default(); // As in `ring`.
+            return; // As in `ring`.
         }
         // They were rung for before the others.
         mail.append(&mut inner.mail);
         inner.mail = mail;
-        self.patient(inner, |core| ((), core.mail_is_left())).1
+        inner.core.mail_is_left();
     }
 
     /// V2: empties the mailboxes that have been rung for, if any. `false` if there was none.
@@ -558,7 +558,7 @@ impl Pool {
                     if mail.is_empty() {
                         room = mail;
                     } else {
-                        self.still_rung(mail).perform();
+                        self.still_rung(mail);
                     }
                     continue;
                 }

@@ -92,7 +92,7 @@ const LOST: Ran = Ran::Over(Ended::Panicked(None));
 
 /// A work that is to run again does so at once up to so many runs, and none begins later than that
 /// after the first.
-const REPEATS: u32 = if cfg!(loom) { 1 } else { 32 };
+const REPEATS: u32 = if cfg!(loom) { 2 } else { 32 };
 const REPEATS_FOR: Duration = Duration::from_micros(20);
 
 /// Calls within calls beyond this go to a worker.

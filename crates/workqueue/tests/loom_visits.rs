@@ -6,13 +6,14 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | V3 does not note the mailbox again, or tells that nobody has rung | `letters_that_are_left_are_fetched` |
+//! | V3 does not note the mailbox again, tells that nobody has rung, or looks what is left before it takes letters out | `letters_that_are_left_are_fetched` |
 //! | V4 does not note the mailbox in which it leaves letters | `a_visit_owes_nothing_while_it_blocks` |
 //! | V4 draws what may be running | `a_visit_leaves_what_may_be_running` |
 //! | V4 takes no slots | most |
 //! | N4 counts no end, or a cancelled item as begun | most; `a_visit_against_cancel` |
 //! | N5 gives the slot of an ordered queue back, which the visit's end does again | `a_visit_in_order`, `a_visit_waits_for_nothing_of_its_own` |
 //! | N5 leaves the ends it has told of in the hand | `a_visit_owes_nothing_while_it_blocks` |
+//! | N5 does not look from which gate, or which queue, the visit is | `a_recall_finds_a_visit_from_another_gate`, `…_queue` |
 //! | N5 leaves in the hand what has not begun | most |
 //! | N5 gives an ordered queue's items back last first | `a_visit_in_order` |
 //! | N5 forgets what the worker runs now | `a_visit_leaves_what_may_be_running` |
@@ -23,6 +24,17 @@
 //! | no N5 in a freeze | `a_freeze_finds_a_visit` |
 //! | no N5 in O2 | `a_freeze_finds_a_visit_in_a_pool_that_was_left` |
 //! | visits do not count for L1 | `a_visit_ends_when_found_asleep` |
+//!
+//! And outside of the models:
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | N5 does not bring whom the items that become active by it need | `what_a_visit_owes_is_for_other_pods_too` |
+//! | N5 does not set the alarm for what is ready by it | `a_silent_sleeper_holds_nothing_where_nobody_looks` |
+//! | no N5 in `stats`, in a dump | `numbers_are_right_in_a_visit` |
+//! | V4 draws items that compute for long | `what_computes_for_long_is_not_drawn` |
+//! | H2 does not ask for items in hand | `no_order_of_events_strands_an_item` |
+//! | no G3 in Y5 | `a_pool_without_workers_goes_with_the_last_item_it_lends` |
 
 #![cfg(loom)]
 
@@ -333,6 +345,57 @@ fn a_look_ends_a_visit() {
         first.wait().unwrap();
         drop(sys);
     });
+}
+
+/// N5 against the end of a visit: who comes to recall one finds the next one of that worker, which
+/// is not from there, and lets it alone.
+fn a_recall_finds_another_visit(name: &str, another_gate: bool) {
+    check(name, ONE, move || {
+        let (sys, first) = wide(&Clock::manual());
+        let (second, cpu) = if another_gate {
+            (first.clone(), 1)
+        } else {
+            let attrs = Attrs::new().scope(Scope::System);
+            (sys.workqueue("other").unbound(attrs).build().unwrap(), 0)
+        };
+        second.spawn_on(cpu, || ()).wait().unwrap();
+        let (begun, go, over) = (Flag::new(), Count::new(), Count::new());
+        drop(first.spawn_on(0, {
+            let (begun, go) = (begun.clone(), go.clone());
+            move || {
+                begun.raise();
+                go.wait_silently();
+            }
+        }));
+        drop(first.spawn_on(0, || ()));
+        begun.wait();
+        drop(second.spawn_on(cpu, || ()));
+        let last = second.spawn_on(cpu, {
+            let over = over.clone();
+            move || over.wait_silently()
+        });
+        go.add();
+        let _ = first.stats();
+        over.add();
+        last.wait().unwrap();
+        first.flush().unwrap();
+        second.flush().unwrap();
+        for wq in [first, second] {
+            let stats = wq.stats();
+            assert_eq!((stats.completed, stats.active), (stats.queued, 0));
+        }
+        drop(sys);
+    });
+}
+
+#[test]
+fn a_recall_finds_a_visit_from_another_gate() {
+    a_recall_finds_another_visit("a_recall_finds_a_visit_from_another_gate", true);
+}
+
+#[test]
+fn a_recall_finds_a_visit_from_another_queue() {
+    a_recall_finds_another_visit("a_recall_finds_a_visit_from_another_queue", false);
 }
 
 /// V3: of a queue without visits a worker fetches some letters, which is one in a model, and has

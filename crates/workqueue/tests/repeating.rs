@@ -71,6 +71,27 @@ fn it_runs_until_it_breaks_and_each_run_counts() {
     }
 }
 
+/// In its first run it is queued, by itself: the next one is that, and the one it has asked for.
+#[test]
+fn queued_in_a_run_it_runs_once_more() {
+    let (_sys, wq) = rows();
+    let myself: Arc<Mutex<Option<Work>>> = Arc::default();
+    let work = so_often(2, {
+        let (wq, myself) = (wq.clone(), myself.clone());
+        move |run| {
+            if run == 1 {
+                let me = myself.lock().clone().unwrap();
+                assert_eq!(wq.queue(&me), Ok(Queued::Queued));
+            }
+        }
+    });
+    *myself.lock() = Some(work.clone());
+    wq.queue(&work).unwrap();
+    wq.drain().unwrap();
+    myself.lock().take();
+    assert_eq!(wq.stats().completed, 2);
+}
+
 /// Whatever else waits in a queue that runs one item at a time has its turn.
 #[test]
 fn others_have_their_turn() {

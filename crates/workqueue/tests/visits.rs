@@ -8,17 +8,14 @@
 mod support;
 
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, DisableError, Frozen, QueueError, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
-    blocking,
+    Attrs, DisableError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
-use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
-use support::Level;
+use support::{pipe, sleep_silently};
 
 const SUBMITTERS: usize = 2;
 const BURSTS: usize = 14;
@@ -157,14 +154,6 @@ impl Drop for Asks {
     fn drop(&mut self) {
         let _ = self.0.stats();
     }
-}
-
-fn pipe() -> (UnixStream, UnixStream) {
-    UnixStream::pair().unwrap()
-}
-
-fn sleep_silently(mut end: &UnixStream) {
-    assert_eq!(end.read(&mut [0]).unwrap(), 0, "the other end is dropped");
 }
 
 fn victim(account: &Arc<Account>, news: &Arc<AtomicUsize>, cpu: usize) -> Work {
@@ -555,17 +544,6 @@ impl World {
     }
 }
 
-/// Waits, by looking, and not for ever.
-fn look_until(sys: &WorkqueueSystem, is_so: impl Fn() -> bool) {
-    for _ in 0..LOOKS {
-        if is_so() {
-            return;
-        }
-        thread::yield_now();
-    }
-    panic!("hangs: {}", sys.dump());
-}
-
 /// Waits, by looking, until all have ended.
 fn watch(world: &World, threads: Vec<thread::JoinHandle<()>>, seed: u64) {
     let (mut seen, mut looks) = (0, 0);
@@ -623,134 +601,6 @@ fn play(seed: u64) {
         0,
         "outlived all, seed {seed}"
     );
-}
-
-/// Small items go through the queue: what comes next is drawn together.
-fn calmed(wq: &Workqueue) {
-    for _ in 0..1_000 {
-        drop(wq.spawn(|| ()));
-    }
-    wq.flush().unwrap();
-}
-
-/// An item takes the next one of its own hand back, queues it again and waits for it: that is a
-/// wait for itself, wherever the cancelled entry has gone.
-#[test]
-fn an_item_that_was_cancelled_in_a_hand_waits_where_it_was_queued_again() {
-    let sys = WorkqueueSystem::builder();
-    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
-    let sys = sys.build().unwrap();
-    let wq = sys.workqueue("ordered").ordered().build().unwrap();
-    for _ in 0..20 {
-        calmed(&wq);
-        let second = Work::new(|| ());
-        let answer = Arc::new(Mutex::new(None));
-        let first = Work::new({
-            let (wq, second, answer) = (wq.clone(), second.clone(), answer.clone());
-            move || {
-                // Unless the other thread has not queued it yet.
-                second.cancel();
-                wq.queue(&second).unwrap();
-                *answer.lock() = Some(second.flush());
-            }
-        });
-        // The worker is woken by the first one, and finds both.
-        wq.queue(&first).unwrap();
-        wq.queue(&second).unwrap();
-        look_until(&sys, || answer.lock().is_some());
-        assert_eq!(*answer.lock(), Some(Err(WouldDeadlock)));
-        wq.flush().unwrap();
-    }
-}
-
-/// The timekeeper can get no thread, so nobody will look: what a silent sleeper has in hand is for
-/// the worker that idles.
-#[test]
-fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
-    let faults = Faults::new();
-    let sys = WorkqueueSystem::builder().faults(&faults);
-    let sys = sys.topology(Topology::synthetic("core:2").unwrap());
-    let sys = sys.build().unwrap();
-    let wq = sys.workqueue("wide");
-    let wq = wq.unbound(Attrs::new().scope(Scope::System));
-    let wq = wq.build().unwrap();
-    // Two workers, of which the one was brought when the other slept.
-    let (begun, go) = (Level::new(), Level::new());
-    let sleepers: Vec<_> = (1..=2)
-        .map(|number| {
-            let (raised, go) = (begun.clone(), go.clone());
-            let sleeper = wq.spawn(move || {
-                blocking(|| {
-                    raised.raise();
-                    go.wait(1);
-                });
-            });
-            begun.wait(number);
-            sleeper
-        })
-        .collect();
-    go.raise();
-    sleepers.into_iter().for_each(|s| s.wait().unwrap());
-    faults.refuse_spawns(true);
-    for _ in 0..50 {
-        calmed(&wq);
-        let (end, other) = pipe();
-        let slept = Arc::new(AtomicBool::new(false));
-        let over = slept.clone();
-        drop(wq.spawn_on(0, move || {
-            sleep_silently(&end);
-            over.store(true, Ordering::Relaxed);
-        }));
-        drop(wq.spawn_on(0, move || drop(other)));
-        look_until(&sys, || slept.load(Ordering::Relaxed));
-        wq.flush().unwrap();
-    }
-}
-
-/// An item moves its queue, and freezes it: what else was in the hand has not been active.
-#[test]
-fn a_hand_is_frozen_with_its_queue_though_that_has_moved() {
-    let sys = WorkqueueSystem::builder();
-    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
-    let sys = Arc::new(sys.build().unwrap());
-    let attrs = [0, 1].map(|nice| Attrs::new().nice(nice));
-    // So that the pools stay.
-    let others = attrs.clone().map(|attrs| {
-        let other = sys.workqueue("other").unbound(attrs).build().unwrap();
-        other.spawn(|| ()).wait().unwrap();
-        other
-    });
-    let wq = sys.workqueue("ordered").ordered_with(attrs[0].clone());
-    let wq = wq.freezable().build().unwrap();
-    for round in 0..20 {
-        calmed(&wq);
-        let ran = Arc::new(AtomicUsize::new(0));
-        let frozen = Arc::new(Mutex::new(None));
-        let freezes = Work::new({
-            let (sys, wq, frozen) = (Arc::downgrade(&sys), wq.clone(), frozen.clone());
-            let attrs = attrs[(round + 1) % 2].clone();
-            move || {
-                wq.set_attrs(attrs.clone()).unwrap();
-                *frozen.lock() = sys.upgrade().map(|sys| sys.freeze());
-            }
-        });
-        wq.queue(&freezes).unwrap();
-        for _ in 0..20 {
-            let ran = ran.clone();
-            drop(wq.spawn(move || _ = add(&ran)));
-        }
-        look_until(&sys, || {
-            frozen
-                .lock()
-                .as_ref()
-                .is_some_and(|f: &Frozen| !f.is_busy())
-        });
-        assert_eq!(of(&ran), 0, "round {round}");
-        *frozen.lock() = None;
-        wq.flush().unwrap();
-        assert_eq!(of(&ran), 20);
-    }
-    drop(others);
 }
 
 #[test]

@@ -288,9 +288,9 @@ impl Shared {
     }
 
     /// How many items are active, over all CPUs, and how many may be: on each CPU of a bound queue,
-    /// altogether of an unbound one, without limit of a BH queue.
+    /// altogether of an unbound one, without limit of a BH queue. With slots that are owed: where
+    /// there are any an item runs, and those of an ordered queue have the slot of that one.
     pub(crate) fn level(&self) -> (usize, Option<usize>) {
-        self.recall_all();
         if let Some(fronts) = &self.fronts {
             let (active, _) = fronts.room_for(self.all_letters());
             return (fronts.slots.active() + active, self.max_active());
@@ -318,12 +318,12 @@ impl Shared {
     }
 
     /// Of an unbound queue: how many items are active and may be, by node, and if there are several
-    /// of what belongs to none. As [`level`](Shared::level), to the item.
+    /// of what belongs to none. As [`level`](Shared::level); a dump has recalled what is owed when
+    /// it asked the pools.
     pub(crate) fn levels_by_node(&self) -> Vec<(usize, usize)> {
         let Some(fronts) = &self.fronts else {
             return Vec::new();
         };
-        self.recall_all();
         let coming = fronts.places_for(self.all_letters());
         let coming: Vec<_> = coming.map(|(front, active, _)| (front, active)).collect();
         fronts.slots.by_node(&coming)

@@ -324,12 +324,12 @@ impl<T: Item> Core<T> {
         self.kick()
     }
 
-    /// V3: there is more where some was fetched. What that has made ready comes first.
-    pub(crate) fn mail_is_left(&mut self) -> Action {
+    /// V3: there is more where some was fetched. What that has made ready comes first. The caller
+    /// asks `next`, which brings whom it takes.
+    pub(crate) fn mail_is_left(&mut self) {
         let ready = self.ready.len() as u64;
         self.mail_due = self.taken + ready.max(MAIL_AFTER);
         self.mail = true;
-        self.kick()
     }
 
     /// Whether mail is to be fetched: when nothing else is ready, and from time to time, because

@@ -157,9 +157,13 @@ impl Pool {
 
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
 mod tests {
+    use crate::item::Ended;
     use crate::lending::Load;
-    use crate::{Attrs, WorkqueueSystem};
+    use crate::pool::Pool;
+    use crate::{Attrs, Work, WorkqueueSystem};
     use inflight_sync::atomic::{AtomicBool, Ordering};
+    use inflight_sync::fault::Faults;
+    use inflight_sync::time::Clock;
     use inflight_sync::wait::Event;
     use inflight_sync::{Arc, thread};
     use inflight_topology::{Scope, Topology};
@@ -167,6 +171,44 @@ mod tests {
 
     /// So many times without any news, and somebody hangs.
     const TIMES: usize = 5_000_000;
+
+    /// The pool of that CPU.
+    fn of_cpu(sys: &WorkqueueSystem, cpu: usize) -> Arc<Pool> {
+        let mut pools = sys.pools().into_iter();
+        let of_it = pools.find(|pool| pool.cpus() == [cpu].into());
+        of_it.expect("something was queued there")
+    }
+
+    /// G3: a pool without any worker, which its queue has left, goes when its last item is lent.
+    #[test]
+    fn a_pool_without_workers_goes_with_the_last_item_it_lends() {
+        let faults = Faults::new();
+        let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
+        // Whose time stands still, so that no rescuer comes.
+        let builder = builder.clock(Clock::manual()).faults(&faults);
+        let sys = builder.build().unwrap();
+        let [one, all] = [Scope::Cpu, Scope::System].map(|scope| Attrs::new().scope(scope));
+        let other = sys.workqueue("other").unbound(all.clone()).build().unwrap();
+        other.spawn(|| ()).wait().unwrap();
+        let wq = sys.workqueue("lent").unbound(one).mem_reclaim();
+        let wq = wq.build().unwrap();
+        faults.refuse_spawns(true);
+        let work = Work::new(|| ());
+        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+        let home = of_cpu(&sys, 0);
+        wq.set_attrs(all).unwrap();
+        let is_there = || sys.pools().iter().any(|pool| Arc::ptr_eq(pool, &home));
+        assert!(is_there(), "it has an item");
+        let entry = home.lend().unwrap();
+        assert!(!is_there());
+        // As the worker that has borrowed it would find.
+        assert!(work.cancel());
+        entry
+            .queue
+            .leave(entry.gate, entry.colour, &Ended::Cancelled);
+        drop(entry);
+        wq.flush().unwrap();
+    }
 
     /// What pools say of themselves may be old: the only one that could help was said to be awake
     /// when the item came, and is not. The look at home asks again.
@@ -178,12 +220,7 @@ mod tests {
         let attrs = Attrs::new().scope(Scope::Cpu);
         let wq = sys.workqueue("lent").unbound(attrs).build().unwrap();
         (0..2).for_each(|cpu| wq.spawn_on(cpu, || ()).wait().unwrap());
-        let of_cpu = |cpu| {
-            let pools = sys.pools().into_iter();
-            let mut of_it = pools.filter(|pool| pool.cpus().contains(cpu));
-            of_it.next().expect("it has run something")
-        };
-        let [home, other] = [0, 1].map(of_cpu);
+        let [home, other] = [0, 1].map(|cpu| of_cpu(&sys, cpu));
         while other.state.lock().core.running() > 0 {
             thread::yield_now();
         }

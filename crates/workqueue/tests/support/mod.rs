@@ -8,7 +8,11 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem};
+#[cfg(unix)]
+use std::io::Read;
 use std::ops::ControlFlow;
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
 
 /// A system on [`four_cpus`].
 /// Numbers of workers are exact only if nobody is taken for asleep: a thread that waits for a lock
@@ -186,4 +190,16 @@ impl Inside {
     pub(crate) fn most(&self) -> usize {
         self.0.1.load(Ordering::Relaxed)
     }
+}
+
+/// What one end reads ends when the other one is dropped.
+#[cfg(unix)]
+pub(crate) fn pipe() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+/// A worker sleeps, and does not say so.
+#[cfg(unix)]
+pub(crate) fn sleep_silently(mut end: &UnixStream) {
+    assert_eq!(end.read(&mut [0]).unwrap(), 0, "the other end is dropped");
 }
