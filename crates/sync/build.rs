@@ -1,10 +1,11 @@
-//! Tells the crate whether restartable sequences may be compiled in.
+//! Tells the crate whether restartable sequences may be compiled in, and memory kept.
 //!
-//! A sanitizer cannot see what assembly does to memory, and `cfg(sanitize)` is not stable, so the
-//! question is asked here.
+//! A sanitizer cannot see what assembly does to memory, nor that a block was free between two uses
+//! if the allocator was not told; and `cfg(sanitize)` is not stable, so the question is asked here.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(inflight_rseq)");
+    println!("cargo::rustc-check-cfg=cfg(inflight_magazines)");
     println!("cargo::rerun-if-changed=build.rs");
     let var = |name: &str| std::env::var(name).unwrap_or_default();
     let is = |name: &str, value: &str| var(&format!("CARGO_CFG_{name}")) == value;
@@ -16,5 +17,8 @@ fn main() {
     let watched = ["SANITIZE", "MIRI", "LOOM", "SHUTTLE"].into_iter().any(set);
     if library && processor && plain && !watched {
         println!("cargo::rustc-cfg=inflight_rseq");
+    }
+    if !watched {
+        println!("cargo::rustc-cfg=inflight_magazines");
     }
 }

@@ -16,6 +16,7 @@
 //! Besides the primitives, the things that make concurrent code testable live here: a
 //! [`time::Clock`] that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`]
 //! number that a test may set, and an [`observer`] that is told when a thread is about to sleep.
+//! And [`recycled`] values, because `unsafe` is to be here and in few places else.
 //!
 //! # Example
 //!
@@ -52,6 +53,7 @@ pub mod fault;
 pub mod model;
 pub mod observer;
 pub mod percpu;
+pub mod recycled;
 pub mod rseq;
 pub mod thread;
 pub mod time;

@@ -14,6 +14,7 @@ use crate::item::{Ended, Item, Ran, Run, WorkRef};
 use crate::outcome::Outcome;
 use crate::panics::{caught, contained, dispose};
 use crate::worker;
+use inflight_sync::recycled::Recycled;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Weak};
 use std::any::type_name;
@@ -233,11 +234,11 @@ where
         task.inbox.lock().take();
         task.end(JoinError::Rejected(refusal));
     }
-    let joint = Joint {
+    let joint = Recycled::new(Joint {
         item,
         outcome,
         task: Arc::downgrade(&task),
-    };
-    let handle = JoinHandle::new(Arc::new(joint), queue.clock());
+    });
+    let handle = JoinHandle::new(Recycled::unsize(joint, |joint| joint), queue.clock());
     (handle, refusal)
 }

@@ -6,6 +6,7 @@ use crate::item::{Ended, Item, Ran, Run};
 use crate::outcome::Outcome;
 use crate::panics::{caught, contained};
 use crate::worker;
+use inflight_sync::recycled::Recycled;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Parker};
@@ -36,7 +37,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "dropping the handle detaches the function: nobody learns how it ended"]
 pub struct JoinHandle<T> {
-    task: Arc<dyn Joined<T>>,
+    task: Recycled<dyn Joined<T>>,
     clock: Clock,
     /// Where the task went, if it does not know it itself: so what the worker drops last is the
     /// task alone, and the count of homes is not sent from CPU to CPU with each.
@@ -155,12 +156,12 @@ where
     }
     JoinHandle {
         home,
-        ..JoinHandle::new(task, queue.clock())
+        ..JoinHandle::new(Recycled::unsize(task, |task| task), queue.clock())
     }
 }
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn new(task: Arc<dyn Joined<T>>, clock: Clock) -> Self {
+    pub(crate) fn new(task: Recycled<dyn Joined<T>>, clock: Clock) -> Self {
         Self {
             task,
             clock,

@@ -13,6 +13,7 @@ use crate::timekeeper;
 use crate::work::Queued;
 use crate::worker;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::recycled::Recycled;
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::fmt;
@@ -58,7 +59,7 @@ const fn is_up_to(instance: Instance, last: Instance) -> bool {
     last.wrapping_sub(instance) as i32 >= 0
 }
 
-pub(crate) type WorkRef = Arc<Item<dyn Run>>;
+pub(crate) type WorkRef = Recycled<Item<dyn Run>>;
 
 /// What an item does.
 pub(crate) trait Run: Send + Sync {
@@ -226,17 +227,20 @@ pub(crate) struct Set {
 
 impl<R: Run> Item<R> {
     /// An item that is queued once.
-    pub(crate) fn new(run: R) -> Arc<Self> {
+    pub(crate) fn new(run: R) -> Recycled<Self> {
         Self::made(Place::default(), run)
     }
 
     /// An item that is queued again and again, which allocates nothing.
-    pub(crate) fn lasting(run: R) -> Arc<Self> {
-        Self::made(Place::lasting(), run)
+    pub(crate) fn lasting(run: R) -> WorkRef
+    where
+        R: 'static,
+    {
+        Recycled::unsize(Self::made(Place::lasting(), run), |item| item)
     }
 
-    fn made(place: Place, run: R) -> Arc<Self> {
-        Arc::new(Self {
+    fn made(place: Place, run: R) -> Recycled<Self> {
+        Recycled::new(Self {
             state: AtomicU64::new(0),
             running: AtomicU32::new(0),
             home: AtomicUsize::new(0),
@@ -249,7 +253,8 @@ impl<R: Run> Item<R> {
 }
 
 impl<R: Run + ?Sized> Item<R> {
-    /// Names the item among all that exist.
+    /// Names the item among all that exist. The next one may have the same: `PROTOCOL.md`, "Names
+    /// of items".
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>().addr()
     }

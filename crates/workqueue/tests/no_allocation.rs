@@ -44,7 +44,7 @@ fn allocations(f: impl FnOnce()) -> usize {
 const MANY: usize = 1_000;
 
 /// Works allocate when they are made, and never when they are queued, the first time neither. What
-/// may grow is a mailbox, by doubling; a function that is spawned is one allocation.
+/// may grow is a mailbox, by doubling.
 #[test]
 fn queueing_a_work_allocates_nothing() {
     let sys = system();
@@ -60,11 +60,36 @@ fn queueing_a_work_allocates_nothing() {
         wq.flush().unwrap();
         assert!(made < MANY / 10, "{made} by {MANY} works");
     }
-    let mut handles = Vec::with_capacity(MANY);
-    let made = allocations(|| handles.extend((0..MANY).map(|n| wq.spawn_on(0, move || n))));
-    assert!(
-        (MANY..MANY + MANY / 10).contains(&made),
-        "{made} by {MANY} functions"
-    );
-    wq.flush().unwrap();
+}
+
+/// A function that is spawned is one allocation, and none once as many have come to their end as
+/// are under way, whoever drops the last handle.
+#[test]
+fn spawning_allocates_nothing_in_the_long_run() {
+    /// Few enough to be kept.
+    const SOME: usize = 500;
+    let sys = system();
+    let wq = bound(&sys);
+    let mut handles = Vec::with_capacity(SOME);
+    for keeps_handles in [false, true] {
+        let mut round = || {
+            let made = allocations(|| {
+                for n in 0..SOME {
+                    let handle = wq.spawn_on(0, move || n);
+                    if keeps_handles {
+                        handles.push(handle);
+                    }
+                }
+            });
+            wq.flush().unwrap();
+            handles.clear();
+            made
+        };
+        let first = round();
+        assert!(first < SOME + SOME / 10, "{first} by {SOME} functions");
+        let made: usize = (0..20).map(|_| round()).skip(10).sum();
+        if inflight_sync::recycled::KEPT > 0 {
+            assert!(made < SOME / 10, "{made} by {} functions", 10 * SOME);
+        }
+    }
 }

@@ -492,3 +492,48 @@ fn handles_are_send_sync_and_static() {
     check::<inflight_workqueue::JoinHandle<u32>>();
     check::<inflight_workqueue::JoinError>();
 }
+
+/// A function's memory is used again as soon as its result has been taken, while its worker may
+/// still be on the way to its next item. What is made there is known from it: it runs as often as
+/// it was queued, never twice at once, and is found by who takes it back.
+#[test]
+fn an_item_in_the_memory_of_another_is_another() {
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 2_000 };
+    let sys = system();
+    let wq = sys
+        .workqueue("names")
+        .unbound(Attrs::new())
+        .build()
+        .unwrap();
+    let mut taken_back = 0;
+    for _ in 0..ROUNDS {
+        wq.spawn(|| ()).wait().unwrap();
+        let (inside, runs) = (Inside::new(), Level::new());
+        let work = Work::new({
+            let (inside, runs) = (inside.clone(), runs.clone());
+            move || {
+                inside.enter();
+                runs.raise();
+                thread::yield_now();
+                inside.leave();
+            }
+        });
+        let mut queued = 0;
+        for n in 0..4 {
+            queued += usize::from(wq.queue(&work).unwrap().is_queued());
+            if n == 2 && work.cancel() {
+                queued -= 1;
+                taken_back += 1;
+            }
+            // While it runs, if it can be.
+            runs.wait(queued);
+        }
+        work.flush().unwrap();
+        assert_eq!((runs.get(), inside.most()), (queued, 1));
+        drop(work);
+    }
+    wq.drain().unwrap();
+    let stats = wq.stats();
+    let all = stats.completed + stats.panicked + stats.cancelled;
+    assert_eq!((stats.queued, stats.cancelled), (all, taken_back));
+}

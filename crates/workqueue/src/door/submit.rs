@@ -15,6 +15,7 @@ use crate::trace::{self, TraceStep};
 use crate::work::{Modified, Queued};
 use crate::worker;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::recycled::Recycled;
 use inflight_sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -254,16 +255,16 @@ impl Shared {
     /// Queues an item that only the caller knows, and that goes through no other queue.
     pub(crate) fn submit_new<R: Run + 'static>(
         self: &Arc<Self>,
-        work: &Arc<Item<R>>,
+        work: &Recycled<Item<R>>,
         cpu: usize,
     ) -> Result<Queued, QueueError> {
+        let handle = || -> WorkRef { Recycled::unsize(work.clone(), |item| item) };
         if !trace::is_on(self.env()) {
-            if let Some(queued) = self.post(&**work, cpu, || work.clone()) {
+            if let Some(queued) = self.post(&**work, cpu, handle) {
                 return Ok(queued);
             }
         }
-        let work: WorkRef = work.clone();
-        self.submit_to_gate(&work, cpu)
+        self.submit_to_gate(&handle(), cpu)
     }
 
     /// S1 to S3, by way of the gate.

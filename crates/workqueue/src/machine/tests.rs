@@ -736,3 +736,23 @@ fn of_tiny_items_one_worker_takes_all() {
     assert_eq!(core.look(), Action::None, "it has since the look before");
     assert_eq!(core.look(), Action::Wake(first), "and now it has not");
 }
+
+/// A key is an address. Where a worker has not said yet that what it ran has ended, another item
+/// that has its key by now goes behind it, and then behind the one that runs it: it is late, and
+/// does not run twice at once.
+#[test]
+fn a_name_that_is_given_again_only_delays() {
+    let mut core = idle_pool(3);
+    assert_eq!(core.push(job(1)), Action::Wake(0));
+    assert_eq!(core.next(0).0, Next::Run(job(1)));
+    // It has ended and gone; this is another one.
+    assert_eq!(core.push(job(1)), Action::Create);
+    let second = core.created();
+    assert_eq!(core.next(second).0, Next::Run(job(1)));
+    let again = Job(1, true);
+    assert_eq!(core.push(again), Action::Create);
+    let third = core.created();
+    assert_eq!(core.next(third).0, Next::Sleep, "behind the first worker");
+    assert_eq!(core.next(0).0, Next::Sleep, "behind the second");
+    assert_eq!(core.next(second).0, Next::Run(again));
+}
