@@ -13,12 +13,11 @@ use inflight_workqueue::{
     Attrs, AttrsError, QueueError, Share, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
     blocking,
 };
+use support::watch;
 
 const SUBMITTERS: usize = 3;
 const ROUNDS: usize = 3;
 const STEPS: usize = 300;
-/// So many looks without any news, and somebody hangs.
-const LOOKS: usize = 20_000_000;
 
 /// What the items of one queue did.
 struct Account {
@@ -425,21 +424,6 @@ fn shared_work(account: &Arc<Account>, news: &Arc<AtomicUsize>, node: usize) -> 
     })
 }
 
-/// Waits, by looking, until all have ended.
-fn watch(world: &World, threads: Vec<thread::JoinHandle<()>>, seed: u64) {
-    let (mut seen, mut looks) = (0, 0);
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        let now = world.news.load(Ordering::Relaxed);
-        looks = if now == seen { looks + 1 } else { 0 };
-        seen = now;
-        assert!(looks < LOOKS, "hangs, seed {seed}: {}", world.sys.dump());
-        thread::yield_now();
-    }
-    for thread in threads {
-        thread.join().unwrap_or_else(|_| panic!("seed {seed}"));
-    }
-}
-
 fn hammer(seed: u64) {
     let world = Arc::new(World::new(seed));
     let mut rng = fastrand::Rng::with_seed(!seed);
@@ -454,10 +438,11 @@ fn hammer(seed: u64) {
             .collect();
         let (other, fork) = (world.clone(), rng.fork());
         threads.push(thread::spawn(move || other.change(fork, &most)));
-        watch(&world, threads, seed);
+        let there_is = || format!("seed {seed}: {}", world.sys.dump());
+        watch(&world.news, threads, there_is);
         let other = world.clone();
         let checks = thread::spawn(move || other.check(seed));
-        watch(&world, vec![checks], seed);
+        watch(&world.news, vec![checks], there_is);
     }
 }
 

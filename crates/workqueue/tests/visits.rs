@@ -15,13 +15,11 @@ use inflight_workqueue::{
 };
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
-use support::{pipe, sleep_silently};
+use support::{pipe, sleep_silently, watch};
 
 const SUBMITTERS: usize = 2;
 const BURSTS: usize = 14;
 const SMALL: usize = 1_500;
-/// So many looks without any news, and somebody hangs.
-const LOOKS: usize = 20_000_000;
 
 /// What the items of one queue did, and may do.
 struct Account {
@@ -544,21 +542,6 @@ impl World {
     }
 }
 
-/// Waits, by looking, until all have ended.
-fn watch(world: &World, threads: Vec<thread::JoinHandle<()>>, seed: u64) {
-    let (mut seen, mut looks) = (0, 0);
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        let now = of(&world.news);
-        looks = if now == seen { looks + 1 } else { 0 };
-        seen = now;
-        assert!(looks < LOOKS, "hangs, seed {seed}: {}", world.sys.dump());
-        thread::yield_now();
-    }
-    for thread in threads {
-        thread.join().unwrap_or_else(|_| panic!("seed {seed}"));
-    }
-}
-
 fn play(seed: u64) {
     let world = Arc::new(World::new(seed));
     let mut rng = fastrand::Rng::with_seed(!seed);
@@ -571,10 +554,11 @@ fn play(seed: u64) {
         .collect();
     let (other, fork) = (world.clone(), rng.fork());
     threads.push(thread::spawn(move || other.change(fork)));
-    watch(&world, threads, seed);
+    let there_is = || format!("seed {seed}: {}", world.sys.dump());
+    watch(&world.news, threads, there_is);
     let other = world.clone();
     let checks = thread::spawn(move || other.check(seed));
-    watch(&world, vec![checks], seed);
+    watch(&world.news, vec![checks], there_is);
     // The end finds hands full.
     let alive = Arc::new(AtomicUsize::new(0));
     for queue in &world.queues {
@@ -587,15 +571,7 @@ fn play(seed: u64) {
     }
     let news = world.news.clone();
     let end = thread::spawn(move || drop(world));
-    let (mut seen, mut looks) = (0, 0);
-    while !end.is_finished() {
-        let now = of(&news);
-        looks = if now == seen { looks + 1 } else { 0 };
-        seen = now;
-        assert!(looks < LOOKS, "does not end, seed {seed}");
-        thread::yield_now();
-    }
-    end.join().unwrap();
+    watch(&news, vec![end], || format!("seed {seed}: the end"));
     assert_eq!(
         alive.load(Ordering::Acquire),
         0,

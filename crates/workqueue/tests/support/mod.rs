@@ -111,6 +111,28 @@ pub(crate) fn until(is_so: impl Fn() -> bool, or: impl Fn() -> String) {
     }
 }
 
+/// Waits until all have ended, by looking. `news` moves with each step of anybody; if it does not
+/// for long, says what there is.
+pub(crate) fn watch(
+    news: &AtomicUsize,
+    threads: Vec<thread::JoinHandle<()>>,
+    or: impl Fn() -> String,
+) {
+    let (mut seen, mut looks) = (0, 0);
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        // Relaxed: the number alone is looked at.
+        let now = news.load(Ordering::Relaxed);
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        // One such look takes less than others.
+        assert!(looks < 10 * LOOKS, "hangs: {}", or());
+        thread::yield_now();
+    }
+    for thread in threads {
+        thread.join().unwrap_or_else(|_| panic!("{}", or()));
+    }
+}
+
 /// Fills CPU 0's pool with an item that does not tell that it waits.
 pub(crate) fn plug(wq: &Workqueue) -> Level {
     let (open, begun) = (Level::new(), Level::new());
