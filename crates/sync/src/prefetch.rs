@@ -12,19 +12,13 @@
 /// ```
 #[inline(always)]
 pub fn prefetch_to_write<T>(place: &T) {
-    prefetch_to_write_at(std::ptr::from_ref(place).cast());
-}
-
-/// The same for an address, whatever is there.
-#[inline(always)]
-pub(crate) fn prefetch_to_write_at(place: *const u8) {
     #[cfg(all(inflight_rseq, target_arch = "x86_64"))]
     // SAFETY: a hint to the processor, which neither reads nor writes as far as a program can
     // tell, and cannot fault. Processors that do not know it pass over it.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",
-            in(reg) place,
+            in(reg) std::ptr::from_ref(place),
             options(nostack, readonly, preserves_flags),
         );
     }

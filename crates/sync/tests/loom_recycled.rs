@@ -52,7 +52,7 @@ impl Shared {
 fn the_last_one_sees_what_the_others_did() {
     check("the_last_one_sees_what_the_others_did", UNBOUNDED, || {
         let shared = Arc::new(Shared {
-            count: Count::one(),
+            count: Count::of(1),
             value: UnsafeCell::new(Some(1)),
         });
         let each = |makes_another: bool| {

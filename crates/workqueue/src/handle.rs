@@ -146,9 +146,12 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let task = Item::new(Task(Outcome::of(f)));
+    let (task, work) = Item::new(Task(Outcome::of(f)));
     let (refusal, home) = match cpu {
-        Ok(cpu) => (queue.submit_new(&task, cpu).err(), Some(queue.home(cpu))),
+        Ok(cpu) => (
+            queue.submit_new(&*task, work, cpu).err(),
+            Some(queue.home(cpu)),
+        ),
         Err(refusal) => (Some(refusal), None),
     };
     if let Some(refusal) = refusal {

@@ -226,9 +226,9 @@ pub(crate) struct Set {
 }
 
 impl<R: Run> Item<R> {
-    /// An item that is queued once.
-    pub(crate) fn new(run: R) -> Recycled<Self> {
-        Self::made(Place::default(), run)
+    /// An item that is queued once: for who waits for it, and for the queue.
+    pub(crate) fn new(run: R) -> (Recycled<Self>, Recycled<Self>) {
+        Recycled::two(Self::made(Place::default(), run))
     }
 
     /// An item that is queued again and again, which allocates nothing.
@@ -236,11 +236,13 @@ impl<R: Run> Item<R> {
     where
         R: 'static,
     {
-        Recycled::unsize(Self::made(Place::lasting(), run), |item| item)
+        Recycled::unsize(Recycled::new(Self::made(Place::lasting(), run)), |item| {
+            item
+        })
     }
 
-    fn made(place: Place, run: R) -> Recycled<Self> {
-        Recycled::new(Self {
+    fn made(place: Place, run: R) -> Self {
+        Self {
             state: AtomicU64::new(0),
             running: AtomicU32::new(0),
             home: AtomicUsize::new(0),
@@ -248,7 +250,7 @@ impl<R: Run> Item<R> {
             ticket: AtomicU64::new(NO_TICKET),
             place: Mutex::new(place),
             run,
-        })
+        }
     }
 }
 

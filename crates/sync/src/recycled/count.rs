@@ -10,8 +10,9 @@ pub(crate) struct Count(AtomicUsize);
 pub(crate) struct Overflow;
 
 impl Count {
-    pub(crate) fn one() -> Self {
-        Self(AtomicUsize::new(1))
+    /// Of so many.
+    pub(crate) fn of(pointers: usize) -> Self {
+        Self(AtomicUsize::new(pointers))
     }
 
     /// For who has one. So far from the end that all threads together do not get there before one
@@ -41,11 +42,11 @@ impl Count {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::{AtomicUsize, Count};
+    use super::Count;
 
     #[test]
     fn too_many_are_refused_before_the_count_is_at_its_end() {
-        let count = Count(AtomicUsize::new(isize::MAX as usize));
+        let count = Count::of(isize::MAX as usize);
         assert!(count.more().is_ok());
         assert!(count.more().is_err());
         assert!(count.more().is_err(), "and again");
@@ -53,8 +54,8 @@ mod tests {
 
     #[test]
     fn the_last_one_is_told() {
-        let count = Count::one();
+        let count = Count::of(2);
         count.more().unwrap();
-        assert_eq!([count.less(), count.less()], [false, true]);
+        assert_eq!([(); 3].map(|()| count.less()), [false, false, true]);
     }
 }

@@ -2,7 +2,6 @@
 
 use super::memory::direct;
 use crate::Mutex;
-use crate::prefetch::prefetch_to_write_at;
 use std::alloc::Layout;
 use std::mem;
 use std::ptr::NonNull;
@@ -18,10 +17,6 @@ pub(super) const ROUNDS: usize = 64;
 const LINE: usize = 64;
 const ADDED: usize = 8;
 const ALIGN: usize = 16;
-
-/// So many blocks ahead the lines of one are asked for: they are still where the block was used
-/// last, and that takes longer than what is done between two blocks.
-const AHEAD: usize = 4;
 
 /// The size of a block with this layout, if there are such.
 #[inline]
@@ -166,24 +161,7 @@ impl Depot {
 
     #[inline]
     pub(super) fn alloc(&self, shelf: &mut Shelf) -> NonNull<u8> {
-        let Some(block) = shelf.pop() else {
-            return self.alloc_elsewhere(shelf);
-        };
-        if let Some(magazine) = &shelf.loaded {
-            let next = magazine.len.checked_sub(AHEAD);
-            if let Some(next) = next {
-                self.prefetch(magazine.blocks[next]);
-            }
-        }
-        block
-    }
-
-    #[inline]
-    fn prefetch(&self, block: NonNull<u8>) {
-        let start = block.as_ptr();
-        for line in (0..self.size).step_by(LINE) {
-            prefetch_to_write_at(start.wrapping_add(line));
-        }
+        shelf.pop().unwrap_or_else(|| self.alloc_elsewhere(shelf))
     }
 
     #[cold]
@@ -213,10 +191,6 @@ impl Depot {
             }
         };
         drop(empty);
-        if let Some(magazine) = &shelf.loaded {
-            let first = magazine.blocks.iter().rev().take(AHEAD);
-            first.for_each(|block| self.prefetch(*block));
-        }
         shelf.pop().expect("it is full")
     }
 

@@ -107,19 +107,41 @@ impl<T> Recycled<T> {
     #[must_use]
     #[inline]
     pub fn new(value: T) -> Self {
+        let [only] = Self::several(value);
+        only
+    }
+
+    /// The first two pointers to this value, which is cheaper than to clone the first one.
+    ///
+    /// ```
+    /// use inflight_sync::recycled::Recycled;
+    ///
+    /// let (one, other) = Recycled::two(3);
+    /// assert!(Recycled::ptr_eq(&one, &other));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn two(value: T) -> (Self, Self) {
+        let [one, other] = Self::several(value);
+        (one, other)
+    }
+
+    /// All pointers that there are to this value.
+    #[inline]
+    fn several<const N: usize>(value: T) -> [Self; N] {
         let memory = memory::alloc(Layout::new::<Block<T>>());
         let block = memory.cast::<Block<T>>();
         let made = Block {
-            count: Count::one(),
+            count: Count::of(N),
             memory,
             value: UnsafeCell::new(value),
         };
         // SAFETY: the memory has the block's layout and is nobody else's.
         unsafe { block.write(made) };
-        Self {
+        [(); N].map(|()| Self {
             block,
             owns: PhantomData,
-        }
+        })
     }
 
     /// The same value as another type: `same` returns what it is given, and the compiler makes a

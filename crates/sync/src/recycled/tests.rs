@@ -31,12 +31,17 @@ fn the_last_pointer_drops_the_value() {
     let other = one.clone();
     drop(one);
     assert_eq!(seen(), 0);
+    drop(other);
+    assert_eq!(seen(), 1);
+
+    let (one, other) = Recycled::two(Counted(&drops));
+    drop(one);
     let other: Recycled<dyn Send> = Recycled::unsize(other, |block| block);
     let third = other.clone();
     drop(other);
-    assert_eq!(seen(), 0);
-    drop(third);
     assert_eq!(seen(), 1);
+    drop(third);
+    assert_eq!(seen(), 2);
 }
 
 #[test]

@@ -252,15 +252,21 @@ impl Shared {
         self.submit_to_gate(work, cpu)
     }
 
-    /// Queues an item that only the caller knows, and that goes through no other queue.
+    /// Queues an item that only the caller knows, and that goes through no other queue. `work` is a
+    /// pointer to it of the queue's own.
     pub(crate) fn submit_new<R: Run + 'static>(
         self: &Arc<Self>,
-        work: &Recycled<Item<R>>,
+        item: &Item<R>,
+        work: Recycled<Item<R>>,
         cpu: usize,
     ) -> Result<Queued, QueueError> {
-        let handle = || -> WorkRef { Recycled::unsize(work.clone(), |item| item) };
+        let mut work = Some(work);
+        let mut handle = || -> WorkRef {
+            let work = work.take().expect("it goes one way");
+            Recycled::unsize(work, |item| item)
+        };
         if !trace::is_on(self.env()) {
-            if let Some(queued) = self.post(&**work, cpu, handle) {
+            if let Some(queued) = self.post(item, cpu, &mut handle) {
                 return Ok(queued);
             }
         }
