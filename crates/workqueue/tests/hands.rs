@@ -201,12 +201,17 @@ fn what_a_visit_owes_is_for_other_pods_too() {
     let sys = sys.topology(Topology::synthetic("core:2").unwrap());
     let sys = sys.build().unwrap();
     let attrs = Attrs::new().scope(Scope::Cpu);
+    let other = sys.workqueue("other").unbound(attrs.clone());
+    let other = other.build().unwrap();
     let wq = sys.workqueue("pods").unbound(attrs).max_active(4);
     let wq = wq.build().unwrap();
     for _ in 0..20 {
         calmed(&wq);
-        wq.spawn_on(1, || ()).wait().unwrap();
+        for wq in [&wq, &other] {
+            wq.spawn_on(1, || ()).wait().unwrap();
+        }
         let (begun, go, last_ran) = (Level::new(), Level::new(), Level::new());
+        let delivered = Level::new();
         let holds = wq.spawn_on(0, {
             let (begun, go) = (begun.clone(), go.clone());
             move || {
@@ -217,7 +222,8 @@ fn what_a_visit_owes_is_for_other_pods_too() {
         begun.wait(1);
         // With the two of the visit these have all slots, until the last one has run.
         let first = Work::new({
-            let (wq, last_ran) = (wq.clone(), last_ran.clone());
+            let (wq, other) = (wq.clone(), other.clone());
+            let (last_ran, delivered) = (last_ran.clone(), delivered.clone());
             move || {
                 for _ in 0..2 {
                     let last_ran = last_ran.clone();
@@ -225,12 +231,18 @@ fn what_a_visit_owes_is_for_other_pods_too() {
                 }
                 let last_ran = last_ran.clone();
                 drop(wq.spawn_on(1, move || last_ran.raise()));
+                // It comes by a later letter.
+                let delivered = delivered.clone();
+                drop(other.spawn_on(1, move || delivered.raise()));
             }
         });
         wq.queue_on(0, &first).unwrap();
         let second = wq.spawn_on(0, {
-            let last_ran = last_ran.clone();
-            move || last_ran.wait(1)
+            let (last_ran, delivered) = (last_ran.clone(), delivered.clone());
+            move || {
+                delivered.wait_silently(1);
+                last_ran.wait(1);
+            }
         });
         go.raise();
         until(|| second.is_finished(), || sys.dump());
