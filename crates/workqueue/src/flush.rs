@@ -34,6 +34,13 @@ impl Ledger {
         self.current
     }
 
+    /// As many came in under a colour that has items left.
+    pub(crate) fn enter_late(&mut self, colour: Colour, items: usize) {
+        let mut left = self.left.iter_mut();
+        let of_colour = left.find(|(c, _)| *c == colour);
+        of_colour.expect("others are left").1 += items;
+    }
+
     /// So many items have ended. Returns whether a flush may be over.
     pub(crate) fn leave_many(&mut self, colour: Colour, items: usize) -> bool {
         // Few colours are open at a time: one for each flush that has not returned.

@@ -157,6 +157,19 @@ impl<T> Gate<T> {
         items
     }
 
+    /// Whether nobody waits, and nobody has to.
+    pub(crate) fn nobody_waits(&self) -> bool {
+        !self.frozen && self.inactive.is_empty()
+    }
+
+    /// So many have come in before, while others of that colour were left.
+    pub(crate) fn enter_late(&mut self, colour: Colour, items: usize) {
+        if items > 0 {
+            self.queued += items as u64;
+            self.ledger.enter_late(colour, items);
+        }
+    }
+
     /// So many newcomers have come.
     pub(crate) fn enter_many(&mut self, items: usize) -> Colour {
         self.queued += items as u64;

@@ -7,12 +7,16 @@
 
 use crate::door::Shared;
 use crate::flush::Colour;
-use crate::item::{Ended, Instance, WorkRef};
+use crate::item::{Ended, Item, POOL_KEYS, Run, Set, Unset, WorkRef};
 use crate::pool::Entry;
 use crate::pools::Lease;
+use crate::work::Queued;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
+
+/// No pool has this name.
+const NOWHERE: u32 = POOL_KEYS;
 
 /// How items have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,14 +54,16 @@ pub(crate) struct Tally {
     pub(crate) ends: Ends,
     /// Runs that have begun. Below zero if one that was told of has turned out to be none.
     pub(crate) begun: isize,
+    /// Items that were kept, and that the gate has not counted yet.
+    pub(crate) kept: usize,
     /// Slots to be given back.
     pub(crate) slots: usize,
 }
 
-/// An item that has been taken out of a mailbox.
+/// An item that has been taken out of a mailbox, or kept.
 pub(crate) struct Drawn {
     pub(crate) work: WorkRef,
-    pub(crate) instance: Instance,
+    pub(crate) set: Set,
 }
 
 impl Drawn {
@@ -68,10 +74,14 @@ impl Drawn {
             queue: whence.queue.clone(),
             pool: whence.on_one_slot.clone(),
             gate: whence.gate,
-            instance: self.instance,
+            instance: self.set.instance,
             colour: whence.colour,
-            may_be_running: false,
+            may_be_running: self.set.may_be_running,
         }
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.work.is_pending_as(self.set.instance)
     }
 }
 
@@ -97,20 +107,60 @@ pub(crate) struct Held {
     whence: Option<Whence>,
     /// Oldest first.
     rest: VecDeque<Drawn>,
+    /// So many of the last of them were not drawn, but kept: they have no slot of their own, and
+    /// the gate does not know of them.
+    own: usize,
+    /// So many more may be kept.
+    room: usize,
+    /// How many letters had been put into the gate's mailbox when items began to be kept; none of
+    /// them was left.
+    posted: Option<u64>,
     /// The item that the worker runs, or is about to run.
     now: Option<usize>,
+    /// Slots that are the visit's.
+    slots: usize,
     ends: Ends,
     begun: isize,
+    kept: usize,
+}
+
+/// What becomes of an item that the one in hand queues.
+pub(crate) enum Kept {
+    /// This was the answer.
+    Answer(Queued),
+    /// The gate has to be asked first whether anything may be kept.
+    Ask,
+    /// It goes the way of all.
+    No,
 }
 
 impl Held {
-    /// V4: a visit begins. There was none.
-    pub(crate) fn begin(&mut self, whence: Whence, items: impl Iterator<Item = Drawn>) {
+    /// V4: a visit begins. There was none. It may go on with so many items that its own queue.
+    pub(crate) fn begin(
+        &mut self,
+        whence: Whence,
+        items: impl Iterator<Item = Drawn>,
+        room: usize,
+    ) {
         debug_assert!(self.whence.is_none() && self.rest.is_empty());
-        self.whence = Some(whence);
         self.rest.extend(items);
+        self.slots = match whence.on_one_slot {
+            Some(_) => 1,
+            None => self.rest.len(),
+        };
+        self.whence = Some(whence);
+        (self.room, self.posted) = (room, None);
         // One that is alone is told of when it is taken: nobody recalls it.
         self.begun = if self.rest.len() == 1 { -1 } else { 0 };
+    }
+
+    /// V5: what the visit's items queue may be kept, as long as no more than so many letters have
+    /// been posted; or it may not.
+    pub(crate) fn may_keep(&mut self, posted: Option<u64>) {
+        self.posted = posted;
+        if posted.is_none() {
+            self.room = 0;
+        }
     }
 
     /// How many items there are, and the first one's key.
@@ -123,10 +173,35 @@ impl Held {
         self.whence.as_ref()
     }
 
+    /// V6: what was kept and has not begun, but what was cancelled: that has ended. From now on
+    /// nothing is kept.
+    pub(crate) fn take_kept(&mut self) -> Vec<Drawn> {
+        self.may_keep(None);
+        let own = std::mem::take(&mut self.own);
+        let drawn = self.rest.len() - own;
+        let mut kept: Vec<_> = self.rest.drain(drawn..).collect();
+        kept.retain(Drawn::is_pending);
+        let cancelled = own - kept.len();
+        self.kept += cancelled;
+        self.ends.cancelled += cancelled as u64;
+        kept
+    }
+
     /// N5: what has not been begun, and what has ended; the worker is left with what it runs now.
     pub(crate) fn recall(&mut self) -> Option<Recalled> {
         let whence = self.whence.clone()?;
-        let tally = self.tally(&whence, false);
+        debug_assert_eq!(self.own, 0, "what was kept has been taken out");
+        self.may_keep(None);
+        // What was drawn takes its slots along.
+        let left = match whence.on_one_slot {
+            Some(_) => self.slots,
+            None => self.rest.len() + usize::from(self.now.is_some()),
+        };
+        let tally = self.tally(&whence, left);
+        self.slots -= match whence.on_one_slot {
+            Some(_) => 0,
+            None => self.rest.len(),
+        };
         Some(Recalled {
             rest: self.rest.drain(..).collect(),
             now: self.now,
@@ -135,16 +210,16 @@ impl Held {
         })
     }
 
-    fn tally(&mut self, whence: &Whence, is_over: bool) -> Tally {
-        let ends = std::mem::take(&mut self.ends);
+    /// What there is to tell; so many slots are still needed.
+    fn tally(&mut self, whence: &Whence, slots: usize) -> Tally {
+        let given = self.slots - slots;
+        self.slots = slots;
         Tally {
             colour: whence.colour,
-            ends,
+            ends: std::mem::take(&mut self.ends),
             begun: std::mem::take(&mut self.begun),
-            slots: match whence.on_one_slot {
-                Some(_) => usize::from(is_over),
-                None => ends.all(),
-            },
+            kept: std::mem::take(&mut self.kept),
+            slots: given,
         }
     }
 }
@@ -180,14 +255,60 @@ impl Hand {
         if let Some(next) = held.rest.pop_front() {
             held.now = Some(next.work.key());
             held.begun += 1;
+            if held.rest.len() < held.own {
+                held.own -= 1;
+                held.kept += 1;
+            }
             return Pass::Run(next);
         }
         held.now = None;
         let whence = held.whence.take().expect("the visit lasts until here");
-        let tally = held.tally(&whence, true);
+        let tally = held.tally(&whence, 0);
         drop(held);
         drop(whence);
         Pass::Over(tally)
+    }
+}
+
+impl Hand {
+    /// V5: an item that the worker, of that pool, queues from within the one it runs.
+    pub(crate) fn keep<R: Run + ?Sized>(
+        &self,
+        posted: u64,
+        pool: u32,
+        gate: usize,
+        work: &Item<R>,
+        handle: impl FnOnce() -> WorkRef,
+    ) -> Kept {
+        let mut held = self.0.lock();
+        if held.room == 0 {
+            return Kept::No;
+        }
+        match held.posted {
+            None => return Kept::Ask,
+            Some(then) if then == posted => {}
+            Some(_) => return Kept::No,
+        }
+        // Who else runs it must not run it here, too.
+        let runner = if held.now == Some(work.key()) {
+            pool
+        } else {
+            NOWHERE
+        };
+        match work.set_pending(Some(runner)) {
+            Ok(set) => {
+                work.set_gate(gate);
+                held.rest.push_back(Drawn {
+                    work: handle(),
+                    set,
+                });
+                held.own += 1;
+                held.room -= 1;
+                Kept::Answer(Queued::Queued)
+            }
+            Err(Unset::Answer(answer)) => Kept::Answer(answer),
+            Err(Unset::RunsElsewhere) => Kept::No,
+        }
     }
 }
 

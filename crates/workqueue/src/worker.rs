@@ -2,8 +2,8 @@
 
 use crate::attrs::Mode;
 use crate::door::{Count, Shared};
-use crate::hand::{Drawn, Hand, Pass, Whence};
-use crate::item::{Ended, Instance, Ran, WorkRef};
+use crate::hand::{Drawn, Hand, Kept, Pass, Whence};
+use crate::item::{Ended, Instance, Item, Ran, Run, WorkRef};
 use crate::limits::gate_of;
 use crate::machine::{Next, Rest};
 use crate::meter::Charged;
@@ -13,6 +13,7 @@ use crate::sampler::proc;
 use crate::submitter;
 use crate::threads::End;
 use crate::trace::{self, TraceStep};
+use crate::work::Queued;
 use inflight_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use inflight_sync::observer::{self, BlockObserver};
 use inflight_sync::time::Instant;
@@ -159,6 +160,29 @@ impl Context {
         if self.visits.replace(false) {
             self.pool.recall_from(self.me);
         }
+    }
+
+    /// V5: see [`keep`].
+    fn keep<R: Run + ?Sized>(
+        &self,
+        queue: &Arc<Shared>,
+        gate: usize,
+        posted: u64,
+        work: &Item<R>,
+        handle: impl Fn() -> WorkRef,
+    ) -> Own {
+        if !self.pool.is_timed() || self.pool.place().bh {
+            return Own::Enter;
+        }
+        while self.visits.get() {
+            let hand = &self.seen.hand;
+            match hand.keep(posted, self.pool.key(), gate, work, &handle) {
+                Kept::Answer(queued) => return Own::Answer(queued),
+                Kept::Ask => queue.let_keep(gate, &self.pool, self.me).perform(),
+                Kept::No => break,
+            }
+        }
+        Own::Post
     }
 
     /// A blocking section begins. Returns what the pool needs.
@@ -459,9 +483,9 @@ fn visit(context: &Context, stopwatch: &mut Stopwatch, returned: bool) -> Option
     let (mut took, mut ended) = (None, None);
     let tally = loop {
         match hand.pass(ended.as_ref()) {
-            Pass::Run(Drawn { work, instance }) => {
+            Pass::Run(Drawn { work, set }) => {
                 stopwatch.begin(&context.pool);
-                let now = (work, instance);
+                let now = (work, set.instance);
                 ended = Some(run_item(context, &queue, gate, now, || ()));
                 took = took.max(stopwatch.lap(&context.pool));
             }
@@ -569,13 +593,33 @@ pub(crate) fn runs_item_of(queue: usize) -> bool {
     runs(|r| r.queue == queue)
 }
 
-/// Whether the calling thread is a worker and runs an item that came through this gate.
-pub(crate) fn is_at(queue: usize, gate: usize) -> bool {
-    let at = |c: &RefCell<Option<Rc<Context>>>| {
-        let item = c.borrow().as_ref().and_then(|c| c.item.get());
-        item.is_some_and(|item| item.queue == queue && gate_of(item.gate) == gate)
+/// What a worker does with an item that its own item queues, where there are no letters.
+pub(crate) enum Own {
+    /// V5, or S2 has come to this.
+    Answer(Queued),
+    /// It goes into the mailbox.
+    Post,
+    /// Through the gate at once: the worker would ring for itself, only to fetch the letter before
+    /// anything else.
+    Enter,
+}
+
+/// V5 for the calling thread, if it is a worker and runs an item that came through this gate.
+pub(crate) fn keep<R: Run + ?Sized>(
+    queue: &Arc<Shared>,
+    gate: usize,
+    posted: u64,
+    work: &Item<R>,
+    handle: impl Fn() -> WorkRef,
+) -> Own {
+    let of = |c: &RefCell<Option<Rc<Context>>>| {
+        let context = c.borrow();
+        let context = context.as_ref()?;
+        let item = context.item.get()?;
+        let is_here = item.queue == queue.key() && gate_of(item.gate) == gate;
+        is_here.then(|| context.keep(queue, gate, posted, work, handle))
     };
-    CURRENT.try_with(at).unwrap_or(false)
+    CURRENT.try_with(of).ok().flatten().unwrap_or(Own::Post)
 }
 
 /// Whether the calling thread runs an item.

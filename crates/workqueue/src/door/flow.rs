@@ -68,6 +68,8 @@ impl DoorState {
         self.completed += returned;
         self.panicked += panicked;
         self.cancelled += cancelled;
+        // Those of a visit came in on its colour, while others of that were left.
+        self.gate.enter_late(tally.colour, tally.kept);
         let news = self
             .gate
             .leave_many(tally.colour, tally.ends.all(), tally.slots);
@@ -164,6 +166,7 @@ impl Shared {
                 colour,
                 ends: Ends::one(ended),
                 begun: 0,
+                kept: 0,
                 slots: 1,
             },
         )

@@ -2,12 +2,14 @@
 
 use super::fronts::{Entered, Started};
 use super::{Door, DoorState, Shared};
+use crate::gate::Gate;
 use crate::item::{Set, WorkRef};
 use crate::layout::Layout;
 use crate::limits::Full;
+use crate::pool::Entry;
 use crate::pool::{Deeds, Pool};
 use crate::pools::Lease;
-use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
@@ -17,6 +19,9 @@ pub(super) struct Mailbox {
     /// How many letters there are. Written under the lock, and read where it is enough to know of
     /// those that came before, by whatever told the reader of them.
     pub(super) letters: AtomicUsize,
+    /// How many items others than visits have queued, or a little more: V5 looks whether one has
+    /// come. As `letters`.
+    pub(super) posted: AtomicU64,
 }
 
 pub(super) struct Mail {
@@ -74,13 +79,26 @@ impl Door {
         self.mail.letters.load(Ordering::Relaxed)
     }
 
+    /// See [`Mailbox::posted`].
+    pub(super) fn posted(&self) -> u64 {
+        // Relaxed: as said where it is.
+        self.mail.posted.load(Ordering::Relaxed)
+    }
+
+    /// An item is queued, not by a visit; the mailbox is locked.
+    pub(super) fn post(&self) {
+        // Relaxed: as said where it is.
+        self.mail.posted.store(self.posted() + 1, Ordering::Relaxed);
+    }
+
     /// The letters become items that have been queued. The gate is locked.
     pub(super) fn deliver(&self, queue: &Arc<Shared>, gate: usize, state: &mut DoorState) -> Deeds {
-        if self.letters() == 0 {
-            return Deeds::default();
+        let mut deeds = queue.take_kept(gate, state);
+        if self.letters() > 0 {
+            let letters = self.empty(&mut self.mail.inside.lock(), &mut state.room);
+            deeds.append(Self::sort(queue, gate, state, letters));
         }
-        let letters = self.empty(&mut self.mail.inside.lock(), &mut state.room);
-        Self::sort(queue, gate, state, letters)
+        deeds
     }
 
     /// As [`deliver`](Door::deliver), for the oldest letters only. Returns whether that pool is
@@ -92,8 +110,9 @@ impl Door {
         state: &mut DoorState,
         pool: &Arc<Pool>,
     ) -> (Deeds, bool) {
+        let mut deeds = queue.take_kept(gate, state);
         if self.letters() == 0 {
-            return (Deeds::default(), false);
+            return (deeds, false);
         }
         let mut some = std::mem::take(&mut state.room);
         let will_wait = queue.fronts.is_none() && state.gate.is_full();
@@ -106,7 +125,8 @@ impl Door {
             let mut bells = mail.bells.iter().flatten();
             bells.any(|bell| bell.rung && Arc::ptr_eq(bell.pool.pool(), pool))
         };
-        (Self::sort(queue, gate, state, some), is_rung_for)
+        deeds.append(Self::sort(queue, gate, state, some));
+        (deeds, is_rung_for)
     }
 
     /// Letters have been taken out. Returns how many are left.
@@ -144,43 +164,11 @@ impl Door {
             while let Some(first) = rest.peek() {
                 let place = first.pool;
                 let pool = pools[place].as_ref().expect("its letter was accepted");
-                let mut full = None;
-                let mut active = || {
-                    while let Some(letter) = rest.next_if(|letter| letter.pool == place) {
-                        match queue.admit(limit, letter.work, letter.set, gate, pool) {
-                            Entered::Active(entry) => return Some(entry),
-                            Entered::Inactive => {}
-                            Entered::Full(entry, why) => {
-                                full = Some((entry, why));
-                                return None;
-                            }
-                        }
-                    }
-                    None
+                let mut here = || {
+                    let letter = rest.next_if(|letter| letter.pool == place)?;
+                    Some((letter.work, letter.set))
                 };
-                // The pool is left alone if nothing comes.
-                if let Some(entry) = active() {
-                    let entries = std::iter::once(entry).chain(std::iter::from_fn(active));
-                    deeds.push(pool.push_all(queue.rescuer(), entries));
-                }
-                // Lines come before pools.
-                if let (Some((entry, why)), Some(fronts)) = (full, &queue.fronts) {
-                    let mut started = Started::default();
-                    if why == Full::Behind {
-                        // All of them wait, and stand in line together.
-                        let others = std::iter::from_fn(|| {
-                            let Letter { work, set, .. } =
-                                rest.next_if(|letter| letter.pool == place)?;
-                            Some(queue.inactive(limit, work, set, pool))
-                        });
-                        let front = entry.gate;
-                        let all = std::iter::once(entry).chain(others);
-                        fronts.join_all(front, all, &mut started);
-                    } else {
-                        fronts.admit_slowly(entry, why, &mut started);
-                    }
-                    deeds.append(started.deeds);
-                }
+                queue.enter_some(gate, limit, pool, &mut here, &mut deeds);
             }
         }
         state.room = letters;
@@ -195,6 +183,54 @@ impl Shared {
         let mut state = door.state.lock();
         let deeds = door.deliver(self, gate, &mut state);
         (state, deeds)
+    }
+
+    /// Items that go to that pool become items that have been queued: all of them, or as many as
+    /// come before one that is the first to wait. The gate is locked.
+    pub(super) fn enter_some(
+        self: &Arc<Self>,
+        gate: usize,
+        limit: &mut Gate<Entry>,
+        pool: &Arc<Lease>,
+        next: &mut dyn FnMut() -> Option<(WorkRef, Set)>,
+        deeds: &mut Deeds,
+    ) {
+        let mut full = None;
+        let mut active = || {
+            while let Some((work, set)) = next() {
+                match self.admit(limit, work, set, gate, pool) {
+                    Entered::Active(entry) => return Some(entry),
+                    Entered::Inactive => {}
+                    Entered::Full(entry, why) => {
+                        full = Some((entry, why));
+                        return None;
+                    }
+                }
+            }
+            None
+        };
+        // The pool is left alone if nothing comes.
+        if let Some(entry) = active() {
+            let entries = std::iter::once(entry).chain(std::iter::from_fn(active));
+            deeds.push(pool.push_all(self.rescuer(), entries));
+        }
+        // Lines come before pools.
+        if let (Some((entry, why)), Some(fronts)) = (full, &self.fronts) {
+            let mut started = Started::default();
+            if why == Full::Behind {
+                // All of them wait, and stand in line together.
+                let others = std::iter::from_fn(|| {
+                    let (work, set) = next()?;
+                    Some(self.inactive(limit, work, set, pool))
+                });
+                let front = entry.gate;
+                let all = std::iter::once(entry).chain(others);
+                fronts.join_all(front, all, &mut started);
+            } else {
+                fronts.admit_slowly(entry, why, &mut started);
+            }
+            deeds.append(started.deeds);
+        }
     }
 
     /// A section of a gate, with an empty mailbox. No lock is held.

@@ -5,7 +5,7 @@ use crate::gate::Gate;
 use crate::item::WorkRef;
 use crate::layout::{Cpus, Layout, Settings};
 use crate::limits::{FrontEnd, Share, gate_of};
-use crate::pool::{Entry, Env};
+use crate::pool::{Entry, Env, Pool};
 use crate::pools::Lease;
 use crate::rescuer::Rescuer;
 use crate::stats::WorkqueueStats;
@@ -145,6 +145,8 @@ pub(crate) struct DoorState {
     layout: Arc<Layout>,
     /// Room for the letters of the next visit.
     room: VecDeque<Letter>,
+    /// V5: who may have kept items, of those pools.
+    keeper: Option<(Arc<Pool>, usize)>,
     draining: usize,
     destroyed: bool,
     shut: bool,
@@ -204,12 +206,14 @@ impl Shared {
                         layout: layout.clone(),
                     }),
                     letters: AtomicUsize::new(0),
+                    posted: AtomicU64::new(0),
                 }),
                 state: Mutex::new(DoorState {
                     gate: gate(at),
                     pools: vec![None; pools],
                     layout,
                     room: VecDeque::new(),
+                    keeper: None,
                     draining: 0,
                     destroyed: false,
                     shut: false,

@@ -13,7 +13,7 @@ use crate::pools::Lease;
 use crate::timekeeper::{Delayed, Poke};
 use crate::trace::{self, TraceStep};
 use crate::work::{Modified, Queued};
-use crate::worker;
+use crate::worker::{self, Own};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::recycled::Recycled;
 use inflight_sync::{Arc, MutexGuard};
@@ -212,6 +212,12 @@ impl Shared {
             mut deeds,
         } = admission;
         work.set_gate(gate);
+        {
+            let door = &self.gates[gate];
+            let mail = door.mail.inside.lock();
+            door.post();
+            drop(mail);
+        }
         let mut started = Started::default();
         let mut active = false;
         match self.admit(&mut door.gate, work.clone(), set, gate, &pool) {
@@ -302,13 +308,16 @@ impl Shared {
         self: &Arc<Self>,
         work: &Item<R>,
         cpu: usize,
-        handle: impl FnOnce() -> WorkRef,
+        handle: impl Fn() -> WorkRef,
     ) -> Option<Queued> {
         let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
-        // A worker would ring for itself, only to fetch the letter before anything else.
-        if door.letters() == 0 && worker::is_at(self.key(), gate) {
-            return None;
+        if door.letters() == 0 {
+            match worker::keep(self, gate, door.posted(), work, &handle) {
+                Own::Answer(queued) => return Some(queued),
+                Own::Enter => return None,
+                Own::Post => {}
+            }
         }
         let mailbox = &door.mail;
         let mut guard = mailbox.inside.lock();
@@ -331,6 +340,7 @@ impl Shared {
         });
         // Relaxed: as said where it is.
         mailbox.letters.store(mail.letters.len(), Ordering::Relaxed);
+        door.post();
         drop(guard);
         if let Some(pool) = ring {
             pool.ring(self, gate).perform();

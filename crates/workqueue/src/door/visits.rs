@@ -1,12 +1,12 @@
 //! A worker takes several items out of a mailbox at once, and tells the gate of their ends at once.
 
-use super::Shared;
 use super::mail::Letter;
+use super::{DoorState, Shared};
 use crate::attrs::Mode;
 use crate::gate::visits_share;
 use crate::hand::{Drawn, Recalled, Tally, Whence};
 use crate::limits::gate_of;
-use crate::pool::{Deed, Pool};
+use crate::pool::{Deed, Deeds, Pool};
 use crate::trace;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -26,13 +26,12 @@ impl Shared {
             None => gate,
         };
         let mail = &mut *door.mail.inside.lock();
-        pool.begin_visit(me, (self, gate), |most, held| {
+        pool.begin_visit(me, (self, gate), |most, held, may_run| {
             let bells = &mail.bells;
             let lease = |letter: &Letter| bells[letter.pool].as_ref().map(|bell| &bell.pool);
             let is_mine = |letter: &&Letter| {
-                // Where it may be running, the pool has to look at it.
                 let mine = lease(letter).is_some_and(|lease| Arc::ptr_eq(lease.pool(), pool));
-                mine && !letter.set.may_be_running
+                mine && !(letter.set.may_be_running && may_run(letter.work.key()))
             };
             let letters = mail.letters.iter().take(most);
             let mine = letters.take_while(is_mine).count();
@@ -59,11 +58,53 @@ impl Shared {
             };
             let drawn = mail.letters.drain(..items).map(|letter| Drawn {
                 work: letter.work,
-                instance: letter.set.instance,
+                set: letter.set,
             });
-            held.begin(whence, drawn);
+            held.begin(whence, drawn, most - items);
             door.taken_out(mail)
         })
+    }
+
+    /// V5: whether what the items of that worker's visit queue here may be kept: they would be next.
+    pub(crate) fn let_keep(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>, me: usize) -> Deed {
+        let door = &self.gates[gate];
+        let mut state = door.state.lock();
+        let nobody_waits = match &self.fronts {
+            Some(fronts) => fronts.slots.room(state.gate.front()) > 0,
+            None => state.gate.nobody_waits(),
+        };
+        let mail = door.mail.inside.lock();
+        let mut pools = state.pools.iter().flatten();
+        let leads_here = pools.any(|lease| Arc::ptr_eq(lease.pool(), pool));
+        let is_next = nobody_waits && mail.letters.is_empty() && !mail.closed;
+        let posted = (is_next && leads_here).then(|| door.posted());
+        let deed = pool.let_keep(me, posted);
+        drop(mail);
+        if posted.is_some() {
+            state.keeper = Some((pool.clone(), me));
+        }
+        deed
+    }
+
+    /// V6: what a worker has kept is queued. The gate is locked, and the mailbox not looked at yet.
+    pub(super) fn take_kept(self: &Arc<Self>, gate: usize, state: &mut DoorState) -> Deeds {
+        let mut deeds = Deeds::default();
+        let Some((pool, worker)) = state.keeper.take() else {
+            return deeds;
+        };
+        let kept = pool.take_kept(worker, self, gate);
+        let mut kept = kept.into_iter().peekable();
+        while kept.peek().is_some() {
+            let DoorState {
+                gate: limit, pools, ..
+            } = state;
+            let mut leases = pools.iter().flatten();
+            let lease = leases.find(|lease| Arc::ptr_eq(lease.pool(), &pool));
+            let lease = lease.expect("whoever changes them takes what is kept first");
+            let next = &mut || kept.next().map(|kept| (kept.work, kept.set));
+            self.enter_some(gate, limit, lease, next, &mut deeds);
+        }
+        deeds
     }
 
     /// N4: a visit is over.
@@ -84,8 +125,10 @@ impl Shared {
     /// told of what has ended.
     pub(crate) fn recall(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>, worker: usize) {
         let mut state = self.gates[gate_of(gate)].state.lock();
+        let kept = self.take_kept(gate_of(gate), &mut state);
         let Some((recalled, deed)) = pool.end_visit(worker, (self, gate)) else {
-            return;
+            drop(state);
+            return kept.perform();
         };
         let Recalled {
             whence,
@@ -97,7 +140,7 @@ impl Shared {
         for drawn in rest.into_iter().rev() {
             state.gate.put_back(|ticket| {
                 // One that was cancelled may have been queued again, and wait elsewhere.
-                if drawn.work.is_pending_as(drawn.instance) {
+                if drawn.is_pending() {
                     drawn.work.set_ticket(Some(ticket));
                 }
                 drawn.entry(&whence)
@@ -108,6 +151,7 @@ impl Shared {
         let left = state.leave(self.told(tally), started);
         drop(state);
         deed.perform();
+        kept.perform();
         left.settle(self);
         // Outside the locks: a lease may be the last one.
         drop(whence);

@@ -815,9 +815,17 @@ impl<T: Item> Core<T> {
         if !item.may_be_running() {
             return None;
         }
-        let key = Some(item.key());
-        let may_run = |w: &Worker<T>| w.visiting || w.current == key;
+        self.who_runs(item.key())
+    }
+
+    fn who_runs(&self, key: T::Key) -> Option<usize> {
+        let may_run = |w: &Worker<T>| w.visiting || w.current == Some(key);
         self.workers.iter().position(may_run)
+    }
+
+    /// Whether some worker may be running that. The caller runs nothing.
+    pub(crate) fn may_run(&self, key: T::Key) -> bool {
+        self.who_runs(key).is_some()
     }
 }
 

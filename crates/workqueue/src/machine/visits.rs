@@ -34,6 +34,22 @@ impl<T: Item> Core<T> {
         }
     }
 
+    /// V5: whether what the worker's item queues may be kept in its hand from now on. Then the worker
+    /// is in a visit of several.
+    pub(crate) fn may_keep(&mut self, me: usize) -> bool {
+        let counts = self.workers[me].state == State::Running;
+        // What others have queued is not passed.
+        if !counts || self.has_work() || self.recalls > 0 || self.stopped {
+            return false;
+        }
+        let worker = &mut self.workers[me];
+        if !std::mem::replace(&mut worker.visiting, true) {
+            worker.current = None;
+            self.visits += 1;
+        }
+        true
+    }
+
     /// Whether no other worker is about to come for the next item, as far as is known: with several
     /// that come each takes one at a time, or it would have to be recalled each time. Others may
     /// count and have no CPU, or run what takes long.

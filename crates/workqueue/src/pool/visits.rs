@@ -2,9 +2,10 @@
 
 use super::{Deed, Entry, Inner, Pool};
 use crate::door::Shared;
-use crate::hand::{Held, Recalled};
+use crate::hand::{Drawn, Held, Recalled, Whence};
 use crate::item::Instance;
-use crate::machine::Item as _;
+use crate::limits::gate_of;
+use crate::machine::{Action, Item as _};
 use inflight_sync::Arc;
 
 impl Inner {
@@ -20,13 +21,13 @@ impl Inner {
 }
 
 impl Pool {
-    /// V4: `fill` puts up to so many items into the worker's hand, and says how many letters it has
-    /// left where they were. `None` if there is no visit.
+    /// V4: `fill` puts up to so many items into the worker's hand, of those that nobody else may be
+    /// running, and says how many letters it has left where they were. `None` if there is no visit.
     pub(crate) fn begin_visit(
         self: &Arc<Self>,
         me: usize,
         from: (&Arc<Shared>, usize),
-        fill: impl FnOnce(usize, &mut Held) -> usize,
+        fill: impl FnOnce(usize, &mut Held, &dyn Fn(usize) -> bool) -> usize,
     ) -> Option<Deed> {
         let mut inner = self.state.lock();
         let most = inner.core.may_visit(me);
@@ -35,7 +36,7 @@ impl Pool {
         }
         let (items, first, left) = {
             let mut hand = inner.seen[me].hand.lock();
-            let left = fill(most, &mut hand);
+            let left = fill(most, &mut hand, &|key| inner.core.may_run(key));
             let (items, first) = hand.content()?;
             (items, first, left)
         };
@@ -47,6 +48,27 @@ impl Pool {
             self.patient(inner, |core| ((), core.begin_visit(me, items, first, left)))
                 .1,
         )
+    }
+
+    /// V5: lets the worker keep what its items queue, unless something waits in the pool, or there
+    /// is no `posted`: how many letters have been put into the mailbox, which is empty.
+    pub(crate) fn let_keep(self: &Arc<Self>, me: usize, posted: Option<u64>) -> Deed {
+        let mut inner = self.state.lock();
+        let posted = posted.filter(|_| inner.core.may_keep(me));
+        inner.seen[me].hand.lock().may_keep(posted);
+        self.deed(&mut inner, Action::None)
+    }
+
+    /// V6: what the worker has kept and not begun, if its visit is of that gate.
+    pub(crate) fn take_kept(&self, worker: usize, from: &Arc<Shared>, gate: usize) -> Vec<Drawn> {
+        let inner = self.state.lock();
+        let mut hand = inner.seen[worker].hand.lock();
+        let is_from = |w: &Whence| Arc::ptr_eq(&w.queue, from) && gate_of(w.gate) == gate;
+        if hand.whence().is_some_and(is_from) {
+            hand.take_kept()
+        } else {
+            Vec::new()
+        }
     }
 
     /// N5: takes back what the worker has in hand, if it is from there. The gate is locked. What
