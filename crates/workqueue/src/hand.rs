@@ -112,9 +112,8 @@ pub(crate) struct Held {
     own: usize,
     /// So many more may be kept.
     room: usize,
-    /// How many letters had been put into the gate's mailbox when items began to be kept; none of
-    /// them was left.
-    posted: Option<u64>,
+    /// The gate has let it.
+    keeps: bool,
     /// The item that the worker runs, or is about to run.
     now: Option<usize>,
     /// Slots that are the visit's.
@@ -149,18 +148,19 @@ impl Held {
             None => self.rest.len(),
         };
         self.whence = Some(whence);
-        (self.room, self.posted) = (room, None);
+        (self.room, self.keeps) = (room, false);
         // One that is alone is told of when it is taken: nobody recalls it.
         self.begun = if self.rest.len() == 1 { -1 } else { 0 };
     }
 
-    /// V5: what the visit's items queue may be kept, as long as no more than so many letters have
-    /// been posted; or it may not.
-    pub(crate) fn may_keep(&mut self, posted: Option<u64>) {
-        self.posted = posted;
-        if posted.is_none() {
-            self.room = 0;
-        }
+    /// V5: what the visit's items queue may be kept.
+    pub(crate) fn begin_to_keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// The visit keeps nothing from now on.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.room = 0;
     }
 
     /// How many items there are, and the first one's key.
@@ -176,7 +176,7 @@ impl Held {
     /// V6: what was kept and has not begun, but what was cancelled: that has ended. From now on
     /// nothing is kept.
     pub(crate) fn take_kept(&mut self) -> Vec<Drawn> {
-        self.may_keep(None);
+        self.keep_nothing();
         let own = std::mem::take(&mut self.own);
         let drawn = self.rest.len() - own;
         let mut kept: Vec<_> = self.rest.drain(drawn..).collect();
@@ -191,7 +191,7 @@ impl Held {
     pub(crate) fn recall(&mut self) -> Option<Recalled> {
         let whence = self.whence.clone()?;
         debug_assert_eq!(self.own, 0, "what was kept has been taken out");
-        self.may_keep(None);
+        self.keep_nothing();
         // What was drawn takes its slots along.
         let left = match whence.on_one_slot {
             Some(_) => self.slots,
@@ -274,7 +274,6 @@ impl Hand {
     /// V5: an item that the worker, of that pool, queues from within the one it runs.
     pub(crate) fn keep<R: Run + ?Sized>(
         &self,
-        posted: u64,
         pool: u32,
         gate: usize,
         work: &Item<R>,
@@ -284,10 +283,8 @@ impl Hand {
         if held.room == 0 {
             return Kept::No;
         }
-        match held.posted {
-            None => return Kept::Ask,
-            Some(then) if then == posted => {}
-            Some(_) => return Kept::No,
+        if !held.keeps {
+            return Kept::Ask;
         }
         // Who else runs it must not run it here, too.
         let runner = if held.now == Some(work.key()) {

@@ -167,7 +167,6 @@ impl Context {
         &self,
         queue: &Arc<Shared>,
         gate: usize,
-        posted: u64,
         work: &Item<R>,
         handle: impl Fn() -> WorkRef,
     ) -> Own {
@@ -176,7 +175,7 @@ impl Context {
         }
         while self.visits.get() {
             let hand = &self.seen.hand;
-            match hand.keep(posted, self.pool.key(), gate, work, &handle) {
+            match hand.keep(self.pool.key(), gate, work, &handle) {
                 Kept::Answer(queued) => return Own::Answer(queued),
                 Kept::Ask => queue.let_keep(gate, &self.pool, self.me).perform(),
                 Kept::No => break,
@@ -608,7 +607,6 @@ pub(crate) enum Own {
 pub(crate) fn keep<R: Run + ?Sized>(
     queue: &Arc<Shared>,
     gate: usize,
-    posted: u64,
     work: &Item<R>,
     handle: impl Fn() -> WorkRef,
 ) -> Own {
@@ -617,7 +615,7 @@ pub(crate) fn keep<R: Run + ?Sized>(
         let context = context.as_ref()?;
         let item = context.item.get()?;
         let is_here = item.queue == queue.key() && gate_of(item.gate) == gate;
-        is_here.then(|| context.keep(queue, gate, posted, work, handle))
+        is_here.then(|| context.keep(queue, gate, work, handle))
     };
     CURRENT.try_with(of).ok().flatten().unwrap_or(Own::Post)
 }

@@ -9,7 +9,7 @@ use crate::limits::Full;
 use crate::pool::Entry;
 use crate::pool::{Deeds, Pool};
 use crate::pools::Lease;
-use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
@@ -19,9 +19,6 @@ pub(super) struct Mailbox {
     /// How many letters there are. Written under the lock, and read where it is enough to know of
     /// those that came before, by whatever told the reader of them.
     pub(super) letters: AtomicUsize,
-    /// How many items others than visits have queued, or a little more: V5 looks whether one has
-    /// come. As `letters`.
-    pub(super) posted: AtomicU64,
 }
 
 pub(super) struct Mail {
@@ -77,18 +74,6 @@ impl Door {
     pub(super) fn letters(&self) -> usize {
         // Relaxed: as said where it is.
         self.mail.letters.load(Ordering::Relaxed)
-    }
-
-    /// See [`Mailbox::posted`].
-    pub(super) fn posted(&self) -> u64 {
-        // Relaxed: as said where it is.
-        self.mail.posted.load(Ordering::Relaxed)
-    }
-
-    /// An item is queued, not by a visit; the mailbox is locked.
-    pub(super) fn post(&self) {
-        // Relaxed: as said where it is.
-        self.mail.posted.store(self.posted() + 1, Ordering::Relaxed);
     }
 
     /// The letters become items that have been queued. The gate is locked.

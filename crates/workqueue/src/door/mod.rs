@@ -206,7 +206,6 @@ impl Shared {
                         layout: layout.clone(),
                     }),
                     letters: AtomicUsize::new(0),
-                    posted: AtomicU64::new(0),
                 }),
                 state: Mutex::new(DoorState {
                     gate: gate(at),

@@ -212,12 +212,6 @@ impl Shared {
             mut deeds,
         } = admission;
         work.set_gate(gate);
-        {
-            let door = &self.gates[gate];
-            let mail = door.mail.inside.lock();
-            door.post();
-            drop(mail);
-        }
         let mut started = Started::default();
         let mut active = false;
         match self.admit(&mut door.gate, work.clone(), set, gate, &pool) {
@@ -313,7 +307,7 @@ impl Shared {
         let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
         if door.letters() == 0 {
-            match worker::keep(self, gate, door.posted(), work, &handle) {
+            match worker::keep(self, gate, work, &handle) {
                 Own::Answer(queued) => return Some(queued),
                 Own::Enter => return None,
                 Own::Post => {}
@@ -340,7 +334,6 @@ impl Shared {
         });
         // Relaxed: as said where it is.
         mailbox.letters.store(mail.letters.len(), Ordering::Relaxed);
-        door.post();
         drop(guard);
         if let Some(pool) = ring {
             pool.ring(self, gate).perform();

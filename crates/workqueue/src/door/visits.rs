@@ -21,6 +21,16 @@ impl Shared {
         if self.cpu_intensive || trace::is_on(self.env()) {
             return None;
         }
+        let is_me = |(of, worker): &(Arc<Pool>, usize)| Arc::ptr_eq(of, pool) && *worker == me;
+        if state.keeper.as_ref().is_some_and(is_me) {
+            state.keeper = None; // That visit is over.
+        } else if state.keeper.is_some() {
+            // What another one may have kept comes first.
+            let kept = self.take_kept(gate, &mut state);
+            drop(state);
+            kept.perform();
+            return None;
+        }
         let at = match &self.fronts {
             Some(_) => state.gate.front(),
             None => gate,
@@ -77,10 +87,9 @@ impl Shared {
         let mut pools = state.pools.iter().flatten();
         let leads_here = pools.any(|lease| Arc::ptr_eq(lease.pool(), pool));
         let is_next = nobody_waits && mail.letters.is_empty() && !mail.closed;
-        let posted = (is_next && leads_here).then(|| door.posted());
-        let deed = pool.let_keep(me, posted);
+        let (keeps, deed) = pool.let_keep(me, is_next && leads_here);
         drop(mail);
-        if posted.is_some() {
+        if keeps {
             state.keeper = Some((pool.clone(), me));
         }
         deed

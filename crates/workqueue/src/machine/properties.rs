@@ -33,6 +33,8 @@ enum Event {
     Push(usize),
     /// One that no worker runs, or has run.
     PostFresh,
+    /// The same, queued by what a worker runs, who keeps it if it may.
+    Keep(usize),
     Next(usize),
     Block(usize),
     Unblock(usize),
@@ -60,6 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..6usize).prop_map(Event::Push),
         6 => Just(Event::PostFresh),
+        6 => any::<usize>().prop_map(Event::Keep),
         6 => any::<usize>().prop_map(Event::Next),
         3 => any::<usize>().prop_map(Event::Block),
         3 => any::<usize>().prop_map(Event::Unblock),
@@ -103,6 +106,9 @@ struct Driver {
     /// What each worker runs, and what it has in hand.
     runs: Vec<Option<Job>>,
     hands: Vec<VecDeque<Job>>,
+    /// Who may keep, and how many of the last in his hand he has kept.
+    keeper: Option<usize>,
+    own: usize,
     started: usize,
     /// The next fresh one to be pushed, and to start.
     fresh: (usize, usize),
@@ -126,6 +132,8 @@ impl Driver {
             watched: false,
             runs: Vec::new(),
             hands: Vec::new(),
+            keeper: None,
+            own: 0,
             started: 0,
             fresh: (FRESH, FRESH),
         }
@@ -150,7 +158,13 @@ impl Driver {
         self.runs[worker] = None;
         // N4: from the hand, as long as something is there.
         if let Some(job) = self.hands[worker].pop_front() {
+            if self.keeper == Some(worker) {
+                self.own = self.own.min(self.hands[worker].len());
+            }
             return self.begin(worker, job);
+        }
+        if self.keeper == Some(worker) {
+            self.keeper = None;
         }
         if !self.core.gives_way(worker) && self.core.begin_recall(worker) {
             self.recall(Some(worker));
@@ -162,6 +176,7 @@ impl Driver {
             Next::Run(job) => self.begin(worker, job),
             Next::Fetch => {
                 if !self.draw(worker) {
+                    self.take_kept();
                     let some = self.letters.len().min(SOME);
                     let action = self.core.push_all(self.letters.drain(..some));
                     self.perform(action);
@@ -197,7 +212,34 @@ impl Driver {
         true
     }
 
+    /// V5: what the worker's item queues stays in its hand, if it may.
+    fn keep(&mut self, worker: usize) {
+        let keeps = self.keeper == Some(worker);
+        let may_begin = self.keeper.is_none() && self.letters.is_empty();
+        if !self.letters.is_empty() || !(keeps || may_begin && self.core.may_keep(worker)) {
+            return self.happen(Event::PostFresh);
+        }
+        if !keeps {
+            (self.keeper, self.own) = (Some(worker), 0);
+        }
+        self.pushed += 1;
+        self.hands[worker].push_back(Job(self.fresh.0));
+        self.own += 1;
+        self.fresh.0 += 2;
+    }
+
+    /// V6: what has been kept comes before what is in the mailbox.
+    fn take_kept(&mut self) {
+        if let Some(worker) = self.keeper.take() {
+            let drawn = self.hands[worker].len() - self.own;
+            let kept: Vec<_> = self.hands[worker].drain(drawn..).collect();
+            let action = self.core.push_all(kept.into_iter());
+            self.perform(action);
+        }
+    }
+
     fn recall_from(&mut self, worker: usize) {
+        self.take_kept();
         if self.core.visits(worker) {
             let now = self.runs[worker].map(|job| job.0);
             let hand = self.hands[worker].drain(..);
@@ -270,6 +312,12 @@ impl Driver {
                 self.fresh.0 += 2;
                 let action = self.core.mail_came();
                 self.perform(action);
+            }
+            Event::Keep(n) => {
+                let worker = self.pick(n, &[State::Running, State::Blocked]);
+                if let Some(worker) = worker.filter(|w| self.runs[*w].is_some()) {
+                    self.keep(worker);
+                }
             }
             Event::Next(n) => {
                 if let Some(worker) = self.pick(n, &GOING) {
@@ -349,6 +397,7 @@ impl Driver {
             Event::Rescue(n) => {
                 if let Some(worker) = self.pick(n, &[State::Rescuing]) {
                     self.runs[worker] = None;
+                    self.take_kept();
                     let letters = std::mem::take(&mut self.letters);
                     self.core.mail_fetched();
                     let action = self.core.push_all(letters.into_iter());

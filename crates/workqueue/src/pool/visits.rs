@@ -50,13 +50,20 @@ impl Pool {
         )
     }
 
-    /// V5: lets the worker keep what its items queue, unless something waits in the pool, or there
-    /// is no `posted`: how many letters have been put into the mailbox, which is empty.
-    pub(crate) fn let_keep(self: &Arc<Self>, me: usize, posted: Option<u64>) -> Deed {
+    /// V5: the worker keeps what its items queue from now on, if that is `next` at its gate and
+    /// nothing waits in the pool; else it keeps nothing in this visit.
+    pub(crate) fn let_keep(self: &Arc<Self>, me: usize, next: bool) -> (bool, Deed) {
         let mut inner = self.state.lock();
-        let posted = posted.filter(|_| inner.core.may_keep(me));
-        inner.seen[me].hand.lock().may_keep(posted);
-        self.deed(&mut inner, Action::None)
+        let keeps = next && inner.core.may_keep(me);
+        {
+            let mut hand = inner.seen[me].hand.lock();
+            if keeps {
+                hand.begin_to_keep();
+            } else {
+                hand.keep_nothing();
+            }
+        }
+        (keeps, self.deed(&mut inner, Action::None))
     }
 
     /// V6: what the worker has kept and not begun, if its visit is of that gate.

@@ -1,0 +1,392 @@
+//! Models of what a worker keeps: what the items of its visit queue, and it begins at once
+//! (PROTOCOL.md, V5 and V6). What they catch: an item that a flush or a freeze does not find, that
+//! waits for ever behind one that blocks or sleeps, that passes an older one, that runs twice at
+//! once, or whose slot is lost.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | no V6 | |
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
+use model_support::{Count, Flag};
+use std::time::Duration;
+
+/// What one worker does in one visit, and one thread besides.
+const ZERO: Bound = Bound {
+    quick: Some(0),
+    deep: Some(1),
+};
+
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+
+fn system(topology: &str) -> WorkqueueSystem {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic(topology).unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    builder.clock(Clock::manual()).build().unwrap()
+}
+
+fn bound() -> (WorkqueueSystem, Arc<Workqueue>) {
+    let sys = system("core:1");
+    let wq = sys.workqueue("model").bound().max_active(2).freezable();
+    let wq = Arc::new(wq.build().unwrap());
+    (sys, wq)
+}
+
+/// With one slot.
+fn narrow() -> (WorkqueueSystem, Arc<Workqueue>) {
+    let sys = system("core:1");
+    let wq = sys.workqueue("model").bound().max_active(1).freezable();
+    let wq = Arc::new(wq.build().unwrap());
+    (sys, wq)
+}
+
+fn ordered() -> (WorkqueueSystem, Arc<Workqueue>) {
+    let sys = system("core:1");
+    let wq = sys.workqueue("model").ordered().freezable();
+    let wq = Arc::new(wq.build().unwrap());
+    (sys, wq)
+}
+
+/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
+/// drawn in one visit.
+fn opened((sys, wq): (WorkqueueSystem, Arc<Workqueue>)) -> (WorkqueueSystem, Arc<Workqueue>) {
+    wq.spawn(|| ()).wait().unwrap();
+    (sys, wq)
+}
+
+/// Two CPUs, one pool, and patience.
+fn wide(clock: &Clock) -> (WorkqueueSystem, Arc<Workqueue>) {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
+    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
+    let sys = builder.clock(clock.clone()).build().unwrap();
+    let attrs = Attrs::new().scope(Scope::System);
+    let wq = Arc::new(sys.workqueue("model").unbound(attrs).build().unwrap());
+    for _ in 0..2 {
+        let clock = clock.clone();
+        let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
+        item.wait().unwrap();
+    }
+    (sys, wq)
+}
+
+/// The first item keeps the second one, and says so. Then it goes on until `go`.
+struct Keeps {
+    kept: Flag,
+    go: Count,
+    ran: Count,
+}
+
+impl Keeps {
+    fn new() -> Self {
+        let (kept, go, ran) = (Flag::new(), Count::new(), Count::new());
+        Self { kept, go, ran }
+    }
+
+    fn item(&self, wq: &Arc<Workqueue>) -> impl FnOnce() + Send + 'static {
+        let (kept, go, ran) = (self.kept.clone(), self.go.clone(), self.ran.clone());
+        let wq = wq.clone();
+        move || {
+            drop(wq.spawn(move || _ = ran.add()));
+            kept.raise();
+            while go.get() == 0 {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// F1: what was kept before a flush has run after it.
+#[test]
+fn a_flush_finds_what_is_kept() {
+    check("a_flush_finds_what_is_kept", ZERO, || {
+        for (sys, wq) in [opened(bound()), opened(ordered())] {
+            let keeps = Keeps::new();
+            drop(wq.spawn(keeps.item(&wq)));
+            keeps.kept.wait();
+            keeps.go.add();
+            wq.flush().unwrap();
+            assert_eq!(keeps.ran.get(), 1);
+            let stats = wq.stats();
+            assert_eq!((stats.queued, stats.completed, stats.active), (3, 3, 0));
+            assert_eq!(stats.started, 3);
+            drop(sys);
+        }
+    });
+}
+
+/// D2: a drain that has found the mailbox empty waits for what is kept.
+#[test]
+fn a_drain_waits_for_what_is_kept() {
+    check("a_drain_waits_for_what_is_kept", ONE, || {
+        let (sys, wq) = opened(bound());
+        let keeps = Keeps::new();
+        keeps.go.add();
+        drop(wq.spawn(keeps.item(&wq)));
+        keeps.kept.wait();
+        wq.drain().unwrap();
+        assert_eq!(keeps.ran.get(), 1);
+        drop(sys);
+    });
+}
+
+/// What is kept when a freeze begins has no slot, where there is one: it does not start before the
+/// freeze is over.
+fn freeze(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>)) {
+    check(name, ZERO, move || {
+        let (sys, wq) = opened(queue());
+        let keeps = Keeps::new();
+        let first = wq.spawn(keeps.item(&wq));
+        keeps.kept.wait();
+        let frozen = sys.freeze();
+        keeps.go.add();
+        first.wait().unwrap();
+        while frozen.is_busy() {
+            thread::yield_now();
+        }
+        assert_eq!(keeps.ran.get(), 0, "it has not begun before the freeze");
+        drop(frozen);
+        wq.flush().unwrap();
+        assert_eq!(keeps.ran.get(), 1);
+        drop(sys);
+    });
+}
+
+#[test]
+fn a_freeze_finds_what_is_kept() {
+    freeze("a_freeze_finds_what_is_kept", narrow);
+}
+
+#[test]
+fn a_freeze_finds_what_is_kept_of_an_ordered_queue() {
+    freeze("a_freeze_finds_what_is_kept_of_an_ordered_queue", ordered);
+}
+
+/// B1: the item says that it waits for what it has queued.
+#[test]
+fn a_block_gives_back_what_is_kept() {
+    check("a_block_gives_back_what_is_kept", ZERO, || {
+        let (sys, wq) = opened(bound());
+        let inner = wq.clone();
+        let first = wq.spawn(move || {
+            let ran = Flag::new();
+            let raises = ran.clone();
+            drop(inner.spawn(move || raises.raise()));
+            blocking(|| ran.wait());
+        });
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// L3: the item waits for what it has queued, and does not say so.
+#[test]
+fn who_is_found_asleep_gives_back_what_is_kept() {
+    check("who_is_found_asleep_gives_back_what_is_kept", ZERO, || {
+        let (sys, wq) = opened(bound());
+        let (kept, inner) = (Flag::new(), wq.clone());
+        let says = kept.clone();
+        let first = wq.spawn(move || {
+            let ran = Count::new();
+            let counts = ran.clone();
+            drop(inner.spawn(move || _ = counts.add()));
+            says.raise();
+            while ran.get() == 0 {
+                thread::yield_now();
+            }
+        });
+        kept.wait();
+        assert!(sys.look(true), "what is kept waits");
+        first.wait().unwrap();
+        drop(sys);
+    });
+}
+
+/// V6: what is kept comes before what others queue later, be it found there by one who has the
+/// keeper asleep, or by one who looks for something else.
+fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), blocks: bool) {
+    check(name, ZERO, move || {
+        let (sys, wq) = opened(queue());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let item = |number| {
+            let order = order.clone();
+            move || order.lock().push(number)
+        };
+        let (kept, posted) = (Flag::new(), Count::new());
+        let first = wq.spawn({
+            let (wq, kept, posted) = (wq.clone(), kept.clone(), posted.clone());
+            let (one, three) = (item(1), item(3));
+            move || {
+                drop(wq.spawn(one));
+                kept.raise();
+                while posted.get() == 0 {
+                    thread::yield_now();
+                }
+                if blocks {
+                    blocking(|| ());
+                }
+                drop(wq.spawn(three));
+            }
+        });
+        kept.wait();
+        drop(wq.spawn(item(2)));
+        if !blocks {
+            // Opens the gate.
+            let _ = wq.stats();
+        }
+        posted.add();
+        first.wait().unwrap();
+        wq.flush().unwrap();
+        assert_eq!(*order.lock(), [1, 2, 3]);
+        drop(sys);
+    });
+}
+
+#[test]
+fn what_is_kept_comes_first() {
+    order("what_is_kept_comes_first", bound, false);
+}
+
+#[test]
+fn what_is_kept_comes_first_in_order() {
+    order("what_is_kept_comes_first_in_order", ordered, false);
+}
+
+#[test]
+fn what_is_kept_comes_first_after_a_block() {
+    order("what_is_kept_comes_first_after_a_block", ordered, true);
+}
+
+/// A work that queues itself is kept, and runs once for each time; a `cancel_sync` finds it kept,
+/// running, or done with.
+#[test]
+fn a_kept_work_against_cancel() {
+    check("a_kept_work_against_cancel", ZERO, || {
+        let (sys, wq) = opened(bound());
+        let (inside, runs, me) = (Count::new(), Count::new(), Arc::new(Mutex::new(None)));
+        let work = Work::new({
+            let (inside, runs, me, wq) = (inside.clone(), runs.clone(), me.clone(), wq.clone());
+            move || {
+                assert_eq!(inside.add(), 0, "twice at once");
+                if runs.add() < 2 {
+                    let me: Work = me.lock().clone().unwrap();
+                    let _ = wq.queue(&me);
+                }
+                inside.sub();
+            }
+        });
+        *me.lock() = Some(work.clone());
+        assert!(wq.queue(&work).unwrap().is_queued());
+        work.cancel_sync().unwrap();
+        let seen = runs.get();
+        wq.flush().unwrap();
+        assert_eq!(runs.get(), seen, "it is neither pending nor running");
+        let stats = wq.stats();
+        assert_eq!(stats.completed + stats.cancelled, stats.queued);
+        *me.lock() = None;
+        drop(sys);
+    });
+}
+
+/// S2 in V5: a work that another worker runs is not kept.
+#[test]
+fn what_runs_elsewhere_is_not_kept() {
+    check("what_runs_elsewhere_is_not_kept", ZERO, || {
+        let (sys, wq) = opened(bound());
+        let (begun, go, inside) = (Flag::new(), Flag::new(), Count::new());
+        let work = Work::new({
+            let (begun, go, inside) = (begun.clone(), go.clone(), inside.clone());
+            move || {
+                assert_eq!(inside.add(), 0, "twice at once");
+                begun.raise();
+                blocking(|| go.wait());
+                inside.sub();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        begun.wait();
+        let (inner, queues) = (wq.clone(), work.clone());
+        wq.spawn(move || assert!(inner.queue(&queues).unwrap().is_queued()))
+            .wait()
+            .unwrap();
+        go.raise();
+        work.flush().unwrap();
+        drop(sys);
+    });
+}
+
+/// The slot of the item that has kept another is that one's, and is given back once.
+#[test]
+fn what_is_kept_has_its_keepers_slot() {
+    check("what_is_kept_has_its_keepers_slot", ZERO, || {
+        let (sys, wq) = opened(narrow());
+        let (inside, inner) = (Count::new(), wq.clone());
+        let alone = move || {
+            assert_eq!(inside.add(), 0, "one at a time");
+            blocking(thread::yield_now);
+            inside.sub();
+        };
+        let second = alone.clone();
+        drop(wq.spawn(move || drop(inner.spawn(second))));
+        wq.spawn(alone.clone()).wait().unwrap();
+        wq.flush().unwrap();
+        wq.spawn(alone).wait().unwrap();
+        wq.flush().unwrap();
+        assert_eq!(wq.stats().active, 0);
+        drop(sys);
+    });
+}
+
+/// N1: another worker asks for more while one has kept something. That comes first.
+#[test]
+fn what_another_one_has_kept_comes_first() {
+    check("what_another_one_has_kept_comes_first", ZERO, || {
+        let (sys, wq) = wide(&Clock::manual());
+        let (asleep, back) = (Flag::new(), Flag::new());
+        let blocks = wq.spawn({
+            let (asleep, back) = (asleep.clone(), back.clone());
+            move || {
+                blocking(|| {
+                    asleep.raise();
+                    back.wait();
+                });
+            }
+        });
+        asleep.wait();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let item = |number| {
+            let order = order.clone();
+            move || order.lock().push(number)
+        };
+        let (kept, go) = (Flag::new(), Count::new());
+        let keeps = wq.spawn({
+            let (wq, kept, go, one) = (wq.clone(), kept.clone(), go.clone(), item(1));
+            move || {
+                drop(wq.spawn(one));
+                kept.raise();
+                while go.get() == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        kept.wait();
+        let later = wq.spawn(item(2));
+        back.raise();
+        blocks.wait().unwrap();
+        later.wait().unwrap();
+        go.add();
+        keeps.wait().unwrap();
+        drop(sys);
+        assert_eq!(*order.lock(), [1, 2]);
+    });
+}
