@@ -16,18 +16,13 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag};
+use model_support::{Count, Flag, ONE, TWO};
 use std::time::Duration;
 
 /// What one worker does in one visit, and one thread besides.
 const ZERO: Bound = Bound {
     quick: Some(0),
     deep: Some(1),
-};
-
-const ONE: Bound = Bound {
-    quick: Some(1),
-    deep: Some(2),
 };
 
 fn system(topology: &str) -> WorkqueueSystem {
@@ -125,6 +120,38 @@ fn a_flush_finds_what_is_kept() {
     });
 }
 
+/// F1, N5: what was kept before a flush, and given back during it, has run after it.
+#[test]
+fn a_flush_finds_what_is_kept_and_given_back() {
+    check("a_flush_finds_what_is_kept_and_given_back", ZERO, || {
+        let (sys, wq) = opened(bound());
+        let (kept, flushes, ran) = (Flag::new(), Count::new(), Count::new());
+        drop(wq.spawn({
+            let (wq, kept, flushes, ran) = (wq.clone(), kept.clone(), flushes.clone(), ran.clone());
+            move || {
+                drop(wq.spawn(move || _ = ran.add()));
+                kept.raise();
+                while flushes.get() == 0 {
+                    thread::yield_now();
+                }
+                blocking(thread::yield_now);
+            }
+        }));
+        kept.wait();
+        let flusher = thread::spawn({
+            let (wq, ran) = (wq.clone(), ran.clone());
+            move || {
+                wq.flush().unwrap();
+                assert_eq!(ran.get(), 1);
+            }
+        });
+        thread::yield_now();
+        flushes.add();
+        flusher.join().unwrap();
+        drop(sys);
+    });
+}
+
 /// D2: a drain that has found the mailbox empty waits for what is kept.
 #[test]
 fn a_drain_waits_for_what_is_kept() {
@@ -143,7 +170,7 @@ fn a_drain_waits_for_what_is_kept() {
 /// What is kept when a freeze begins has no slot, where there is one: it does not start before the
 /// freeze is over.
 fn freeze(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>)) {
-    check(name, ZERO, move || {
+    check(name, ONE, move || {
         let (sys, wq) = opened(queue());
         let keeps = Keeps::new();
         let first = wq.spawn(keeps.item(&wq));
@@ -215,7 +242,7 @@ fn who_is_found_asleep_gives_back_what_is_kept() {
 /// V6: what is kept comes before what others queue later, be it found there by one who has the
 /// keeper asleep, or by one who looks for something else.
 fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), blocks: bool) {
-    check(name, ZERO, move || {
+    check(name, if blocks { ZERO } else { ONE }, move || {
         let (sys, wq) = opened(queue());
         let order = Arc::new(Mutex::new(Vec::new()));
         let item = |number| {
@@ -239,10 +266,12 @@ fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), blocks: b
             }
         });
         kept.wait();
+        let other = Work::new(|| ());
+        assert!(wq.queue(&other).unwrap().is_queued());
         drop(wq.spawn(item(2)));
         if !blocks {
-            // Opens the gate.
-            let _ = wq.stats();
+            // Looks for it at the gate.
+            other.cancel();
         }
         posted.add();
         first.wait().unwrap();
@@ -271,7 +300,7 @@ fn what_is_kept_comes_first_after_a_block() {
 /// running, or done with.
 #[test]
 fn a_kept_work_against_cancel() {
-    check("a_kept_work_against_cancel", ZERO, || {
+    check("a_kept_work_against_cancel", TWO, || {
         let (sys, wq) = opened(bound());
         let (inside, runs, me) = (Count::new(), Count::new(), Arc::new(Mutex::new(None)));
         let work = Work::new({
