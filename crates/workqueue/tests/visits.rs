@@ -303,8 +303,24 @@ impl World {
         }
     }
 
+    /// An item that queues the next one, and so on.
+    fn chain(self: &Arc<Self>, which: usize, cpu: usize, place: usize, left: usize) {
+        let queue = &self.queues[which];
+        let (asks, account) = (Asks(queue.wq.clone()), queue.account.clone());
+        let world = Arc::downgrade(self);
+        let child = Work::new(move || {
+            let _ = &asks;
+            let _inside = Inside::enter(&account, place);
+            if let Some(world) = world.upgrade().filter(|_| left > 0) {
+                world.chain(which, cpu, place, left - 1);
+            }
+        });
+        let queued = queue.wq.queue_on(cpu, &child).map(|q| q.is_queued());
+        self.accept(queue, queued);
+    }
+
     /// Does something, inside an item, that concerns others.
-    fn meddle(&self, one: &One, mut rng: fastrand::Rng) {
+    fn meddle(self: &Arc<Self>, one: &One, mut rng: fastrand::Rng) {
         let queue = &self.queues[one.queue];
         let victim = rng.usize(..queue.victims.len());
         match rng.u8(..12) {
@@ -317,18 +333,7 @@ impl World {
                     other.wq.flush().unwrap();
                 }
             }
-            10 => {
-                let (asks, account) = (Asks(queue.wq.clone()), one.account.clone());
-                let place = one.place;
-                let child = Work::new(move || {
-                    let _ = &asks;
-                    let _inside = Inside::enter(&account, place);
-                });
-                self.accept(
-                    queue,
-                    queue.wq.queue_on(one.cpu, &child).map(|q| q.is_queued()),
-                );
-            }
+            10 => self.chain(one.queue, one.cpu, one.place, rng.usize(..70)),
             _ => (0..rng.usize(1..200_000)).for_each(|_| std::hint::spin_loop()),
         }
     }

@@ -1,0 +1,259 @@
+//! Small items that queue others, or themselves: the worker keeps them and goes on at once, as
+//! long as nobody else has a claim on it.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, QueueError, Work, Workqueue, WorkqueueSystem};
+
+fn system(topology: &str) -> WorkqueueSystem {
+    let topology = Topology::synthetic(topology).unwrap();
+    WorkqueueSystem::builder()
+        .topology(topology)
+        .build()
+        .unwrap()
+}
+
+/// One of each kind that workers go round in.
+fn queues(sys: &WorkqueueSystem) -> [Workqueue; 4] {
+    let attrs = Attrs::new().scope(Scope::System);
+    [
+        sys.workqueue("bound").bound().build().unwrap(),
+        sys.workqueue("narrow")
+            .bound()
+            .max_active(1)
+            .build()
+            .unwrap(),
+        sys.workqueue("unbound").unbound(attrs).build().unwrap(),
+        sys.workqueue("ordered").ordered().build().unwrap(),
+    ]
+}
+
+fn hop(wq: &Workqueue, left: usize, ran: &Arc<AtomicUsize>) {
+    let (again, ran) = (wq.clone(), ran.clone());
+    drop(wq.spawn(move || {
+        ran.fetch_add(1, Ordering::Relaxed);
+        if left > 0 {
+            hop(&again, left - 1, &ran);
+        }
+    }));
+}
+
+/// A work that queues itself until it is told to stop, or is refused. Relaxed, all: counts and
+/// signals.
+struct Endless {
+    work: Work,
+    stop: Arc<AtomicBool>,
+    runs: Arc<AtomicUsize>,
+    refused: Arc<Mutex<Option<QueueError>>>,
+}
+
+impl Endless {
+    fn new(wq: &Workqueue) -> Self {
+        let (stop, runs) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let refused: Arc<Mutex<Option<QueueError>>> = Arc::default();
+        let me = Arc::new(Mutex::new(None));
+        let work = Work::new({
+            let (stop, runs, refused) = (stop.clone(), runs.clone(), refused.clone());
+            let (me, wq) = (me.clone(), wq.clone());
+            move || {
+                runs.fetch_add(1, Ordering::Relaxed);
+                let me: Option<Work> = me.lock().clone();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Some(Err(refusal)) = me.map(|me| wq.queue(&me)) {
+                    *refused.lock() = Some(refusal);
+                }
+            }
+        });
+        *me.lock() = Some(work.clone());
+        Self {
+            work,
+            stop,
+            runs,
+            refused,
+        }
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    /// It has gone on for a while.
+    fn runs_on(&self) {
+        let before = self.runs();
+        while self.runs() < before + 200 {
+            thread::yield_now();
+        }
+    }
+
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.work.flush().unwrap();
+    }
+}
+
+/// Each item that is queued from within another runs once, whatever the kind of queue, and the
+/// statistics add up.
+#[test]
+fn chains_run_to_their_end() {
+    const HOPS: usize = 3_000;
+    let sys = system("core:2");
+    for wq in queues(&sys) {
+        let ran = Arc::new(AtomicUsize::new(0));
+        for _ in 0..4 {
+            hop(&wq, HOPS, &ran);
+        }
+        wq.drain().unwrap();
+        assert_eq!(ran.load(Ordering::Relaxed), 4 * (HOPS + 1));
+        let stats = wq.stats();
+        assert_eq!(stats.queued, 4 * (HOPS as u64 + 1), "{}", wq.name());
+        assert_eq!(
+            (stats.started, stats.completed),
+            (stats.queued, stats.queued)
+        );
+        assert_eq!((stats.active, stats.inactive), (0, 0));
+    }
+}
+
+/// What an item queues comes behind what the one before it has queued: an ordered queue keeps
+/// that order whatever is kept where.
+#[test]
+fn an_ordered_queue_stays_in_order() {
+    let sys = system("core:2");
+    let wq = sys.workqueue("ordered").ordered().build().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    // Under the lock of `order`, so that queueing is in the order of numbers.
+    let next = Arc::new(Mutex::new(0));
+    fn queue(
+        wq: &Workqueue,
+        next: &Arc<Mutex<usize>>,
+        order: &Arc<Mutex<Vec<usize>>>,
+        children: usize,
+    ) {
+        let mut number = next.lock();
+        let (mine, again) = (*number, (wq.clone(), next.clone(), order.clone()));
+        *number += 1;
+        drop(wq.spawn(move || {
+            let (wq, next, order) = again;
+            order.lock().push(mine);
+            for _ in 0..children {
+                queue(&wq, &next, &order, children - 1);
+            }
+        }));
+    }
+    let submitters: Vec<_> = (0..2)
+        .map(|_| {
+            let (wq, next, order) = (wq.clone(), next.clone(), order.clone());
+            thread::spawn(move || (0..40).for_each(|_| queue(&wq, &next, &order, 4)))
+        })
+        .collect();
+    submitters.into_iter().for_each(|s| s.join().unwrap());
+    wq.drain().unwrap();
+    let order = order.lock();
+    assert_eq!(order.len(), *next.lock());
+    assert!(order.is_sorted(), "by number of queueing");
+}
+
+/// Other queues of the same pool have their turn, and so has what others queue there.
+#[test]
+fn an_endless_chain_lets_others_run() {
+    let sys = system("core:1");
+    for wq in queues(&sys) {
+        let endless = Endless::new(&wq);
+        assert!(wq.queue(&endless.work).unwrap().is_queued());
+        endless.runs_on();
+        let other = sys.workqueue("other").bound().build().unwrap();
+        other.spawn(|| ()).wait().unwrap();
+        wq.spawn(|| ()).wait().unwrap();
+        endless.end();
+    }
+}
+
+/// A flush waits for what was queued before it, and not for the chain's later runs.
+#[test]
+fn a_flush_of_an_endless_chain_returns() {
+    let sys = system("core:1");
+    for wq in queues(&sys) {
+        let endless = Endless::new(&wq);
+        assert!(wq.queue(&endless.work).unwrap().is_queued());
+        for _ in 0..20 {
+            endless.runs_on();
+            wq.flush().unwrap();
+        }
+        endless.end();
+    }
+}
+
+/// Whatever happens to the work itself finds it.
+#[test]
+fn a_chain_is_stopped_by_its_work() {
+    let sys = system("core:1");
+    for wq in queues(&sys) {
+        let endless = Endless::new(&wq);
+        for _ in 0..20 {
+            assert!(wq.queue(&endless.work).unwrap().is_queued());
+            endless.runs_on();
+            endless.work.cancel_sync().unwrap();
+            let runs = endless.runs();
+            wq.flush().unwrap();
+            assert_eq!(endless.runs(), runs, "neither pending nor running");
+            assert!(!endless.work.is_pending() && !endless.work.is_running());
+        }
+        let stats = wq.stats();
+        assert_eq!(stats.completed + stats.cancelled, stats.queued);
+    }
+}
+
+/// Nothing of a frozen queue begins, be it kept or not.
+#[test]
+fn a_freeze_stops_a_chain() {
+    let sys = system("core:1");
+    let attrs = Attrs::new().scope(Scope::System);
+    let queues = [
+        sys.workqueue("bound").bound().freezable(),
+        sys.workqueue("unbound").unbound(attrs).freezable(),
+        sys.workqueue("ordered").ordered().freezable(),
+    ];
+    for builder in queues {
+        let wq = builder.build().unwrap();
+        let endless = Endless::new(&wq);
+        assert!(wq.queue(&endless.work).unwrap().is_queued());
+        for _ in 0..10 {
+            endless.runs_on();
+            let frozen = sys.freeze();
+            while frozen.is_busy() {
+                thread::yield_now();
+            }
+            let runs = endless.runs();
+            // A queue that is not frozen goes round the same worker.
+            let other = sys.workqueue("other").bound().build().unwrap();
+            other.spawn(|| ()).wait().unwrap();
+            assert_eq!(endless.runs(), runs, "{} is frozen", wq.name());
+            drop(frozen);
+        }
+        endless.end();
+    }
+}
+
+/// The end of the system is the end of a chain: it is refused, and told so.
+#[test]
+fn shutdown_ends_a_chain() {
+    for kind in 0..4 {
+        let sys = system("core:1");
+        let wq = queues(&sys)[kind].clone();
+        let endless = Endless::new(&wq);
+        assert!(wq.queue(&endless.work).unwrap().is_queued());
+        endless.runs_on();
+        drop(sys);
+        assert_eq!(*endless.refused.lock(), Some(QueueError::ShutDown));
+        assert!(!endless.work.is_pending() && !endless.work.is_running());
+    }
+}
