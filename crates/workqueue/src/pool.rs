@@ -545,14 +545,20 @@ impl Pool {
             match next {
                 Next::Fetch => {
                     let visits = inner.core.may_visit(me) > 0;
-                    let mut mail = std::mem::take(&mut inner.mail);
                     inner.core.hold(false);
-                    drop(inner);
-                    if let [(queue, gate)] = &mail[..] {
-                        let visit = visits.then(|| queue.draw(*gate, self, me)).flatten();
-                        if let Some(deed) = visit {
+                    let mut mail = std::mem::take(&mut inner.mail);
+                    if visits && mail.len() == 1 {
+                        // The note stays until the mailbox is empty: others come for letters too.
+                        let (queue, gate) = mail[0].clone();
+                        inner.mail = mail;
+                        inner.core.mail_stays();
+                        drop(inner);
+                        if let Some(deed) = queue.draw(gate, self, me) {
                             return (Next::Fetch, deed);
                         }
+                        mail = self.take_mail(&mut self.state.lock());
+                    } else {
+                        drop(inner);
                     }
                     mail.retain(|(queue, gate)| queue.fetch_some(*gate, self));
                     if mail.is_empty() {

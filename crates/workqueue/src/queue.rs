@@ -41,10 +41,14 @@ pub const NAME_LIMIT: usize = 31;
 
 /// A workqueue: items go in here, and workers that it shares with other queues run them.
 ///
-/// Items start in the order in which they were queued, one sequence for each CPU of a bound queue
-/// and one for each pool of an unbound one. A clone is another handle on the same queue. Handles do
-/// not keep the system alive: when the last [`WorkqueueSystem`](crate::WorkqueueSystem) is gone,
-/// the queue refuses new items. A queue whose last handle is dropped still runs what is queued.
+/// Items start in the order in which they were queued, one sequence for each CPU. Of an unbound
+/// queue's small items, which several workers take by turns, a few at a time, one may start up to
+/// about 20 us after newer ones; if order matters, the queue is to be
+/// [ordered](crate::WorkqueueDraft::ordered).
+///
+/// A clone is another handle on the same queue. Handles do not keep the system alive: when the last
+/// [`WorkqueueSystem`](crate::WorkqueueSystem) is gone, the queue refuses new items. A queue whose
+/// last handle is dropped still runs what is queued.
 ///
 /// ```
 /// use inflight_workqueue::{Attrs, WorkqueueSystem};

@@ -168,14 +168,14 @@ impl Context {
         queue: &Arc<Shared>,
         gate: usize,
         work: &Item<R>,
-        handle: impl Fn() -> WorkRef,
+        handle: &mut impl FnMut() -> WorkRef,
     ) -> Own {
         if !self.pool.is_timed() || self.pool.place().bh {
             return Own::Enter;
         }
         while self.visits.get() {
             let hand = &self.seen.hand;
-            match hand.keep(self.pool.key(), gate, work, &handle) {
+            match hand.keep(self.pool.key(), gate, work, &mut *handle) {
                 Kept::Answer(queued) => return Own::Answer(queued),
                 Kept::Ask => queue.let_keep(gate, &self.pool, self.me).perform(),
                 Kept::No => break,
@@ -608,7 +608,7 @@ pub(crate) fn keep<R: Run + ?Sized>(
     queue: &Arc<Shared>,
     gate: usize,
     work: &Item<R>,
-    handle: impl Fn() -> WorkRef,
+    handle: &mut impl FnMut() -> WorkRef,
 ) -> Own {
     let of = |c: &RefCell<Option<Rc<Context>>>| {
         let context = c.borrow();

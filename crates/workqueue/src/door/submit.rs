@@ -245,7 +245,7 @@ impl Shared {
         work.settle_in(self.key(), || self.home(cpu));
         // Traces are told in the order of the steps.
         if !trace::is_on(self.env()) {
-            if let Some(queued) = self.post(&**work, cpu, || work.clone()) {
+            if let Some(queued) = self.post(&**work, cpu, &mut || work.clone()) {
                 return Ok(queued);
             }
         }
@@ -302,12 +302,12 @@ impl Shared {
         self: &Arc<Self>,
         work: &Item<R>,
         cpu: usize,
-        handle: impl Fn() -> WorkRef,
+        handle: &mut impl FnMut() -> WorkRef,
     ) -> Option<Queued> {
         let gate = self.gate_of(cpu, None);
         let door = &self.gates[gate];
         if door.letters() == 0 {
-            match worker::keep(self, gate, work, &handle) {
+            match worker::keep(self, gate, work, handle) {
                 Own::Answer(queued) => return Some(queued),
                 Own::Enter => return None,
                 Own::Post => {}

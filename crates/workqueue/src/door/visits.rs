@@ -36,12 +36,16 @@ impl Shared {
             None => gate,
         };
         let mail = &mut *door.mail.inside.lock();
-        pool.begin_visit(me, (self, gate), |most, held, may_run| {
+        pool.begin_visit(me, (self, gate), |(most, sharers), held, may_run| {
             let bells = &mail.bells;
             let lease = |letter: &Letter| bells[letter.pool].as_ref().map(|bell| &bell.pool);
             let is_mine = |letter: &&Letter| {
                 let mine = lease(letter).is_some_and(|lease| Arc::ptr_eq(lease.pool(), pool));
                 mine && !(letter.set.may_be_running && may_run(letter.work.key()))
+            };
+            let most = match sharers {
+                1 => most,
+                _ => most.min(mail.letters.len() / (2 * sharers)).max(1),
             };
             let letters = mail.letters.iter().take(most);
             let mine = letters.take_while(is_mine).count();
@@ -75,7 +79,7 @@ impl Shared {
         })
     }
 
-    /// V5: whether what the items of that worker's visit queue here may be kept: they would be next.
+    /// V5: lets that worker keep what the items of its visit queue here, if they would be next.
     pub(crate) fn let_keep(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>, me: usize) -> Deed {
         let door = &self.gates[gate];
         let mut state = door.state.lock();

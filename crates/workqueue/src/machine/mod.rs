@@ -14,9 +14,9 @@
 //! * Where somebody looks at the pool from time to time, the second and further workers of a pool
 //!   are brought only when what is ready takes longer than a wake costs, by the estimate of an
 //!   item; or at the next look.
-//! * A worker beside whom nobody takes anything may take several small items at once, into its
-//!   hand. Whoever comes besides and takes something, or finds it asleep, has them given back
-//!   first.
+//! * A worker may take several small items at once, into its hand. Whoever comes besides and takes
+//!   something, or finds it asleep, has them given back first; but several that get on take from
+//!   the mail by turns.
 //! * Where items are tiny one worker takes them all, as long as it gets on.
 //! * There may be mail: items on their way that nobody has looked at. A worker fetches it before it
 //!   rests, and from time to time.
@@ -144,6 +144,8 @@ struct Worker<T: Item> {
     turn: u64,
     /// How many items had been taken when it took its last one.
     taken_before: u64,
+    /// It has not slept since, as far as is known.
+    stayed: bool,
     /// When it went idle last.
     since: Instant,
     /// The CPU on which it was seen last.
@@ -338,6 +340,11 @@ impl<T: Item> Core<T> {
         self.mail && (self.ready.is_empty() || self.taken >= self.mail_due)
     }
 
+    /// V4: the mail is left where it is, for others too, until somebody finds that it was all.
+    pub(crate) fn mail_stays(&mut self) {
+        self.mail = true;
+    }
+
     /// V2, V3: the mail is in the caller's hands, who pushes what it finds.
     pub(crate) fn mail_fetched(&mut self) {
         self.mail = false;
@@ -385,6 +392,7 @@ impl<T: Item> Core<T> {
             visiting: false,
             turn: 0,
             taken_before: 0,
+            stayed: false,
             since: Instant::default(),
             cpu: 0,
             scheduled: VecDeque::new(),
@@ -568,6 +576,7 @@ impl<T: Item> Core<T> {
         worker.turn += 1;
         self.taken += 1;
         worker.taken_before = self.taken;
+        worker.stayed = true;
         if item.is_intensive() && !self.one_by_one {
             worker.state = State::Intensive;
             self.running -= 1;
@@ -576,6 +585,7 @@ impl<T: Item> Core<T> {
 
     /// The worker's item is about to sleep: another worker may run.
     pub(crate) fn block(&mut self, me: usize) -> Action {
+        self.workers[me].stayed = false;
         match self.workers[me].state {
             State::Running => {
                 self.workers[me].state = State::Blocked;
@@ -628,6 +638,7 @@ impl<T: Item> Core<T> {
             return None;
         }
         worker.state = state;
+        worker.stayed = false;
         let cpu = worker.cpu;
         self.running -= 1;
         Some(self.kick_near(Some(cpu)))
@@ -805,6 +816,7 @@ impl<T: Item> Core<T> {
 
     fn park(&mut self, me: usize) -> Next<T> {
         self.workers[me].state = State::Idle;
+        self.workers[me].stayed = false;
         self.running -= 1;
         self.idle.push(me);
         Next::Sleep

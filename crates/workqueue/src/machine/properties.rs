@@ -110,8 +110,10 @@ struct Driver {
     keeper: Option<usize>,
     own: usize,
     started: usize,
-    /// The next fresh one to be pushed, and to start.
+    /// The next fresh one to be pushed, and the oldest that has not begun.
     fresh: (usize, usize),
+    /// Fresh ones that have begun.
+    begun: Vec<usize>,
 }
 
 impl Driver {
@@ -136,6 +138,7 @@ impl Driver {
             own: 0,
             started: 0,
             fresh: (FRESH, FRESH),
+            begun: Vec::new(),
         }
     }
 
@@ -206,7 +209,8 @@ impl Driver {
             return false;
         };
         let left = self.letters.len() - items;
-        let action = self.core.begin_visit(worker, items, first.0, left);
+        let mail = (left > 0, left);
+        let action = self.core.begin_visit(worker, items, first.0, mail);
         self.hands[worker].extend(self.letters.drain(..items));
         self.perform(action);
         true
@@ -239,8 +243,12 @@ impl Driver {
     }
 
     fn recall_from(&mut self, worker: usize) {
-        self.take_kept();
-        if self.core.visits(worker) {
+        self.recall_each(self.core.to_be_recalled_with(worker));
+    }
+
+    fn recall_each(&mut self, workers: Vec<usize>) {
+        for worker in workers {
+            self.take_kept();
             let now = self.runs[worker].map(|job| job.0);
             let hand = self.hands[worker].drain(..);
             let action = self.core.recalled(worker, now, hand);
@@ -249,17 +257,23 @@ impl Driver {
     }
 
     fn recall(&mut self, but: Option<usize>) {
-        let others = self.core.visiting().filter(|w| Some(*w) != but);
-        let others: Vec<_> = others.collect();
-        others
-            .into_iter()
-            .for_each(|worker| self.recall_from(worker));
+        self.recall_each(self.core.to_be_recalled(but));
     }
 
     fn begin(&mut self, worker: usize, job: Job) {
         if job.0 >= FRESH {
-            assert_eq!(job.0, self.fresh.1, "they start in order");
-            self.fresh.1 += 2;
+            let in_hand = |older: usize| self.hands.iter().flatten().any(|job| job.0 == older);
+            let passed = (self.fresh.1..job.0).step_by(2);
+            let mut passed = passed.filter(|older| !self.begun.contains(older));
+            let wrong = passed.find(|older| !in_hand(*older));
+            assert_eq!(
+                wrong, None,
+                "they start in order, but for what others have in hand"
+            );
+            self.begun.push(job.0);
+            while self.begun.contains(&self.fresh.1) {
+                self.fresh.1 += 2;
+            }
         }
         assert!(!self.runs.contains(&Some(job)), "never twice at once");
         self.runs[worker] = Some(job);
@@ -438,7 +452,7 @@ impl Driver {
         let waits = !self.letters.is_empty() || core.waiting().next().is_some();
         let waits = waits || self.hands.iter().any(|hand| !hand.is_empty());
         assert!(!(waits && core.would_wake()), "passed by a call");
-        let visiting = core.visiting().count();
+        let visiting = core.to_be_recalled(None).len();
         assert_eq!(core.visits, visiting);
         let count = |s: State| core.workers.iter().filter(|w| w.state == s).count();
         assert_eq!(core.arriving, count(State::Woken));

@@ -575,7 +575,8 @@ fn visit(letters: usize) -> (Core<Job>, usize) {
     assert_eq!(core.mail_came(), Action::None, "one is on its way");
     assert_eq!(core.next(me), (Next::Fetch, Action::None));
     let items = core.may_visit(me).min(letters);
-    let action = core.begin_visit(me, items, 0, letters - items);
+    let left = letters - items;
+    let action = core.begin_visit(me, items, 0, (left > 0, left));
     assert_eq!(action, Action::None);
     (core, items)
 }
@@ -597,7 +598,7 @@ fn a_worker_draws_as_many_small_items_as_its_time_lasts() {
 
 /// What is ready is older than what is in the mail, and with several each takes what is next.
 #[test]
-fn who_is_not_alone_draws_one_at_a_time_or_nothing() {
+fn who_is_not_alone_draws_its_share() {
     let (mut core, _) = visit(64);
     let _ = core.push(job(7));
     assert_eq!(core.may_visit(0), 0, "something is ready");
@@ -611,7 +612,8 @@ fn who_is_not_alone_draws_one_at_a_time_or_nothing() {
     let _ = core.mail_came();
     assert_eq!(core.next(second).0, Next::Run(job(2)));
     assert_eq!(core.next(first).0, Next::Fetch);
-    assert_eq!(core.may_visit(first), 0, "the second one runs");
+    assert_eq!(core.sharers(first), 2, "the second one runs");
+    assert_eq!(core.may_visit(first), 1, "nothing is known of the items");
 }
 
 /// What comes back is ahead of what came later, and one that blocks leaves it to others.
@@ -657,7 +659,7 @@ fn nobody_visits_while_what_came_before_is_recalled() {
     let other = core.created();
     assert_eq!(core.next(other).0, Next::Fetch);
     assert!(core.may_visit(other) > 1);
-    let _ = core.begin_visit(other, 2, 1, 0);
+    let _ = core.begin_visit(other, 2, 1, (false, 0));
     assert!(core.begin_recall(0));
     let _ = core.recalled(other, Some(1), std::iter::empty());
     let _ = core.mail_came();
@@ -666,10 +668,10 @@ fn nobody_visits_while_what_came_before_is_recalled() {
     assert!(core.may_visit(other) > 1);
 }
 
-/// Beside one that counts and takes nothing, because it has no CPU, a worker visits; and not beside
-/// one that comes for an item now and then.
+/// Beside one that counts and takes nothing, because it has no CPU, a worker visits as if it were
+/// alone; with one that comes for items now and then it shares them.
 #[test]
-fn a_worker_visits_where_nobody_else_takes_anything() {
+fn a_worker_shares_with_those_that_take_something() {
     let mut core = Core::new(2);
     core.be_generous(1_000);
     core.be_patient(20_000);
@@ -682,17 +684,14 @@ fn a_worker_visits_where_nobody_else_takes_anything() {
     assert_eq!(core.look(), Action::Create, "it has no CPU");
     let second = core.created();
     assert_eq!(core.next(second).0, Next::Fetch);
-    assert_eq!(
-        core.may_visit(second),
-        0,
-        "the first has taken the last one"
-    );
+    assert_eq!(core.sharers(second), 2, "the first has taken the last one");
     let _ = core.push(job(1));
     assert_eq!(core.next(second).0, Next::Run(job(1)));
     let _ = core.mail_came();
     assert_eq!(core.next(second).0, Next::Fetch);
-    assert!(core.may_visit(second) > 1, "both count, and one comes");
-    let _ = core.begin_visit(second, 3, 2, 1);
+    assert!(core.may_visit(second) > 1);
+    assert_eq!(core.sharers(second), 1, "both count, and one comes");
+    let _ = core.begin_visit(second, 3, 2, (true, 1));
     assert!(core.gives_way(first), "so it recalls nothing");
     assert_eq!(core.next(first).0, Next::Sleep);
     assert_eq!(core.next(second).0, Next::Fetch, "all three have run");

@@ -24,7 +24,8 @@ impl<T: Item> Core<T> {
     pub(crate) fn may_visit(&self, me: usize) -> usize {
         // What is ready came before, and what is being recalled too.
         let nothing_before = self.ready.is_empty() && self.recalls == 0;
-        if !nothing_before || !self.is_alone(me) || self.stopped || self.visit == 0 {
+        let counts = self.workers[me].state == State::Running;
+        if !nothing_before || !counts || self.stopped || self.visit == 0 {
             return 0;
         }
         match self.pace.estimate() {
@@ -34,8 +35,8 @@ impl<T: Item> Core<T> {
         }
     }
 
-    /// V5: whether what the worker's item queues may be kept in its hand from now on. Then the worker
-    /// is in a visit of several.
+    /// V5: whether what the worker's item queues may be kept in its hand from now on. Then the
+    /// worker is in a visit of several.
     pub(crate) fn may_keep(&mut self, me: usize) -> bool {
         let counts = self.workers[me].state == State::Running;
         // What others have queued is not passed.
@@ -50,19 +51,27 @@ impl<T: Item> Core<T> {
         true
     }
 
-    /// Whether no other worker is about to come for the next item, as far as is known: with several
-    /// that come each takes one at a time, or it would have to be recalled each time. Others may
-    /// count and have no CPU, or run what takes long.
-    fn is_alone(&self, me: usize) -> bool {
-        let worker = &self.workers[me];
-        let nobody_came = self.taken == worker.taken_before;
-        worker.state == State::Running && (self.running - self.arriving == 1 || nobody_came)
+    /// How many workers are about to come for the next items, as far as is known. Others may count
+    /// and have no CPU, or run what takes long.
+    pub(crate) fn sharers(&self, me: usize) -> usize {
+        let nobody_came = self.taken == self.workers[me].taken_before;
+        let here = self.running - self.arriving;
+        if nobody_came { 1 } else { here.max(1) }
+    }
+
+    /// Whether the worker is back from what it took, there is more mail, and the others have begun
+    /// their visits since: all get on with what they have, and take from the mail by turns.
+    fn goes_round(&self, me: usize) -> bool {
+        let mine = &self.workers[me];
+        let mut others = self.visiting().filter(|other| *other != me);
+        let is_later = |other: usize| self.workers[other].taken_before > mine.taken_before;
+        mine.stayed && self.mail && self.ready.is_empty() && others.all(is_later)
     }
 
     /// Whether what others have in hand is to be recalled before this worker takes something:
     /// theirs comes first. If so, until [`end_recall`](Core::end_recall) nobody begins a visit.
     pub(crate) fn begin_recall(&mut self, me: usize) -> bool {
-        let recalls = self.others_visit(me);
+        let recalls = self.others_visit(me) && !self.goes_round(me);
         self.recalls += usize::from(recalls);
         recalls
     }
@@ -72,14 +81,14 @@ impl<T: Item> Core<T> {
         self.recalls -= 1;
     }
 
-    /// The worker has taken so many items, `first` is the first of them, and left so many in the
-    /// mail.
+    /// The worker has taken so many items, `first` is the first of them, and left so many where
+    /// they were; there is `mail`, there or elsewhere.
     pub(crate) fn begin_visit(
         &mut self,
         me: usize,
         items: usize,
         first: T::Key,
-        left: usize,
+        (mail, left): (bool, usize),
     ) -> Action {
         self.taken += items as u64;
         let worker = &mut self.workers[me];
@@ -87,14 +96,30 @@ impl<T: Item> Core<T> {
         worker.current = (items == 1).then_some(first);
         worker.turn += 1;
         worker.taken_before = self.taken;
+        worker.stayed = true;
         self.visits += usize::from(items > 1);
-        self.mail |= left > 0;
+        self.mail = mail;
         self.letters = left as u64;
         self.kick()
     }
 
+    /// The workers whose hands are to be emptied, but for that one, in this order: what comes back
+    /// is put before what came back earlier, so the last visit to have begun comes first.
+    pub(crate) fn to_be_recalled(&self, but: Option<usize>) -> Vec<usize> {
+        let mut workers: Vec<_> = self.visiting().filter(|w| Some(*w) != but).collect();
+        workers.sort_by_key(|w| std::cmp::Reverse(self.workers[*w].taken_before));
+        workers
+    }
+
+    /// The same for the hand of one worker: with what is older in other hands.
+    pub(crate) fn to_be_recalled_with(&self, worker: usize) -> Vec<usize> {
+        let mut workers = self.to_be_recalled(None);
+        let at = workers.iter().position(|w| *w == worker);
+        workers.split_off(at.unwrap_or(workers.len()))
+    }
+
     /// The workers that have, or have had, more in hand than what they run.
-    pub(crate) fn visiting(&self) -> impl Iterator<Item = usize> + '_ {
+    fn visiting(&self) -> impl Iterator<Item = usize> + '_ {
         let workers = self.workers.iter().enumerate();
         let visiting = workers.filter(|(_, w)| w.visiting);
         visiting.map(|(number, _)| number)
@@ -132,5 +157,60 @@ impl<T: Item> Core<T> {
     pub(super) fn end_visit(&mut self, worker: usize) {
         let visiting = std::mem::take(&mut self.workers[worker].visiting);
         self.visits -= usize::from(visiting);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::Next;
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq)]
+    struct Job(usize);
+
+    impl Item for Job {
+        type Key = usize;
+        fn key(&self) -> usize {
+            self.0
+        }
+        fn may_be_running(&self) -> bool {
+            false
+        }
+        fn is_intensive(&self) -> bool {
+            false
+        }
+    }
+
+    /// Two workers take from the mail by turns, and leave each other what they have in hand; but
+    /// one that has slept, or is back for the second time, recalls what the other has.
+    #[test]
+    fn two_workers_visit_by_turns() {
+        let mut core = Core::new(2);
+        core.be_generous(20_000);
+        core.be_patient(20_000);
+        (0..100).for_each(|_| core.took(1_000));
+        let [first, second] = [core.created(), core.created()];
+        let _ = core.mail_came();
+        let draw = |core: &mut Core<Job>, me, first| {
+            assert_eq!(core.next(me).0, Next::Fetch);
+            core.mail_stays();
+            let _ = core.begin_visit(me, 5, first, (true, 50));
+        };
+        draw(&mut core, first, 0);
+        draw(&mut core, second, 5);
+        assert!(!core.begin_recall(first), "the second has begun since");
+        draw(&mut core, first, 10);
+        assert!(!core.begin_recall(second));
+        draw(&mut core, second, 15);
+        draw(&mut core, second, 20);
+        assert!(core.begin_recall(second), "the first is slow");
+        let _ = core.recalled(first, Some(10), [Job(11)].into_iter());
+        core.end_recall();
+        assert_eq!(core.next(second).0, Next::Run(Job(11)));
+        draw(&mut core, first, 25);
+        let _ = core.block(second);
+        core.unblock(second);
+        assert!(core.begin_recall(second), "it has slept");
+        core.end_recall();
     }
 }

@@ -21,13 +21,14 @@ impl Inner {
 }
 
 impl Pool {
-    /// V4: `fill` puts up to so many items into the worker's hand, of those that nobody else may be
-    /// running, and says how many letters it has left where they were. `None` if there is no visit.
+    /// V4: `fill` puts up to so many items into the worker's hand, or its share where so many
+    /// workers take of them, of those that nobody else may be running, and says how many letters it
+    /// has left where they were. `None` if there is no visit.
     pub(crate) fn begin_visit(
         self: &Arc<Self>,
         me: usize,
         from: (&Arc<Shared>, usize),
-        fill: impl FnOnce(usize, &mut Held, &dyn Fn(usize) -> bool) -> usize,
+        fill: impl FnOnce((usize, usize), &mut Held, &dyn Fn(usize) -> bool) -> usize,
     ) -> Option<Deed> {
         let mut inner = self.state.lock();
         let most = inner.core.may_visit(me);
@@ -36,18 +37,30 @@ impl Pool {
         }
         let (items, first, left) = {
             let mut hand = inner.seen[me].hand.lock();
-            let left = fill(most, &mut hand, &|key| inner.core.may_run(key));
+            let share = (most, inner.core.sharers(me));
+            let left = fill(share, &mut hand, &|key| inner.core.may_run(key));
             let (items, first) = hand.content()?;
             (items, first, left)
         };
-        if left > 0 {
+        let is_it =
+            |(queue, gate): &(Arc<Shared>, usize)| *gate == from.1 && Arc::ptr_eq(queue, from.0);
+        let noted = inner.mail.iter().position(is_it);
+        let over = match noted {
+            Some(at) if left == 0 => Some(inner.mail.remove(at)),
             // It is still the first whose letters are due.
-            inner.mail.insert(0, (from.0.clone(), from.1));
-        }
-        Some(
-            self.patient(inner, |core| ((), core.begin_visit(me, items, first, left)))
-                .1,
-        )
+            None if left > 0 => {
+                inner.mail.insert(0, (from.0.clone(), from.1));
+                None
+            }
+            _ => None,
+        };
+        let mail = !inner.mail.is_empty();
+        let deed = self.patient(inner, |core| {
+            ((), core.begin_visit(me, items, first, (mail, left)))
+        });
+        // Outside the lock: it may be the last handle.
+        drop(over);
+        Some(deed.1)
     }
 
     /// V5: the worker keeps what its items queue from now on, if that is `next` at its gate and
@@ -109,22 +122,25 @@ impl Pool {
         Some((recalled, deed))
     }
 
-    /// N5 for a worker. No lock is held.
-    pub(crate) fn recall_from(self: &Arc<Self>, worker: usize) {
-        let visited = self.state.lock().visited(worker);
-        if let Some((queue, gate)) = visited {
-            queue.recall(gate, self, worker);
+    fn recall_each(self: &Arc<Self>, workers: Vec<usize>) {
+        for worker in workers {
+            let visited = self.state.lock().visited(worker);
+            if let Some((queue, gate)) = visited {
+                queue.recall(gate, self, worker);
+            }
         }
+    }
+
+    /// N5 for a worker, and those with older visits. No lock is held.
+    pub(crate) fn recall_from(self: &Arc<Self>, worker: usize) {
+        let workers = self.state.lock().core.to_be_recalled_with(worker);
+        self.recall_each(workers);
     }
 
     /// N5 for all workers but that one. No lock is held.
     pub(crate) fn recall_but(self: &Arc<Self>, but: Option<usize>) {
-        let workers: Vec<_> = {
-            let inner = self.state.lock();
-            let others = inner.core.visiting().filter(|w| Some(*w) != but);
-            others.collect()
-        };
-        workers.into_iter().for_each(|w| self.recall_from(w));
+        let workers = self.state.lock().core.to_be_recalled(but);
+        self.recall_each(workers);
     }
 
     /// Nothing is in hand, but what runs; the gates know of all that has ended. No lock is held.
