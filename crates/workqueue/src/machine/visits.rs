@@ -25,7 +25,9 @@ impl<T: Item> Core<T> {
         // What is ready came before, and what is being recalled too.
         let nothing_before = self.ready.is_empty() && self.recalls == 0;
         let counts = self.workers[me].state == State::Running;
-        if !nothing_before || !counts || self.stopped || self.visit == 0 {
+        // Of those that take tiny items one is to go: with its next one.
+        let stays = self.sharers(me) == 1 || !self.is_tiny();
+        if !nothing_before || !counts || !stays || self.stopped || self.visit == 0 {
             return 0;
         }
         match self.pace.estimate() {
@@ -65,7 +67,8 @@ impl<T: Item> Core<T> {
         let mine = &self.workers[me];
         let mut others = self.visiting().filter(|other| *other != me);
         let is_later = |other: usize| self.workers[other].taken_before > mine.taken_before;
-        mine.stayed && self.mail && self.ready.is_empty() && others.all(is_later)
+        let goes_on = mine.stayed && self.mail && self.ready.is_empty() && !self.is_tiny();
+        goes_on && others.all(is_later)
     }
 
     /// Whether what others have in hand is to be recalled before this worker takes something:
