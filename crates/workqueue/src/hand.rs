@@ -191,7 +191,6 @@ impl Held {
     pub(crate) fn recall(&mut self) -> Option<Recalled> {
         let whence = self.whence.clone()?;
         debug_assert_eq!(self.own, 0, "what was kept has been taken out");
-        self.keep_nothing();
         // What was drawn takes its slots along.
         let left = match whence.on_one_slot {
             Some(_) => self.slots,

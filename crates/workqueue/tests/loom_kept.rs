@@ -11,6 +11,7 @@
 
 mod model_support;
 
+use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
@@ -239,61 +240,86 @@ fn who_is_found_asleep_gives_back_what_is_kept() {
     });
 }
 
+/// What happens when something has been kept, and a letter has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// Another thread looks for an item at the gate.
+    IsSought,
+    /// The keeper blocks.
+    Blocks,
+}
+
 /// V6: what is kept comes before what others queue later, be it found there by one who has the
 /// keeper asleep, or by one who looks for something else.
-fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), blocks: bool) {
-    check(name, if blocks { ZERO } else { ONE }, move || {
-        let (sys, wq) = opened(queue());
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let item = |number| {
-            let order = order.clone();
-            move || order.lock().push(number)
-        };
-        let (kept, posted) = (Flag::new(), Count::new());
-        let first = wq.spawn({
-            let (wq, kept, posted) = (wq.clone(), kept.clone(), posted.clone());
-            let (one, three) = (item(1), item(3));
-            move || {
-                drop(wq.spawn(one));
-                kept.raise();
-                while posted.get() == 0 {
-                    thread::yield_now();
+fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), then: Then) {
+    check(
+        name,
+        if then == Then::Blocks { ZERO } else { ONE },
+        move || {
+            let (sys, wq) = opened(queue());
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let item = |number| {
+                let order = order.clone();
+                move || order.lock().push(number)
+            };
+            let (kept, posted) = (Flag::new(), Arc::new(AtomicBool::new(false)));
+            let first = wq.spawn({
+                let (wq, kept, posted) = (wq.clone(), kept.clone(), posted.clone());
+                let (one, three) = (item(1), item(3));
+                move || {
+                    drop(wq.spawn(one));
+                    kept.raise();
+                    // Ordering: Acquire, pairs with the store below: a letter is seen by what tells of it.
+                    while !posted.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                    if then == Then::Blocks {
+                        blocking(|| ());
+                    }
+                    drop(wq.spawn(three));
                 }
-                if blocks {
-                    blocking(|| ());
-                }
-                drop(wq.spawn(three));
+            });
+            kept.wait();
+            let other = Work::new(|| ());
+            assert!(wq.queue(&other).unwrap().is_queued());
+            drop(wq.spawn(item(2)));
+            if then == Then::IsSought {
+                // Looks for it at the gate.
+                other.cancel();
             }
-        });
-        kept.wait();
-        let other = Work::new(|| ());
-        assert!(wq.queue(&other).unwrap().is_queued());
-        drop(wq.spawn(item(2)));
-        if !blocks {
-            // Looks for it at the gate.
-            other.cancel();
-        }
-        posted.add();
-        first.wait().unwrap();
-        wq.flush().unwrap();
-        assert_eq!(*order.lock(), [1, 2, 3]);
-        drop(sys);
-    });
+            // Ordering: Release, as said.
+            posted.store(true, Ordering::Release);
+            first.wait().unwrap();
+            wq.flush().unwrap();
+            assert_eq!(*order.lock(), [1, 2, 3]);
+            drop(sys);
+        },
+    );
 }
 
 #[test]
 fn what_is_kept_comes_first() {
-    order("what_is_kept_comes_first", bound, false);
+    order("what_is_kept_comes_first", bound, Then::IsSought);
+}
+
+#[test]
+fn what_is_kept_passes_no_letter() {
+    order("what_is_kept_passes_no_letter", bound, Then::Nothing);
 }
 
 #[test]
 fn what_is_kept_comes_first_in_order() {
-    order("what_is_kept_comes_first_in_order", ordered, false);
+    order("what_is_kept_comes_first_in_order", ordered, Then::IsSought);
 }
 
 #[test]
 fn what_is_kept_comes_first_after_a_block() {
-    order("what_is_kept_comes_first_after_a_block", ordered, true);
+    order(
+        "what_is_kept_comes_first_after_a_block",
+        ordered,
+        Then::Blocks,
+    );
 }
 
 /// A work that queues itself is kept, and runs once for each time; a `cancel_sync` finds it kept,

@@ -87,12 +87,9 @@ impl Shared {
             Some(fronts) => fronts.slots.room(state.gate.front()) > 0,
             None => state.gate.nobody_waits(),
         };
-        let mail = door.mail.inside.lock();
         let mut pools = state.pools.iter().flatten();
         let leads_here = pools.any(|lease| Arc::ptr_eq(lease.pool(), pool));
-        let is_next = nobody_waits && mail.letters.is_empty() && !mail.closed;
-        let (keeps, deed) = pool.let_keep(me, is_next && leads_here);
-        drop(mail);
+        let (keeps, deed) = pool.let_keep(me, nobody_waits && leads_here);
         if keeps {
             state.keeper = Some((pool.clone(), me));
         }
