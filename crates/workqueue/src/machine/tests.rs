@@ -613,7 +613,11 @@ fn who_is_not_alone_draws_its_share() {
     assert_eq!(core.next(second).0, Next::Run(job(2)));
     assert_eq!(core.next(first).0, Next::Fetch);
     assert_eq!(core.sharers(first), 2, "the second one runs");
-    assert_eq!(core.may_visit(first), 1, "nothing is known of the items");
+    assert_eq!(core.may_visit(first), 0, "nothing is known of the items");
+    (0..100).for_each(|_| core.took(300));
+    assert_eq!(core.may_visit(first), 3);
+    (0..100).for_each(|_| core.took(900));
+    assert_eq!(core.may_visit(first), 0, "long ones go one by one");
 }
 
 /// What comes back is ahead of what came later, and one that blocks leaves it to others.

@@ -25,15 +25,21 @@ impl<T: Item> Core<T> {
         // What is ready came before, and what is being recalled too.
         let nothing_before = self.ready.is_empty() && self.recalls == 0;
         let counts = self.workers[me].state == State::Running;
-        // Of those that take tiny items one is to go: with its next one.
-        let stays = self.sharers(me) == 1 || !self.is_tiny();
-        if !nothing_before || !counts || !stays || self.stopped || self.visit == 0 {
+        if !nothing_before || !counts || self.stopped || self.visit == 0 {
             return 0;
         }
-        match self.pace.estimate() {
+        let most = match self.pace.estimate() {
             // Nothing is known yet. In a model items are short, or it would need one item more.
             0 if !cfg!(loom) => 1,
             estimate => (self.visit / estimate.max(1)).clamp(1, MOST) as usize,
+        };
+        // Of those that take tiny items one is to go: with its next one. Long ones are shared out
+        // one by one.
+        let shares = !self.is_tiny() && most > 1;
+        if self.sharers(me) == 1 || shares {
+            most
+        } else {
+            0
         }
     }
 
