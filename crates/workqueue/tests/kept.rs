@@ -7,7 +7,9 @@ mod support;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, QueueError, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, QueueError, Work, Workqueue, WorkqueueSystem, blocking};
+use std::time::Duration;
+use support::{Level, watch};
 
 fn system(topology: &str) -> WorkqueueSystem {
     let topology = Topology::synthetic(topology).unwrap();
@@ -256,4 +258,69 @@ fn shutdown_ends_a_chain() {
         assert_eq!(*endless.refused.lock(), Some(QueueError::ShutDown));
         assert!(!endless.work.is_pending() && !endless.work.is_running());
     }
+}
+
+/// Items of one gate run beside each other, on two workers, and each queues what its worker could
+/// keep: what the first has kept is not forgotten for the second's.
+#[test]
+fn of_two_workers_neither_forgets_what_the_other_keeps() {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:4").unwrap());
+    // Who waits here counts as running.
+    let builder = builder.intensive_threshold(Duration::from_secs(60));
+    let sys = builder.build().unwrap();
+    let attrs = Attrs::new().scope(Scope::System);
+    let wq = sys.workqueue("unbound").unbound(attrs).build().unwrap();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let news = rounds.clone();
+    let all = thread::spawn(move || {
+        // Its end is part of what may hang.
+        let _sys = sys;
+        for _ in 0..100 {
+            rounds.fetch_add(1, Ordering::Relaxed);
+            // After these an item is small, by what is known of it.
+            for _ in 0..2_000 {
+                drop(wq.spawn_on(0, || ()));
+            }
+            wq.flush().unwrap();
+            let (begun, go, fillers, ran) =
+                (Level::new(), Level::new(), Level::new(), Level::new());
+            let keeps = || {
+                let (wq, begun, go, ran) = (wq.clone(), begun.clone(), go.clone(), ran.clone());
+                let runs = AtomicUsize::new(0);
+                Work::new(move || {
+                    if runs.fetch_add(1, Ordering::Relaxed) > 0 {
+                        return;
+                    }
+                    begun.raise();
+                    go.wait_silently(1);
+                    for _ in 0..3 {
+                        let ran = ran.clone();
+                        drop(wq.spawn_on(0, move || ran.raise()));
+                    }
+                    blocking(|| ran.wait_silently(6));
+                })
+            };
+            let (first, second) = (keeps(), keeps());
+            wq.queue_on(0, &first).unwrap();
+            begun.wait(1);
+            wq.queue_on(0, &second).unwrap();
+            // Whoever comes finds more, and takes the second alone: the next one may be running.
+            wq.queue_on(0, &first).unwrap();
+            for _ in 0..30 {
+                let fillers = fillers.clone();
+                drop(wq.spawn_on(0, move || fillers.raise()));
+            }
+            begun.wait(2);
+            fillers.wait(30);
+            go.raise();
+            ran.wait(6);
+            wq.flush().unwrap();
+            let stats = wq.stats();
+            let numbers = (stats.completed, stats.active, stats.panicked);
+            assert_eq!(numbers, (stats.queued, 0, 0));
+        }
+    });
+    watch(&news, vec![all], || {
+        format!("round {}", news.load(Ordering::Relaxed))
+    });
 }

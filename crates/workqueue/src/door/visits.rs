@@ -11,6 +11,14 @@ use crate::trace;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
+impl DoorState {
+    /// Whether it is that worker of that pool who may have kept items.
+    fn is_keeper(&self, pool: &Arc<Pool>, me: usize) -> bool {
+        let is_me = |(of, worker): &(Arc<Pool>, usize)| Arc::ptr_eq(of, pool) && *worker == me;
+        self.keeper.as_ref().is_some_and(is_me)
+    }
+}
+
 impl Shared {
     /// V4: takes what the mailbox of that gate has for that pool's worker into its hand, as far as
     /// it may run at once, and what is left stays. `None` if no visit has begun.
@@ -21,8 +29,7 @@ impl Shared {
         if self.cpu_intensive || trace::is_on(self.env()) {
             return None;
         }
-        let is_me = |(of, worker): &(Arc<Pool>, usize)| Arc::ptr_eq(of, pool) && *worker == me;
-        if state.keeper.as_ref().is_some_and(is_me) {
+        if state.is_keeper(pool, me) {
             state.keeper = None; // That visit is over.
         } else if state.keeper.is_some() {
             // What another one may have kept comes first.
@@ -80,9 +87,14 @@ impl Shared {
     }
 
     /// V5: lets that worker keep what the items of its visit queue here, if they would be next.
-    pub(crate) fn let_keep(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>, me: usize) -> Deed {
+    pub(crate) fn let_keep(self: &Arc<Self>, gate: usize, pool: &Arc<Pool>, me: usize) -> Deeds {
         let door = &self.gates[gate];
         let mut state = door.state.lock();
+        let mut deeds = Deeds::default();
+        if !state.is_keeper(pool, me) {
+            // Of one the gate knows: what another has kept comes first, and he keeps no more.
+            deeds = self.take_kept(gate, &mut state);
+        }
         let nobody_waits = match &self.fronts {
             Some(fronts) => fronts.slots.room(state.gate.front()) > 0,
             None => state.gate.nobody_waits(),
@@ -93,7 +105,8 @@ impl Shared {
         if keeps {
             state.keeper = Some((pool.clone(), me));
         }
-        deed
+        deeds.push(deed);
+        deeds
     }
 
     /// V6: what a worker has kept is queued. The gate is locked, and the mailbox not looked at yet.
