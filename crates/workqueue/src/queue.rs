@@ -41,9 +41,10 @@ pub const NAME_LIMIT: usize = 31;
 
 /// A workqueue: items go in here, and workers that it shares with other queues run them.
 ///
-/// Items start in the order in which they were queued, one sequence for each CPU. Of an unbound
-/// queue's small items, which several workers take by turns, a few at a time, one may start up to
-/// about 20 us after newer ones; if order matters, the queue is to be
+/// Items start in the order in which they were queued, one sequence for each CPU that they are
+/// queued on. An unbound queue's small items, of less than 10 us, are taken by several workers by
+/// turns, a few at a time: one may start about 20 us after newer ones, or later if items take
+/// longer than they used to. If order matters, the queue is to be
 /// [ordered](crate::WorkqueueDraft::ordered).
 ///
 /// A clone is another handle on the same queue. Handles do not keep the system alive: when the last

@@ -77,7 +77,8 @@ pub enum Modified {
 /// now. A run that panics is counted by its workqueue, and the work can be queued again.
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued
-/// runs.
+/// runs. A function that queues its own work needs a handle on that, and one that it owns keeps
+/// both from being freed; a [repeating](Work::repeating) work needs none.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -124,8 +125,10 @@ impl Work {
     /// A work that runs `f` again and again, until that breaks.
     ///
     /// As if `f` had queued its own work just before it returned `Continue`, through the workqueue
-    /// that it came by, and cheaper: the next run begins at once, up to 32 in a row and none later
-    /// than 20 us after the first, whatever else waits; then that has its turn. An ordered
+    /// that it came by, and cheaper: the next run begins at once, up to 32 in a row, until 20 us
+    /// after the first are over, whatever else waits; then that has its turn. (The clock is not
+    /// looked at before each run: up to three more may begin in the row. If runs are small at first
+    /// and long later, the rest waits for those.) An ordered
     /// workqueue keeps its order: what was queued during a run comes before the next one. Nor are
     /// there rows of runs where time cannot be known (a clock of the user's, sampling switched
     /// off), for BH items, for what is traced, and after a run that has blocked.
