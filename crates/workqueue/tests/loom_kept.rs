@@ -270,7 +270,7 @@ fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), then: The
                 move || {
                     drop(wq.spawn(one));
                     kept.raise();
-                    // Ordering: Acquire, pairs with the store below: what tells of a letter shows it.
+                    // Ordering: Acquire, pairs with the store below: it tells of a letter.
                     while !posted.load(Ordering::Acquire) {
                         thread::yield_now();
                     }
