@@ -172,7 +172,13 @@ fn victim(account: &Arc<Account>, news: &Arc<AtomicUsize>, cpu: usize) -> Work {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let (text, cpus) = [("core:1", 1), ("core:2", 2), ("cache:2 core:1", 2)][rng.usize(..3)];
+        let machines = [
+            ("core:1", 1),
+            ("core:2", 2),
+            ("cache:2 core:1", 2),
+            ("core:4", 4),
+        ];
+        let (text, cpus) = machines[rng.usize(..machines.len())];
         let builder = WorkqueueSystem::builder().topology(Topology::synthetic(text).unwrap());
         // What is traced goes one by one, and its items end no later for that.
         let traced = rng.u8(..4) == 0;
