@@ -324,3 +324,43 @@ fn of_two_workers_neither_forgets_what_the_other_keeps() {
         format!("round {}", news.load(Ordering::Relaxed))
     });
 }
+
+/// A worker that has not kept anything yet when the queue closes keeps nothing afterwards.
+#[test]
+fn what_begins_to_keep_late_finds_the_queue_closed() {
+    for _ in 0..20 {
+        let sys = system("core:2");
+        let wq = sys.workqueue("bound").bound().build().unwrap();
+        // Small items, so that there is room in a visit.
+        for _ in 0..50 {
+            (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
+            wq.flush().unwrap();
+        }
+        let (began, closed) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let late = wq.spawn_on(0, {
+            let (wq, began, closed) = (wq.clone(), began.clone(), closed.clone());
+            move || {
+                began.store(true, Ordering::Relaxed);
+                while !closed.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                wq.queue_on(0, &Work::new(|| ()))
+            }
+        });
+        while !began.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let end = thread::spawn(move || drop(sys));
+        // The other CPU's gate, so that nothing waits where the item runs.
+        let probe = Work::new(|| ());
+        while wq.queue_on(1, &probe) != Err(QueueError::ShutDown) {
+            thread::yield_now();
+        }
+        closed.store(true, Ordering::Relaxed);
+        assert_eq!(late.wait().unwrap(), Err(QueueError::ShutDown));
+        end.join().unwrap();
+    }
+}

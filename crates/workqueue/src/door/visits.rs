@@ -95,13 +95,15 @@ impl Shared {
             // Of one the gate knows: what another has kept comes first, and he keeps no more.
             deeds = self.take_kept(gate, &mut state);
         }
+        // V6 finds nobody who has not asked yet, so whoever closes the gate is asked for here.
+        let takes_items = state.refusal(self.key()).is_none();
         let nobody_waits = match &self.fronts {
             Some(fronts) => fronts.slots.room(state.gate.front()) > 0,
             None => state.gate.nobody_waits(),
         };
         let mut pools = state.pools.iter().flatten();
         let leads_here = pools.any(|lease| Arc::ptr_eq(lease.pool(), pool));
-        let (keeps, deed) = pool.let_keep(me, nobody_waits && leads_here);
+        let (keeps, deed) = pool.let_keep(me, takes_items && nobody_waits && leads_here);
         if keeps {
             state.keeper = Some((pool.clone(), me));
         }
