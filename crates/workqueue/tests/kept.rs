@@ -7,7 +7,9 @@ mod support;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, QueueError, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{
+    Attrs, JoinHandle, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
+};
 use std::time::Duration;
 use support::{Level, watch};
 
@@ -362,5 +364,90 @@ fn what_begins_to_keep_late_finds_the_queue_closed() {
         closed.store(true, Ordering::Relaxed);
         assert_eq!(late.wait().unwrap(), Err(QueueError::ShutDown));
         end.join().unwrap();
+    }
+}
+
+/// An item in a visit of its own, which goes on when it is told to, queues `then`, says so, and
+/// ends when it is told to.
+fn late(
+    wq: &Workqueue,
+    go: &Arc<AtomicBool>,
+    end: &Arc<AtomicBool>,
+    then: impl FnOnce() + Send + 'static,
+) -> (JoinHandle<()>, Arc<AtomicBool>) {
+    // Small items, so that there is room in a visit.
+    for _ in 0..50 {
+        (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
+        wq.flush().unwrap();
+    }
+    let (began, queued) = (signal(), signal());
+    let item = wq.spawn_on(0, {
+        let (wq, go, end) = (wq.clone(), go.clone(), end.clone());
+        let (began, queued) = (began.clone(), queued.clone());
+        move || {
+            began.store(true, Ordering::Release);
+            await_signal(&go);
+            drop(wq.spawn_on(0, then));
+            queued.store(true, Ordering::Release);
+            await_signal(&end);
+        }
+    });
+    await_signal(&began);
+    (item, queued)
+}
+
+/// Ordering: Release where it is set, Acquire where it is awaited: what came before is seen.
+fn signal() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}
+
+fn await_signal(signal: &AtomicBool) {
+    while !signal.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+}
+
+/// Something has come to wait for the slot since the item began: what it queues waits behind that.
+#[test]
+fn what_begins_to_keep_late_passes_nobody() {
+    for _ in 0..20 {
+        let sys = system("core:1");
+        let wq = sys.workqueue("narrow").bound().max_active(1);
+        let wq = wq.build().unwrap();
+        let (go, order) = (signal(), Arc::new(Mutex::new(Vec::new())));
+        let own = order.clone();
+        let (item, _) = late(&wq, &go, &go, move || own.lock().push("own"));
+        let before = order.clone();
+        drop(wq.spawn_on(0, move || before.lock().push("before")));
+        // Who looks at the system empties mailboxes.
+        drop(sys.dump());
+        go.store(true, Ordering::Release);
+        item.wait().unwrap();
+        wq.flush().unwrap();
+        assert_eq!(*order.lock(), ["before", "own"]);
+    }
+}
+
+/// The queue has gone over to another pool since the item began: what it queues goes there.
+#[test]
+fn what_begins_to_keep_late_goes_where_its_queue_has_gone() {
+    for _ in 0..20 {
+        let sys = system("cache:2 core:1");
+        let attrs = Attrs::new().scope(Scope::System);
+        let wq = sys.workqueue("moves").unbound(attrs).build().unwrap();
+        let (go, end, ran) = (signal(), signal(), signal());
+        let says = ran.clone();
+        let then = move || says.store(true, Ordering::Release);
+        let (item, queued) = late(&wq, &go, &end, then);
+        let elsewhere = Attrs::new().scope(Scope::Cpu);
+        wq.set_attrs(elsewhere).unwrap();
+        go.store(true, Ordering::Release);
+        await_signal(&queued);
+        // Looks at the gates, which know nothing of the pool that was left.
+        wq.set_max_active(7).unwrap();
+        end.store(true, Ordering::Release);
+        item.wait().unwrap();
+        wq.flush().unwrap();
+        assert!(ran.load(Ordering::Acquire));
     }
 }
