@@ -5,7 +5,16 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | no V6 | |
+//! | no V6 in V2, or V6 after the mail | `what_is_kept_comes_first`, the same `_in_order` |
+//! | no V6 in N5 | `a_block_gives_back_what_is_kept`, `who_is_found_asleep_gives_back_what_is_kept`, ... |
+//! | what V6 has been at is kept from once more | `what_is_kept_comes_first`, the same `_in_order` |
+//! | what was cancelled in a hand is not counted as ended | `a_kept_work_against_cancel` |
+//! | V5 where there are letters | `what_is_kept_passes_no_letter` |
+//! | V5 does not make a visit of one item one of several | `a_block_gives_back_what_is_kept`, ... |
+//!
+//! Of who begins to keep (V5): at a gate where somebody waits, or that leads elsewhere by now, or
+//! is closed, or where another one keeps, `tests/kept.rs`; while something is ready, or by one who
+//! does not count, the core's property. That nobody recalls meanwhile is not tested.
 
 #![cfg(loom)]
 
