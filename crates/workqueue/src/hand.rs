@@ -149,7 +149,7 @@ impl Held {
         };
         self.whence = Some(whence);
         (self.room, self.keeps) = (room, false);
-        // One that is alone is told of when it is taken: nobody recalls it.
+        // One that is alone is told of when it is taken.
         self.begun = if self.rest.len() == 1 { -1 } else { 0 };
     }
 
@@ -267,9 +267,7 @@ impl Hand {
         drop(whence);
         Pass::Over(tally)
     }
-}
 
-impl Hand {
     /// V5: an item that the worker, of that pool, queues from within the one it runs.
     pub(crate) fn keep<R: Run + ?Sized>(
         &self,

@@ -10,7 +10,7 @@
 //! What C6 reads of the word is a hint; it only ends a row of runs early, so no model fails without
 //! it. What a user sees of that fails in `queued_in_a_run_it_runs_once_more` (PENDING) and in
 //! `disabled_it_stops_and_enabled_it_waits_to_be_queued` (DISABLED); without AWAITED or CANCELLING
-//! he waits for the rest of a row, 20 us at most. The unit test
+//! he waits for the rest of a row, some 20 us. The unit test
 //! `each_that_is_not_its_worker_ends_a_row` has all four.
 
 #![cfg(loom)]

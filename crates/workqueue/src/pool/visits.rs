@@ -44,22 +44,16 @@ impl Pool {
         };
         let is_it =
             |(queue, gate): &(Arc<Shared>, usize)| *gate == from.1 && Arc::ptr_eq(queue, from.0);
-        let noted = inner.mail.iter().position(is_it);
-        let over = match noted {
-            Some(at) if left == 0 => Some(inner.mail.remove(at)),
+        match inner.mail.iter().position(is_it) {
+            Some(at) if left == 0 => drop(inner.mail.remove(at)),
             // It is still the first whose letters are due.
-            None if left > 0 => {
-                inner.mail.insert(0, (from.0.clone(), from.1));
-                None
-            }
-            _ => None,
-        };
+            None if left > 0 => inner.mail.insert(0, (from.0.clone(), from.1)),
+            _ => {}
+        }
         let mail = !inner.mail.is_empty();
         let deed = self.patient(inner, |core| {
             ((), core.begin_visit(me, items, first, (mail, left)))
         });
-        // Outside the lock: it may be the last handle.
-        drop(over);
         Some(deed.1)
     }
 
