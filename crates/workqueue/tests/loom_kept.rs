@@ -21,67 +21,35 @@
 mod model_support;
 
 use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::model::{Bound, check};
+use inflight_sync::model::check;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag, ONE, TWO};
-use std::time::Duration;
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
+use model_support::{Count, Flag, ONE, TWO, ZERO, opened, timed, wide};
 
-/// What one worker does in one visit, and one thread besides.
-const ZERO: Bound = Bound {
-    quick: Some(0),
-    deep: Some(1),
-};
-
-fn system(topology: &str) -> WorkqueueSystem {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic(topology).unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    builder.clock(Clock::manual()).build().unwrap()
+fn system() -> WorkqueueSystem {
+    timed("core:1", &Clock::manual())
 }
 
-fn bound() -> (WorkqueueSystem, Arc<Workqueue>) {
-    let sys = system("core:1");
+fn bound() -> (WorkqueueSystem, Workqueue) {
+    let sys = system();
     let wq = sys.workqueue("model").bound().max_active(2).freezable();
-    let wq = Arc::new(wq.build().unwrap());
+    let wq = wq.build().unwrap();
     (sys, wq)
 }
 
 /// With one slot.
-fn narrow() -> (WorkqueueSystem, Arc<Workqueue>) {
-    let sys = system("core:1");
+fn narrow() -> (WorkqueueSystem, Workqueue) {
+    let sys = system();
     let wq = sys.workqueue("model").bound().max_active(1).freezable();
-    let wq = Arc::new(wq.build().unwrap());
+    let wq = wq.build().unwrap();
     (sys, wq)
 }
 
-fn ordered() -> (WorkqueueSystem, Arc<Workqueue>) {
-    let sys = system("core:1");
+fn ordered() -> (WorkqueueSystem, Workqueue) {
+    let sys = system();
     let wq = sys.workqueue("model").ordered().freezable();
-    let wq = Arc::new(wq.build().unwrap());
-    (sys, wq)
-}
-
-/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
-/// drawn in one visit.
-fn opened((sys, wq): (WorkqueueSystem, Arc<Workqueue>)) -> (WorkqueueSystem, Arc<Workqueue>) {
-    wq.spawn(|| ()).wait().unwrap();
-    (sys, wq)
-}
-
-/// Two CPUs, one pool, and patience.
-fn wide(clock: &Clock) -> (WorkqueueSystem, Arc<Workqueue>) {
-    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:2").unwrap());
-    let builder = builder.idle_timeout(Duration::MAX).sampling(true);
-    let sys = builder.clock(clock.clone()).build().unwrap();
-    let attrs = Attrs::new().scope(Scope::System);
-    let wq = Arc::new(sys.workqueue("model").unbound(attrs).build().unwrap());
-    for _ in 0..2 {
-        let clock = clock.clone();
-        let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
-        item.wait().unwrap();
-    }
+    let wq = wq.build().unwrap();
     (sys, wq)
 }
 
@@ -98,15 +66,13 @@ impl Keeps {
         Self { kept, go, ran }
     }
 
-    fn item(&self, wq: &Arc<Workqueue>) -> impl FnOnce() + Send + 'static {
+    fn item(&self, wq: &Workqueue) -> impl FnOnce() + Send + 'static {
         let (kept, go, ran) = (self.kept.clone(), self.go.clone(), self.ran.clone());
         let wq = wq.clone();
         move || {
             drop(wq.spawn(move || _ = ran.add()));
             kept.raise();
-            while go.get() == 0 {
-                thread::yield_now();
-            }
+            go.wait_silently();
         }
     }
 }
@@ -141,9 +107,7 @@ fn a_flush_finds_what_is_kept_and_given_back() {
             move || {
                 drop(wq.spawn(move || _ = ran.add()));
                 kept.raise();
-                while flushes.get() == 0 {
-                    thread::yield_now();
-                }
+                flushes.wait_silently();
                 blocking(thread::yield_now);
             }
         }));
@@ -179,7 +143,7 @@ fn a_drain_waits_for_what_is_kept() {
 
 /// What is kept when a freeze begins has no slot, where there is one: it does not start before the
 /// freeze is over.
-fn freeze(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>)) {
+fn freeze(name: &str, queue: fn() -> (WorkqueueSystem, Workqueue)) {
     check(name, ONE, move || {
         let (sys, wq) = opened(queue());
         let keeps = Keeps::new();
@@ -238,9 +202,7 @@ fn who_is_found_asleep_gives_back_what_is_kept() {
             let counts = ran.clone();
             drop(inner.spawn(move || _ = counts.add()));
             says.raise();
-            while ran.get() == 0 {
-                thread::yield_now();
-            }
+            ran.wait_silently();
         });
         kept.wait();
         assert!(sys.look(true), "what is kept waits");
@@ -261,7 +223,7 @@ enum Then {
 
 /// V6: what is kept comes before what others queue later, be it found there by one who has the
 /// keeper asleep, or by one who looks for something else.
-fn order(name: &str, queue: fn() -> (WorkqueueSystem, Arc<Workqueue>), then: Then) {
+fn order(name: &str, queue: fn() -> (WorkqueueSystem, Workqueue), then: Then) {
     check(
         name,
         if then == Then::Blocks { ZERO } else { ONE },
@@ -438,9 +400,7 @@ fn what_another_one_has_kept_comes_first() {
             move || {
                 drop(wq.spawn(one));
                 kept.raise();
-                while go.get() == 0 {
-                    thread::yield_now();
-                }
+                go.wait_silently();
             }
         });
         kept.wait();

@@ -45,7 +45,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag, ONE, ZERO, held, timed};
+use model_support::{Count, Flag, ONE, ZERO, held, opened, timed, wide};
 use std::time::Duration;
 
 /// A system over one CPU whose items are short, by what is known of them.
@@ -63,27 +63,6 @@ fn generous() -> (WorkqueueSystem, Workqueue) {
 fn ordered() -> (WorkqueueSystem, Workqueue) {
     let sys = system();
     let wq = sys.workqueue("model").ordered().build().unwrap();
-    (sys, wq)
-}
-
-/// A system with two CPUs that share a pool; items are small, and not so small that one worker
-/// takes them all.
-fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
-    let sys = timed("core:2", clock);
-    let attrs = Attrs::new().scope(Scope::System);
-    let wq = sys.workqueue("model").unbound(attrs).build().unwrap();
-    for _ in 0..2 {
-        let clock = clock.clone();
-        let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
-        item.wait().unwrap();
-    }
-    (sys, wq)
-}
-
-/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
-/// drawn in one visit.
-fn opened((sys, wq): (WorkqueueSystem, Workqueue)) -> (WorkqueueSystem, Workqueue) {
-    wq.spawn(|| ()).wait().unwrap();
     (sys, wq)
 }
 

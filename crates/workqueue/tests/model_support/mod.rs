@@ -6,8 +6,8 @@ use inflight_sync::model::Bound;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::Topology;
-use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
 /// For small models: some mistakes need a third preemption.
@@ -68,6 +68,27 @@ pub(crate) fn timed(machine: &str, clock: &Clock) -> WorkqueueSystem {
     let builder = WorkqueueSystem::builder().topology(Topology::synthetic(machine).unwrap());
     let builder = builder.idle_timeout(Duration::MAX).sampling(true);
     builder.clock(clock.clone()).build().unwrap()
+}
+
+/// A system with two CPUs that share a pool; items are small, and not so small that one worker
+/// takes them all.
+pub(crate) fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
+    let sys = timed("core:2", clock);
+    let attrs = Attrs::new().scope(Scope::System);
+    let wq = sys.workqueue("model").unbound(attrs).build().unwrap();
+    for _ in 0..2 {
+        let clock = clock.clone();
+        let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
+        item.wait().unwrap();
+    }
+    (sys, wq)
+}
+
+/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
+/// drawn in one visit.
+pub(crate) fn opened((sys, wq): (WorkqueueSystem, Workqueue)) -> (WorkqueueSystem, Workqueue) {
+    wq.spawn(|| ()).wait().unwrap();
+    (sys, wq)
 }
 
 /// A count whose reads and writes order nothing, so that the code under test has to.
