@@ -16,7 +16,7 @@
 //! Besides the primitives, the things that make concurrent code testable live here: a
 //! [`time::Clock`] that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`]
 //! number that a test may set, and an [`observer`] that is told when a thread is about to sleep.
-//! And [`recycled`] values, because `unsafe` is to be here and in few places else.
+//! And [`blocks`] of memory that go from thread to thread.
 //!
 //! # Example
 //!
@@ -47,13 +47,15 @@ mod prefetch;
 mod sequence;
 
 pub mod asym;
+pub mod blocks;
 pub mod cpu;
 pub mod fault;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 pub mod observer;
 pub mod percpu;
-pub mod recycled;
+
+pub mod registry;
 pub mod rseq;
 pub mod thread;
 pub mod time;

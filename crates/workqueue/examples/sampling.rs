@@ -134,7 +134,7 @@ fn cost(workers: usize, time: Duration) -> Outcome<()> {
         ),
         None => println!("{workers:2} workers looked at              unknown here"),
     }
-    wq.flush()?;
+    wq.flush_blocking()?;
     Ok(())
 }
 

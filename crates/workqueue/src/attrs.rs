@@ -25,6 +25,26 @@ pub struct Attrs {
     nice: i32,
     /// Empty: all.
     cpus: CpuSet,
+    concurrency: Concurrency,
+}
+
+/// How many workers of a pool may run items of an unbound queue at once.
+///
+/// ```
+/// use inflight_workqueue::Concurrency;
+///
+/// assert_eq!(Concurrency::default(), Concurrency::Managed);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Concurrency {
+    /// As many as the pool has CPUs; a worker that blocks is replaced.
+    #[default]
+    Managed,
+    /// As many as `max_active` lets, as unbound pools of the kernel do it: the scheduler shares the
+    /// CPUs among them. For items that compute for long, or that the scheduler is to share the CPUs
+    /// among. With scope `cpu`, strict, they are as bound ones that are `cpu_intensive`.
+    Unmanaged,
 }
 
 /// The priorities there are.
@@ -35,7 +55,7 @@ pub(crate) const HIGHPRI: i32 = -20;
 
 impl Attrs {
     /// The [default scope](crate::SystemBuilder::default_scope) of the system (`cache_shard` unless
-    /// changed), not strict, on all CPUs, with the priority of whoever makes the worker.
+    /// changed), not strict, on all CPUs, with the priority of the process.
     ///
     /// ```
     /// use inflight_workqueue::Attrs;
@@ -50,6 +70,7 @@ impl Attrs {
             strict: false,
             nice: 0,
             cpus: CpuSet::new(),
+            concurrency: Concurrency::Managed,
         }
     }
 
@@ -93,7 +114,7 @@ impl Attrs {
         Self { strict, ..self }
     }
 
-    /// The priority of the workers: -20 to 19, lower is preferred. Where the system refuses it the
+    /// The priority of the workers: -20 to 19, lower is preferred; 0 is that of the process. Where the system refuses it the
     /// workers go on without ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
     /// [`highpri`](crate::WorkqueueBuilder::highpri) queue has -20 whatever this says.
     ///
@@ -128,6 +149,31 @@ impl Attrs {
     #[must_use]
     pub fn cpumask(self, cpus: CpuSet) -> Self {
         Self { cpus, ..self }
+    }
+
+    /// Whether the pool keeps as many workers running as it has CPUs, or as many as `max_active`
+    /// lets.
+    ///
+    /// ```
+    /// use inflight_topology::{Scope, Topology};
+    /// use inflight_workqueue::{Attrs, Concurrency, WorkqueueSystem};
+    ///
+    /// let sys = WorkqueueSystem::builder().topology(Topology::synthetic("core:2")?).build()?;
+    /// let attrs = Attrs::new().scope(Scope::Cpu).strict(true).concurrency(Concurrency::Unmanaged);
+    /// let sums = sys.workqueue("checksums").unbound(attrs).max_active(4).build()?;
+    /// assert_eq!(sums.spawn(|| 1 + 1).wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn concurrency(self, concurrency: Concurrency) -> Self {
+        Self {
+            concurrency,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_unmanaged(&self) -> bool {
+        self.concurrency == Concurrency::Unmanaged
     }
 
     /// `None`: that of the system.
@@ -177,6 +223,9 @@ impl fmt::Display for Attrs {
         if !self.cpus.is_empty() {
             write!(f, " cpus {}", self.cpus)?;
         }
+        if self.is_unmanaged() {
+            f.write_str(" unmanaged")?;
+        }
         Ok(())
     }
 }
@@ -223,6 +272,11 @@ impl Mode {
             Self::Unbound => Kind::Unbound(attrs),
             Self::Ordered => Kind::Ordered(attrs),
         }
+    }
+
+    /// Whether a limit of 0 asks for the default.
+    pub(crate) fn has_default_limit(self) -> bool {
+        matches!(self, Self::Bound | Self::Unbound)
     }
 
     pub(crate) fn is_bound(self) -> bool {

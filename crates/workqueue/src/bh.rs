@@ -1,13 +1,19 @@
 //! Whoever runs the items of BH queues on its own thread.
+//!
+//! To its pool a poller is a worker without a thread. While it comes in time it is the one that is
+//! called, and a thread that has become a worker hands over to it after its item. A poller that does
+//! not come is late: the thread is brought, until the poller comes again.
 
 use crate::attrs::HIGHPRI;
-use crate::error::{PollerError, QueueError};
-use crate::layout::{Cpus, Place};
-use crate::pool::Notify;
-use crate::pools::Lease;
-use crate::system::Shared;
-use crate::worker::{self, Seen};
-use inflight_sync::{Arc, cpu};
+use crate::current::{self, Context};
+use crate::error::PollerError;
+use crate::panics::contained;
+use crate::pool_attrs::{Cpus, PoolAttrs};
+use crate::pool_core::{ASLEEP, WakeAction, WorkerId, WorkerPhase};
+use crate::system_inner::SystemInner;
+use crate::worker;
+use crate::worker_pool::{PoolState, WorkerPool, WorkerShared};
+use inflight_sync::{Arc, MutexGuard, Parker, cpu};
 use std::fmt;
 use std::time::Duration;
 
@@ -50,8 +56,8 @@ pub struct Polled {
 /// thread runs all that is left.
 ///
 /// Items run one at a time, those of [`highpri`](crate::WorkqueueBuilder::highpri) queues (from a
-/// thread: beside the others) first, each kind in the order in which it was queued on that CPU. A
-/// work that runs somewhere else when it is queued runs there again, as for every queue.
+/// thread: beside the others) first, those of each queue in the order in which they were queued on that
+/// CPU, and the queues by turns.
 ///
 /// # What an item may not do
 ///
@@ -59,7 +65,8 @@ pub struct Polled {
 /// sleep, panic in it; the panic is the item's, and counted. To flush, drain or destroy a queue,
 /// [`flush`](crate::Work::flush), [`cancel_sync`](crate::Work::cancel_sync),
 /// [`disable_sync`](crate::Work::disable_sync) and [`JoinHandle::wait`](crate::JoinHandle::wait)
-/// are [`WouldDeadlock`](crate::WouldDeadlock) there, whether they would have to wait or not. Other
+/// are [`WouldDeadlock`](crate::WaitError::WouldDeadlock) there, whether they would have to wait or
+/// not. Other
 /// sleep is not noticed, and holds up the loop.
 ///
 /// ```
@@ -80,45 +87,67 @@ pub struct Polled {
 pub struct BhPoller {
     cpu: usize,
     /// Of high priority, and the other.
-    seats: Vec<Seat>,
+    pools: Vec<Polling>,
 }
 
-struct Seat {
-    pool: Arc<Lease>,
-    number: usize,
-    seen: Arc<Seen>,
+/// A poller in one pool.
+struct Polling {
+    pool: Arc<WorkerPool>,
+    me: WorkerId,
+    shared: Arc<WorkerShared>,
+}
+
+/// Tells a poller to come.
+pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// What a pool knows of its poller.
+pub(crate) struct PollerState {
+    me: WorkerId,
+    notify: Notify,
+    /// It has been called and has not come: the number of the call.
+    called: Option<u64>,
+    calls: u64,
+    /// It was called and has not come in time.
+    late: bool,
+    /// The system ends: it is not called any more.
+    relieved: bool,
+    /// Somebody will ask whether it has come.
+    expected: bool,
 }
 
 impl BhPoller {
     pub(crate) fn new(
-        system: &Arc<Shared>,
+        system: &Arc<SystemInner>,
         cpu: usize,
-        notify: &Notify,
+        notify: Notify,
     ) -> Result<Self, PollerError> {
-        if !system.env().has_cpu(cpu) {
+        let shared = system.shared();
+        if !shared.has_cpu(cpu) {
             return Err(PollerError::NoSuchCpu(cpu));
         }
-        // Whoever is seated can be late.
-        match system.env().timekeeper.ready(system.env()) {
-            Err(QueueError::NoTimer(kind)) => return Err(PollerError::NoTimer(kind)),
-            ready => drop(ready.map_err(|_| PollerError::ShutDown)?),
+        if system.is_shut() {
+            return Err(PollerError::ShutDown);
         }
-        let mut seats = Vec::new();
+        // Who polls can be late.
+        let started = shared.timers.start(shared);
+        started.map_err(|e| PollerError::NoTimer(e.kind()))?;
+        let mut poller = Self {
+            cpu,
+            pools: Vec::new(),
+        };
         for nice in [HIGHPRI, 0] {
-            let place = Place {
+            let pool = system.pool(&PoolAttrs {
                 cpus: Cpus::One(cpu),
                 nice,
                 bh: true,
-            };
-            let pool = system.pool(&place, true).expect("it needs no thread");
-            let seen = Seen::new(system.env());
+            });
+            let shared = WorkerShared::new(shared);
             // Who has the first has both.
-            let number = pool.seat_poller(notify, &seen);
-            let number = number.ok_or(PollerError::Taken(cpu))?;
-            seats.push(Seat { pool, number, seen });
+            let me = pool.seat_poller(notify.clone(), &shared);
+            let me = me.ok_or(PollerError::Taken(cpu))?;
+            poller.pools.push(Polling { pool, me, shared });
         }
-        let poller = Self { cpu, seats };
-        // P8
+        // It came while the others were told.
         if system.is_shut() {
             return Err(PollerError::ShutDown);
         }
@@ -158,29 +187,27 @@ impl BhPoller {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll(&mut self, budget: usize) -> Polled {
-        if worker::may_not_sleep() {
+        if current::may_not_sleep() {
             return Polled::default();
         }
         let before = cpu::swap_current_for_thread(Some(self.cpu));
-        let clock = self.seats[0].pool.env().clock.clone();
+        let clock = self.pools[0].pool.shared().clock.clone();
         let end = clock.now() + TIME;
         let mut here = [false; 2];
         let mut polled = Polled::default();
         while polled.ran < budget && (polled.ran == 0 || clock.now() < end) {
-            let seats = self.seats.iter().zip(&mut here);
-            let next = seats
-                .map(|(seat, here)| (seat, seat.pool.poll_next(here)))
-                .find_map(|(seat, entry)| Some((seat, entry?)));
-            let Some((seat, entry)) = next else { break };
-            worker::run_polled(&seat.pool, seat.number, &seat.seen, entry);
+            let mut pools = self.pools.iter().zip(&mut here);
+            let next = pools.find_map(|(polling, here)| polling.take(here).then_some(polling));
+            let Some(polling) = next else { break };
+            polling.run();
             polled.ran += 1;
         }
-        for (seat, here) in self.seats.iter().zip(here) {
+        for (polling, here) in self.pools.iter().zip(here) {
             // Who has not come is called as before.
             polled.more |= if here {
-                seat.pool.poll_ends()
+                polling.end()
             } else {
-                seat.pool.waits_for_poller()
+                polling.pool.waits_for_poller()
             };
         }
         cpu::swap_current_for_thread(before);
@@ -188,10 +215,49 @@ impl BhPoller {
     }
 }
 
+impl Polling {
+    /// An entry into the batch, if the poller may run one. `here` says whether it has come.
+    fn take(&self, here: &mut bool) -> bool {
+        let mut state = self.pool.lock();
+        if !*here {
+            *here = self.pool.poller_comes(&mut state);
+        }
+        if !*here {
+            return false;
+        }
+        state.end_batch(self.me, &self.shared.batch);
+        let taken = state.take(self.me, &self.shared.batch) > 0;
+        self.pool.unlock(state, false);
+        taken
+    }
+
+    fn run(&self) {
+        let context = Context::guest(self.pool.clone(), self.me, self.shared.clone(), None);
+        worker::run_as_guest(&context);
+    }
+
+    /// The poller, which has come, goes. Whether something waits for it.
+    fn end(&self) -> bool {
+        let mut state = self.pool.lock();
+        state.end_batch(self.me, &self.shared.batch);
+        state.core.workers.set_aside(self.me);
+        // Once the system ends, the rest is the thread's.
+        let more = state.core.has_waiting() && state.is_polled();
+        if more {
+            self.pool.poller_is_called(&mut state);
+        }
+        self.pool.unlock(state, false);
+        if more {
+            self.pool.expect_poller();
+        }
+        more
+    }
+}
+
 impl Drop for BhPoller {
     fn drop(&mut self) {
-        for seat in &self.seats {
-            seat.pool.unseat_poller();
+        for polling in &self.pools {
+            polling.pool.unseat_poller();
         }
     }
 }
@@ -201,5 +267,191 @@ impl fmt::Debug for BhPoller {
         f.debug_struct("BhPoller")
             .field("cpu", &self.cpu)
             .finish_non_exhaustive()
+    }
+}
+
+impl PoolState {
+    pub(crate) fn is_poller(&self, worker: WorkerId) -> bool {
+        self.poller.as_ref().is_some_and(|p| p.me == worker)
+    }
+
+    /// Whether there is a poller that nobody has called.
+    pub(crate) fn is_poller_idle(&self) -> bool {
+        let me = self.poller.as_ref().map(|p| p.me);
+        me.is_some_and(|me| self.core.workers.get(me).phase() == WorkerPhase::Idle)
+    }
+
+    /// Whether the poller, and not a thread, is to run what comes.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.poller.as_ref().is_some_and(|p| !p.late && !p.relieved)
+    }
+
+    /// Who is brought for what is listed.
+    pub(crate) fn need_poller(&mut self) -> WakeAction {
+        let me = self.poller.as_ref().expect("it is polled").me;
+        if !self.core.has_waiting() || self.core.workers.are_enough() {
+            return WakeAction::None;
+        }
+        self.core.workers.bring_this(me)
+    }
+}
+
+impl WorkerPool {
+    /// The pool's poller, unless it has one.
+    fn seat_poller(&self, notify: Notify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
+        let mut state = self.lock();
+        if state.poller.is_some() {
+            return None;
+        }
+        let me = state.core.workers.add_aside();
+        Self::register(&mut state, me, shared.clone(), Parker::current().unparker());
+        state.poller = Some(PollerState {
+            me,
+            notify,
+            called: None,
+            calls: 0,
+            late: false,
+            relieved: false,
+            expected: false,
+        });
+        self.unlock(state, false);
+        Some(me)
+    }
+
+    /// The poller goes for good.
+    fn unseat_poller(&self) {
+        let mut state = self.lock();
+        let poller = state.poller.take();
+        if let Some(poller) = &poller {
+            state.core.workers.remove(poller.me);
+        }
+        self.unlock(state, true);
+        self.dismiss_if_unused();
+        // Outside the lock: what it captured is foreign.
+        drop(poller);
+    }
+
+    /// The system ends; nobody waits for the poller any more.
+    pub(crate) fn relieve_poller(&self) {
+        let mut state = self.lock();
+        let Some(poller) = &mut state.poller else {
+            return;
+        };
+        (poller.relieved, poller.called) = (true, None);
+        let me = poller.me;
+        self.give_up_call(&mut state, me);
+        self.unlock(state, true);
+    }
+
+    /// A poller that has not come does not count as on its way any more.
+    fn give_up_call(&self, state: &mut PoolState, me: WorkerId) {
+        if state.core.workers.get(me).phase() == WorkerPhase::Waking {
+            state.core.workers.set_flag(me, ASLEEP, true);
+        }
+    }
+
+    /// The poller has been called, or knows that it is to come.
+    fn poller_is_called(&self, state: &mut PoolState) {
+        let Some(poller) = &mut state.poller else {
+            return;
+        };
+        poller.calls += 1;
+        poller.called = Some(poller.calls);
+        let me = poller.me;
+        let _ = state.core.workers.bring_this(me);
+    }
+
+    /// *call*, without a lock: the poller is told, and has its time. If it is another one by now,
+    /// that one comes for nothing.
+    pub(crate) fn call_poller(&self) {
+        let notify = {
+            let mut state = self.lock();
+            self.poller_is_called(&mut state);
+            state.poller.as_ref().map(|poller| poller.notify.clone())
+        };
+        self.expect_poller();
+        if let Some(notify) = notify {
+            contained(|| notify());
+            // The last of them drops what it captured.
+            contained(|| drop(notify));
+        }
+    }
+
+    /// If the poller has been called, somebody will ask whether it has come.
+    fn expect_poller(&self) {
+        let call = {
+            let mut state = self.lock();
+            let Some(poller) = &mut state.poller else {
+                return;
+            };
+            let call = poller.called.filter(|_| !poller.expected);
+            poller.expected |= call.is_some();
+            call
+        };
+        if let Some(call) = call {
+            self.expect(call);
+        }
+    }
+
+    fn expect(&self, call: u64) {
+        let at = self.shared().clock.now() + BH_PATIENCE;
+        let pool = self.arc();
+        let timers = &self.shared().timers;
+        let planned = timers.set_duty(self.shared(), at, move || pool.call_is_over(call));
+        if !planned {
+            // Nobody would ask: it has no time at all.
+            self.call_is_over(call);
+        }
+    }
+
+    /// *late*: that call of the poller has had its time.
+    fn call_is_over(&self, call: u64) {
+        let mut state = self.lock();
+        let Some(poller) = &mut state.poller else {
+            return;
+        };
+        match poller.called {
+            Some(last) if last != call => {
+                drop(state);
+                return self.expect(last);
+            }
+            None => {
+                poller.expected = false;
+                return;
+            }
+            Some(_) => {}
+        }
+        (poller.expected, poller.late) = (false, true);
+        let me = poller.me;
+        self.give_up_call(&mut state, me);
+        self.unlock(state, true);
+    }
+
+    /// The poller has come. `false`: the thread runs an item; when that has ended the rest is the
+    /// poller's.
+    fn poller_comes(&self, state: &mut MutexGuard<'_, PoolState>) -> bool {
+        let Some(poller) = &mut state.poller else {
+            return false;
+        };
+        if poller.relieved {
+            return false;
+        }
+        (poller.called, poller.late) = (None, false);
+        let me = poller.me;
+        let own = state.core.workers.get(me).is_counted();
+        if state.core.workers.nr_running() > usize::from(own) {
+            state.core.workers.set_aside(me);
+            return false;
+        }
+        let _ = state.core.workers.bring_this(me);
+        state.core.workers.arrive(me);
+        state.core.workers.clear_flags(me);
+        true
+    }
+
+    /// Whether the poller has been called and has not come.
+    fn waits_for_poller(&self) -> bool {
+        let state = self.lock();
+        state.poller.as_ref().is_some_and(|p| p.called.is_some())
     }
 }

@@ -1,25 +1,25 @@
-//! What a system and its queues are made from.
+//! What a system is made from.
 
-use crate::attrs::{Attrs, Kind};
-use crate::door;
-use crate::error::{BuildError, QueueError, SystemError};
-use crate::layout::Settings;
-use crate::learned::Learned;
-use crate::lending::Crowd;
-use crate::limits::Share;
-use crate::meter::Metering;
-use crate::pool::Env;
-use crate::queue::{DEFAULT_MAX_ACTIVE, NO_LIMIT, Workqueue, checked_max_active, checked_name};
-use crate::rescuer::Rescuer;
+use crate::cpu_time::Metering;
+use crate::error::SystemError;
+use crate::hog::{Hog, Hogs, OnHog};
+use crate::known_blockers::KnownBlockers;
+use crate::pool_attrs::Settings;
+use crate::report::Reporter;
 use crate::sampler::{self, Sampling};
-use crate::system::{Shared, WorkqueueSystem};
-use crate::threads::Threads;
-use crate::timekeeper::Timekeeper;
-use crate::trace::{TraceEvent, Tracer};
+use crate::shared::SystemShared;
+use crate::submitters::Submitters;
+use crate::system::WorkqueueSystem;
+use crate::system_inner::SystemInner;
+use crate::threads::{Threads, nice};
+use crate::timer::TimerQueue;
+use crate::trace::{TraceEvent, Tracer, Tracing};
 use crate::watchdog::{OnStall, Stall, Watchdog};
+use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
+use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
@@ -46,6 +46,7 @@ pub struct SystemBuilder {
     intensive: Duration,
     tracer: Option<Tracer>,
     watchdog: Option<(Duration, OnStall)>,
+    hogs: Option<(u64, OnHog)>,
     cpu_time: bool,
     default_scope: Scope,
     power_efficient: bool,
@@ -86,6 +87,7 @@ impl SystemBuilder {
             intensive: INTENSIVE_THRESHOLD,
             tracer: None,
             watchdog: None,
+            hogs: None,
             cpu_time: false,
             default_scope: Scope::CacheShard,
             power_efficient: false,
@@ -96,7 +98,7 @@ impl SystemBuilder {
     /// ([`WorkqueueStats::cpu_time`](crate::WorkqueueStats::cpu_time)): not unless asked for, here
     /// or by [`measure_cpu_time`](WorkqueueSystem::measure_cpu_time), and on Linux only.
     ///
-    /// Every 10 ms, while workers run, the timekeeper reads what each worker's thread has used
+    /// Every 10 ms, while workers run, the timer reads what each worker's thread has used
     /// since the last time, and charges all of it to the queue whose item the worker runs then. So
     /// it is right on average, not for a single item, and costs nothing for each item. While the
     /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
@@ -154,8 +156,9 @@ impl SystemBuilder {
     /// Calls `f` with each step of each item: queued, activated, started, ended, panicked,
     /// cancelled.
     ///
-    /// On the thread that takes the step, without a lock, so two threads' steps of one item may be
-    /// told in either order: that it is queued after that it has started. `f` should be quick; its
+    /// On the thread that takes the step, without a lock (what the timer does is told on a thread for
+    /// reports), so two threads' steps of one item may be told in either order: that it is queued
+    /// after that it has started. `f` should be quick; its
     /// panics are ignored, and it must not queue items of this system, each of which would call it
     /// again.
     ///
@@ -167,11 +170,11 @@ impl SystemBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trace(self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
-        let tracer: Option<Tracer> = Some(Box::new(f));
+        let tracer: Option<Tracer> = Some(Arc::new(f));
         Self { tracer, ..self }
     }
 
-    /// Calls `f`, on the system's timekeeper, when items wait and nothing has moved for
+    /// Calls `f`, on a thread for reports, when items wait and nothing has moved for
     /// `threshold`: in a pool, whose workers run and do not end or cannot be had, or in front of a
     /// queue's limit. It is called again after each further `threshold`.
     ///
@@ -179,7 +182,8 @@ impl SystemBuilder {
     /// end a process that has stalled so often or so long, `f` ends it.
     ///
     /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
-    /// reported after one to two of them.
+    /// reported after one to two of them. The threshold can be changed later
+    /// ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -190,9 +194,27 @@ impl SystemBuilder {
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
     pub fn watchdog(self, threshold: Duration, f: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
-        let on_stall: OnStall = Box::new(f);
+        let on_stall: OnStall = Arc::new(f);
         Self {
             watchdog: Some((threshold, on_stall)),
+            ..self
+        }
+    }
+
+    /// Calls `f`, on a thread for reports, when a function of a bound queue has been found for the
+    /// `after`-th time to compute for longer than the
+    /// [threshold](SystemBuilder::intensive_threshold) while other items waited, and then after 1,
+    /// 2, 4, 8.. more times.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().hog_reports(4, |hog| eprintln!("{hog}")).build()?;
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    pub fn hog_reports(self, after: u64, f: impl Fn(&Hog) + Send + Sync + 'static) -> Self {
+        let on_hog: OnHog = Arc::new(f);
+        Self {
+            hogs: Some((after, on_hog)),
             ..self
         }
     }
@@ -323,349 +345,32 @@ impl SystemBuilder {
         let settings = Settings::new(topology.clone(), self.default_scope);
         let last = topology.possible().union(topology.cpus()).last();
         let cpus = last.map_or(0, |last| last + 1);
-        let env = Env {
+        let unbound_cpus = Mutex::new(settings.unbound_cpus());
+        let shared = |system| SystemShared {
+            system,
             now: Mutex::new(topology.clone()),
-            refreshed: AtomicUsize::new(0),
+            unbound_cpus,
+            refreshes: AtomicUsize::new(0),
             power_efficient: self.power_efficient,
             topology,
             clock: self.clock,
             faults: self.faults,
+            fence: AsymFence::new(),
             idle_timeout: self.idle_timeout,
             sampling,
-            learned: Learned::default(),
-            crowd: Crowd::new(cpus),
+            known_blockers: KnownBlockers::default(),
+            hogs: Hogs::new(self.hogs),
+            submitters: Submitters::new(cpus),
             metering,
-            tracer: self.tracer,
-            watchdog: self
-                .watchdog
-                .map(|(threshold, f)| Watchdog::new(threshold, f)),
+            tracing: Tracing::new(self.tracer),
+            watchdog: Watchdog::new(self.watchdog),
+            reporter: Reporter::default(),
+            base_nice: nice::of_process(),
             nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
-            timekeeper: Timekeeper::default(),
+            thread_over: Event::new(),
+            timers: TimerQueue::default(),
         };
-        Ok(WorkqueueSystem::new(env, settings))
+        Ok(WorkqueueSystem::new(SystemInner::new(shared, settings)))
     }
-}
-
-/// A workqueue whose kind has not been chosen.
-///
-/// ```
-/// # use inflight_workqueue::{WorkqueueDraft, WorkqueueSystem};
-/// # let sys = WorkqueueSystem::builder().build()?;
-/// let draft: WorkqueueDraft = sys.workqueue("events");
-/// let wq = draft.bound().build()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "nothing is made before `build`"]
-pub struct WorkqueueDraft {
-    system: Arc<Shared>,
-    name: String,
-}
-
-impl WorkqueueDraft {
-    pub(crate) const fn new(system: Arc<Shared>, name: String) -> Self {
-        Self { system, name }
-    }
-
-    /// Items run on the CPU they are queued on, one at a time unless they block.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("complete").bound().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn bound(self) -> WorkqueueBuilder {
-        self.kind(Kind::Bound)
-    }
-
-    /// One item at a time, in the order in which they were queued, whatever CPU they come from. The
-    /// limit of one cannot be changed. Needs no thread of its own: an item runs in the group of
-    /// CPUs it is queued in, as with [`unbound`](WorkqueueDraft::unbound).
-    ///
-    /// ```
-    /// use std::sync::{Arc, Mutex};
-    ///
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let log = sys.workqueue("journal").ordered().build()?;
-    /// let lines = Arc::new(Mutex::new(Vec::new()));
-    /// for n in 0..3 {
-    ///     let lines = lines.clone();
-    ///     drop(log.spawn(move || lines.lock().unwrap().push(n)));
-    /// }
-    /// log.flush()?;
-    /// assert_eq!(*lines.lock().unwrap(), [0, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn ordered(self) -> WorkqueueBuilder {
-        self.ordered_with(Attrs::new())
-    }
-
-    /// As [`ordered`](WorkqueueDraft::ordered), with attributes of one's own.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::Attrs;
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let attrs = Attrs::new().scope(Scope::Numa);
-    /// let log = sys.workqueue("journal").ordered_with(attrs).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn ordered_with(self, attrs: Attrs) -> WorkqueueBuilder {
-        let builder = self.kind(Kind::Ordered(attrs));
-        builder.max_active(1)
-    }
-
-    /// Items run on the CPU they are queued on, in their order, one after the other, and may not
-    /// sleep: by whoever [polls](crate::BhPoller) that CPU, on its own thread; where nobody does,
-    /// or not in time, by the thread `inflight/bh:N` of that CPU. For what is short and comes
-    /// often: completions.
-    ///
-    /// Such a queue has no limit. It can be [`highpri`](WorkqueueBuilder::highpri), and nothing
-    /// else. See [`BhPoller`](crate::BhPoller) for what an item may not do.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let done = sys.workqueue("done").bh().build()?;
-    /// assert_eq!(done.spawn(|| 6 * 7).wait()?, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn bh(self) -> WorkqueueBuilder {
-        self.kind(Kind::Bh).max_active(NO_LIMIT)
-    }
-
-    /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs. See
-    /// [`Attrs`] for which groups there are.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::Attrs;
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("kcryptd").unbound(Attrs::new().scope(Scope::Numa)).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn unbound(self, attrs: Attrs) -> WorkqueueBuilder {
-        self.kind(Kind::Unbound(attrs))
-    }
-
-    fn kind(self, kind: Kind) -> WorkqueueBuilder {
-        WorkqueueBuilder {
-            draft: self,
-            kind,
-            limit: door::Limit {
-                max_active: DEFAULT_MAX_ACTIVE,
-                share: Share::Lend,
-                min_active: None,
-            },
-            flags: door::Flags::default(),
-        }
-    }
-}
-
-impl fmt::Debug for WorkqueueDraft {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkqueueDraft")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Describes a [`Workqueue`].
-///
-/// ```
-/// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("complete").bound().max_active(2).build()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "nothing is made before `build`"]
-pub struct WorkqueueBuilder {
-    draft: WorkqueueDraft,
-    kind: Kind,
-    limit: door::Limit,
-    flags: door::Flags,
-}
-
-impl WorkqueueBuilder {
-    /// Its items run in pools of their own, whose workers have nice -20 where the system permits
-    /// it. They and the normal pools of the same CPUs do not know of each other: the scheduler
-    /// prefers the one with the higher priority. [`WorkqueueSystem::nice_refused`] tells if it was
-    /// not granted; the pools are apart all the same.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
-    /// urgent.spawn(|| ()).wait()?;
-    /// assert!(sys.dump().contains("highpri"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn highpri(mut self) -> Self {
-        self.flags.highpri = true;
-        self
-    }
-
-    /// Its items compute for long, and say so: once one has started, the CPU's pool does not wait
-    /// for it. The scheduler shares the CPU among it and what runs beside it. Items still start in
-    /// their order, and not before a worker of the pool is free to start them. For an unbound queue
-    /// the flag means nothing.
-    ///
-    /// Without it an item is found to compute for long when it has used
-    /// [`intensive_threshold`](SystemBuilder::intensive_threshold) of CPU time and others wait.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let sums = sys.workqueue("checksums").bound().cpu_intensive().build()?;
-    /// assert_eq!(sums.spawn(|| (0..1000u32).sum::<u32>()).wait()?, 499_500);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cpu_intensive(mut self) -> Self {
-        self.flags.cpu_intensive = true;
-        self
-    }
-
-    /// Reserves a thread for this queue, its rescuer, so that its items run even when the system
-    /// refuses threads. For work on which others' progress depends: writing back, freeing.
-    ///
-    /// The name is that of the kernel's flag, where memory is what runs out. The rescuer is made
-    /// with the queue and named `inflight/R-NAME`. It sleeps until a pool has been short of a
-    /// worker for 10 ms while an item of the queue waits there; then it runs the queue's items,
-    /// one at a time, until the pool can help itself. So items of the queue that wait for each
-    /// other need two queues. Beside it a bound pool may run one more item than its one.
-    /// Queueing never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
-    ///
-    /// ```
-    /// # use inflight_sync::fault::Faults;
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let faults = Faults::new();
-    /// let sys = WorkqueueSystem::builder().faults(&faults).build()?;
-    /// let writeback = sys.workqueue("writeback").bound().mem_reclaim().build()?;
-    /// faults.refuse_spawns(true); // not one more thread
-    /// assert_eq!(writeback.spawn(|| 7).wait()?, 7);
-    /// assert_eq!(writeback.stats().rescued, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn mem_reclaim(mut self) -> Self {
-        self.flags.mem_reclaim = true;
-        self
-    }
-
-    /// It need not run on the CPU it is queued on, if that saves power: where the system is built
-    /// as [`power_efficient`](SystemBuilder::power_efficient) a bound queue becomes an unbound one,
-    /// so that items gather on CPUs that are awake. Its `max_active` then counts for the whole
-    /// queue.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("lazy").bound().power_efficient().build()?;
-    /// assert_eq!(wq.kind(), Kind::Bound, "the switch is off");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn power_efficient(mut self) -> Self {
-        self.flags.power_efficient = true;
-        self
-    }
-
-    /// Its items are held by [`WorkqueueSystem::freeze`]: none starts until the thaw.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("writeback").bound().freezable().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn freezable(mut self) -> Self {
-        self.flags.freezable = true;
-        self
-    }
-
-    /// How many items may be active at once: for each CPU of a bound queue, altogether for an
-    /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, at most
-    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.workqueue("none").bound().max_active(0).build().is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_active(mut self, max_active: usize) -> Self {
-        self.limit.max_active = max_active;
-        self
-    }
-
-    /// How the limit of an unbound queue is split among the memory nodes: [`Share::Lend`] unless
-    /// set, which is exact. For other queues, and on a machine with one node, it means nothing.
-    ///
-    /// ```
-    /// use inflight_workqueue::{Attrs, Share};
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("jobs").unbound(Attrs::new()).max_active(16).share(Share::PerNode);
-    /// # wq.build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn share(mut self, share: Share) -> Self {
-        self.limit.share = share;
-        self
-    }
-
-    /// How many items may be active on each memory node, however few CPUs it has, with
-    /// [`Share::PerNode`]: so many that wait for each other are sure to make progress. 8 unless
-    /// set, at most `max_active`; a part is never below 1. With [`Share::Lend`] it means nothing:
-    /// the limit is exact.
-    ///
-    /// ```
-    /// use inflight_workqueue::{Attrs, Share};
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("chains").unbound(Attrs::new()).share(Share::PerNode);
-    /// # let wq =
-    /// wq.max_active(64).min_active(32).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn min_active(mut self, min_active: usize) -> Self {
-        self.limit.min_active = Some(min_active);
-        self
-    }
-
-    /// Makes the workqueue.
-    ///
-    /// # Errors
-    ///
-    /// A [`BuildError`] says what is wrong with the name, the limit or the attributes, that the
-    /// system is shutting down, or that it refused the queue's rescuer its thread.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("events").bound().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build(self) -> Result<Workqueue, BuildError> {
-        let WorkqueueDraft { system, name } = self.draft;
-        let name = checked_name(name)?;
-        let power_efficient = self.flags.power_efficient && system.env().power_efficient;
-        let kind = match self.kind {
-            Kind::Bound if power_efficient => Kind::Unbound(Attrs::new()),
-            kind => kind,
-        };
-        kind.attrs().check().map_err(BuildError::Attrs)?;
-        if let Some(what) = self.flags.not_bh().filter(|_| kind == Kind::Bh) {
-            return Err(BuildError::NotBh(what));
-        }
-        let checked = checked_max_active(kind.mode(), self.limit.max_active);
-        checked.map_err(BuildError::MaxActive)?;
-        let rescuer = self.flags.mem_reclaim.then(|| rescuer(&name, system.env()));
-        let rescuer = rescuer.transpose()?;
-        let (flags, limit) = (self.flags, self.limit);
-        let queue = system.register(|settings| {
-            door::Shared::new(name, &kind, flags, limit, rescuer, &system, settings)
-        })?;
-        Ok(Workqueue::new(queue))
-    }
-}
-
-/// The reserved thread of a queue, and the timekeeper who calls it.
-fn rescuer(queue: &str, env: &Arc<Env>) -> Result<Arc<Rescuer>, BuildError> {
-    env.timekeeper.ready(env).map_err(|e| match e {
-        QueueError::NoTimer(kind) => BuildError::NoRescuer(kind),
-        _ => BuildError::ShutDown,
-    })?;
-    let rescuer = Rescuer::start(queue, env);
-    rescuer.map_err(|e| BuildError::NoRescuer(e.kind()))
 }

@@ -2,10 +2,11 @@
 //! `wq_dump` tool, and after it what is going on.
 
 use crate::attrs::{Kind, Mode};
-use crate::door;
-use crate::layout::{Cpus, Place, Settings};
-use crate::pool::Pool;
+use crate::hog::Hog;
+use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
 use crate::stats;
+use crate::worker_pool::WorkerPool;
+use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt::{self, Write as _};
@@ -15,9 +16,10 @@ use std::io;
 pub(crate) struct Dump<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) settings: &'a Settings,
-    pub(crate) pools: Vec<Arc<Pool>>,
-    pub(crate) queues: Vec<Arc<door::Shared>>,
+    pub(crate) pools: Vec<Arc<WorkerPool>>,
+    pub(crate) queues: Vec<Arc<WorkqueueInner>>,
     pub(crate) nice_refused: Option<io::ErrorKind>,
+    pub(crate) hogs: Vec<Hog>,
 }
 
 /// The column for a queue's name.
@@ -98,31 +100,26 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// How many queues use a pool.
-    fn users(&self, pool: &Pool) -> usize {
-        let uses = |queue: &&Arc<door::Shared>| queue.layout().places.contains(pool.place());
-        self.queues.iter().filter(uses).count()
-    }
-
     fn pools(&self, out: &mut String) -> fmt::Result {
         title(out, "Worker Pools")?;
         let ids = width(self.pools.iter().map(|pool| pool.id().to_string()));
-        let refs = width(self.pools.iter().map(|pool| self.users(pool).to_string()));
+        let users = |pool: &Arc<WorkerPool>| pool.report().users.to_string();
+        let refs = width(self.pools.iter().map(users));
         for pool in &self.pools {
-            let (id, users) = (pool.id(), self.users(pool));
             let report = pool.report();
+            let (id, users) = (pool.id(), report.users);
             write!(
                 out,
                 "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
                  idle/workers={:3}/{:3} ",
-                flags(pool.place().bh, report.creating),
-                pool.place().nice,
+                flags(pool.attrs().bh, report.creating),
+                pool.attrs().nice,
                 report.idle,
                 report.workers,
             )?;
-            match &pool.place().cpus {
+            match &pool.attrs().cpus {
                 Cpus::One(cpu) => {
-                    let bh = if pool.place().bh { " bh" } else { "" };
+                    let bh = if pool.attrs().bh { " bh" } else { "" };
                     writeln!(out, "cpu={cpu:3}{bh}")?;
                 }
                 Cpus::Pod {
@@ -139,8 +136,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn pool_at(&self, place: &Place) -> String {
-        let pool = self.pools.iter().find(|pool| pool.place() == place);
+    fn pool_with(&self, attrs: &PoolAttrs) -> String {
+        let pool = self.pools.iter().find(|pool| pool.attrs() == attrs);
         pool.map_or_else(|| "-".to_owned(), |pool| pool.id().to_string())
     }
 
@@ -155,15 +152,16 @@ impl Dump<'_> {
         }
         header(out, &(columns + " dfl"))?;
         for queue in &self.queues {
-            let (layout, kind) = (queue.layout(), type_of(&queue.kind()));
+            let kind = type_of(&queue.kind());
             write!(out, "{:NAME$} {kind:10}", queue.name())?;
             for cpu in cpus {
-                let place = &layout.places[layout.place_of(cpu)];
-                write!(out, " {:>w$}", self.pool_at(place))?;
+                let attrs = queue.pool_attrs_of(cpu);
+                write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
-            // There is no pool by default: the CPUs of a queue have all its pools.
             if !queue.mode().is_bound() {
-                write!(out, " {:>w$}", "-")?;
+                // That of a CPU outside the queue's mask: all CPUs of the mask, if there is one.
+                let attrs = queue.default_pool_attrs(self.settings);
+                write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
             writeln!(out)?;
         }
@@ -186,7 +184,12 @@ impl Dump<'_> {
                 self.settings.effective(&queue.attrs()).to_mask_string()
             };
             let thread = rescuer.thread().map_or("-".to_owned(), |id| id.to_string());
-            writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {all}", queue.name())?;
+            let cpus = self.settings.unbound_cpus().to_mask_string();
+            writeln!(
+                out,
+                "{:NAME$} {unbound:w$} {thread:>6} {cpus}",
+                queue.name()
+            )?;
         }
         Ok(())
     }
@@ -209,23 +212,24 @@ impl Dump<'_> {
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for queue in self.queues.iter().filter(|q| !q.mode().is_bound()) {
-            let (active, Some(max)) = queue.level() else {
-                continue;
-            };
             // An ordered queue has one slot, on no node.
-            let nodes = queue.levels_by_node();
+            let nodes = queue.levels();
+            let (active, max) = (queue.activity().0, queue.max_active());
             let min = queue.min_active();
             let min = min.map_or("-".to_owned(), |min| min.to_string());
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name())?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
             let none = || "-".to_owned();
             let columns = self.topology.nodes().len();
+            let per_node = nodes.len() > 1;
             for at in 0..columns {
-                write!(out, " {:>9}", nodes.get(at).map_or_else(none, pair))?;
+                let node = nodes.get(at).filter(|_| per_node);
+                write!(out, " {:>9}", node.map_or_else(none, pair))?;
             }
-            let dfl = match nodes.len() {
-                0 => pair(&(active, max)),
-                _ => nodes.get(columns).map_or_else(none, pair),
+            let dfl = if per_node {
+                nodes.get(columns).map_or_else(none, pair)
+            } else {
+                pair(&(active, max))
             };
             writeln!(out, " {dfl:>9}")?;
         }
@@ -242,6 +246,9 @@ impl Dump<'_> {
         }
         for queue in &self.queues {
             stats::describe_queue(out, queue)?;
+        }
+        for hog in &self.hogs {
+            writeln!(out, "hog {hog}")?;
         }
         Ok(())
     }

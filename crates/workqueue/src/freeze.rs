@@ -1,10 +1,10 @@
 //! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
 
-use crate::system::Shared;
+use crate::system_inner::SystemInner;
 use inflight_sync::Arc;
 use std::fmt;
 
-/// While it lives, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue starts.
+/// While it lives, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue begins.
 ///
 /// Made by [`WorkqueueSystem::freeze`](crate::WorkqueueSystem::freeze). When the last of them is
 /// dropped, what has been queued meanwhile goes on, in its order. Does not keep the system alive;
@@ -24,19 +24,18 @@ use std::fmt;
 /// ```
 #[must_use = "it thaws when it is dropped"]
 pub struct Frozen {
-    system: Arc<Shared>,
+    system: Arc<SystemInner>,
 }
 
 impl Frozen {
-    pub(crate) fn new(system: &Arc<Shared>) -> Self {
+    pub(crate) fn new(system: &Arc<SystemInner>) -> Self {
         system.freeze();
         Self {
             system: system.clone(),
         }
     }
 
-    /// Whether items that were active before still wait for a worker or run. Once it is `false` it
-    /// stays so until the thaw.
+    /// Whether items that had begun before still run. Once it is `false` it stays so until the thaw.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -1,41 +1,44 @@
 //! Futures as items: each poll is a run.
 //!
-//! The item machinery does all that an executor needs: a wake queues the item; while it is pending
+//! The item's word does all that an executor needs: a wake queues the item; while it is pending
 //! further wakes change nothing; a wake during a poll makes it run again afterwards, and it never
 //! runs twice at once.
 //!
-//! Who holds what: a waker holds the task, and the task holds its item. The item holds the task
-//! only from a wake until the poll that follows, so a future that nobody can wake any more goes.
+//! A waker holds the task, and the task holds its item. The item holds the task only from a wake until
+//! the poll that follows, so a future that nobody can wake any more goes.
 
-use crate::door::{Home, Shared};
+use crate::cancel;
+use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::handle::{JoinHandle, Joined};
-use crate::item::{Ended, Item, Ran, Run, WorkRef};
-use crate::outcome::Outcome;
+use crate::item::{ReusableRef, Run};
+use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained, dispose};
-use crate::worker;
-use inflight_sync::recycled::Recycled;
+use crate::workqueue::Workqueue;
+use crate::workqueue_inner::Origin;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Weak};
 use std::any::type_name;
 use std::future::Future;
+use std::mem;
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Where a task is between its wake and its poll.
-type Inbox<F> = Mutex<Option<Arc<Task<F>>>>;
+/// From a wake until the poll that follows: the task.
+type Woken<F> = Mutex<Option<Arc<Task<F>>>>;
 
 struct Task<F: Future> {
-    item: WorkRef,
-    queue: Arc<Shared>,
-    inbox: Arc<Inbox<F>>,
+    item: ReusableRef,
+    queue: Workqueue,
+    woken: Arc<Woken<F>>,
     state: Mutex<State<F>>,
     outcome: Arc<Outcome<F::Output>>,
 }
 
-/// A handle's end of a future. It does not hold the task: one that nobody can wake goes.
+/// What a handle has.
 struct Joint<F: Future> {
-    item: WorkRef,
+    item: ReusableRef,
     outcome: Arc<Outcome<F::Output>>,
     task: Weak<Task<F>>,
 }
@@ -46,8 +49,8 @@ enum State<F> {
     Over,
 }
 
-/// What the item does.
-struct Polls<F: Future>(Arc<Inbox<F>>);
+/// What the item runs.
+struct Polls<F: Future>(Arc<Woken<F>>);
 
 impl<F> Run for Polls<F>
 where
@@ -58,17 +61,14 @@ where
         type_name::<F>()
     }
 
-    fn run(&self) -> Ran {
+    fn run(&self) -> ControlFlow<()> {
         let task = self.0.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
-        Ran::Over(task.map_or(Ended::Returned, |task| task.poll()))
-    }
-
-    fn discard(&self, why: JoinError) {
-        let task = self.0.lock().take();
-        if let Some(task) = task {
-            task.end(why);
+        if let Some(Err(payload)) = task.map(Task::poll) {
+            // As the item's panic it is counted.
+            resume_unwind(payload);
         }
+        ControlFlow::Break(())
     }
 }
 
@@ -77,51 +77,59 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    fn poll(self: Arc<Self>) -> Ended {
+    /// `Err`: it has panicked, which the handle knows.
+    fn poll(self: Arc<Self>) -> Result<(), Box<dyn std::any::Any + Send>> {
         let polled = State::Polled { aborted: false };
         let mut future = {
             let mut state = self.state.lock();
-            match std::mem::replace(&mut *state, polled) {
+            match mem::replace(&mut *state, polled) {
                 State::Waiting(future) => future,
                 // It was aborted before.
                 over => {
                     *state = over;
-                    return Ended::Returned;
+                    return Ok(());
                 }
             }
         };
         let waker = Waker::from(self.clone());
         let result = caught(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
-        let (result, ended) = match result {
+        let mut panicked = None;
+        let result = match result {
             Ok(Poll::Pending) => {
                 let mut state = self.state.lock();
                 if !matches!(*state, State::Polled { aborted: true }) {
                     *state = State::Waiting(future);
-                    return Ended::Returned;
+                    return Ok(());
                 }
-                (Err(JoinError::Cancelled), Ended::Returned)
+                Err(JoinError::Cancelled)
             }
-            Ok(Poll::Ready(value)) => (Ok(value), Ended::Returned),
+            Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
-                let payload = PanicPayload::new(type_name::<F>(), payload);
-                let message = payload.message().map(str::to_owned);
-                (Err(JoinError::Panicked(payload)), Ended::Panicked(message))
+                let payload = PanicPayload::new(type_name::<F>().into(), payload);
+                panicked = Some(payload.message().map(str::to_owned));
+                Err(JoinError::Panicked(payload))
             }
         };
         *self.state.lock() = State::Over;
         // Foreign destructors and wakers, and their panics, are not the poll's.
         contained(|| drop(future));
         contained(|| self.outcome.complete(result));
-        ended
+        match panicked {
+            None => Ok(()),
+            Some(message) => Err(message.map_or_else(
+                || Box::new(()) as Box<dyn std::any::Any + Send>,
+                |message| Box::new(message),
+            )),
+        }
     }
 
-    /// It will not be polled any more, if it is not being polled.
+    /// Ends the future unless it is being polled or has ended.
     fn end(&self, why: JoinError) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Waiting(_)) {
             return;
         }
-        let future = std::mem::replace(&mut *state, State::Over);
+        let future = mem::replace(&mut *state, State::Over);
         drop(state);
         if let Err(payload) = caught(|| drop(future)) {
             dispose(payload);
@@ -129,7 +137,7 @@ where
         contained(|| self.outcome.complete(Err(why)));
     }
 
-    /// It is not polled any more, once a poll that has begun has ended. `false` if it was over.
+    /// See [`JoinHandle::try_cancel`].
     fn abort(&self) -> bool {
         {
             let mut state = self.state.lock();
@@ -146,17 +154,31 @@ where
         true
     }
 
-    fn submit(self: Arc<Self>) -> Result<(), QueueError> {
+    /// Queues the next poll.
+    fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
         let (queue, item) = (self.queue.clone(), self.item.clone());
-        let inbox = self.inbox.clone();
-        let before = inbox.lock().replace(self);
+        let woken = self.woken.clone();
+        let before = woken.lock().replace(self);
         // The same task: it is only counted down.
         drop(before);
-        queue.submit(&item, queue.here()).map(drop)
+        let inner = queue.inner();
+        inner.queue_from(&item, inner.here(), origin).map(drop)
+    }
+
+    /// As `submit`, and ends the future if that is refused. Returns the refusal.
+    fn submit_or_end(self: Arc<Self>, origin: Origin) -> Option<QueueError> {
+        let task = self.clone();
+        let refusal = self.submit(origin).err();
+        if let Some(refusal) = refusal {
+            let woken = task.woken.lock().take();
+            drop(woken);
+            task.end(JoinError::Rejected(refusal));
+        }
+        refusal
     }
 }
 
-impl<F> Joined<F::Output> for Joint<F>
+impl<F> FutureOutcome<F::Output> for Joint<F>
 where
     F: Future + Send + 'static,
     F::Output: Send,
@@ -172,20 +194,17 @@ where
         self.outcome.is_set()
     }
 
-    fn try_cancel(&self, _home: Option<&Arc<Home>>) -> bool {
-        let cancelled = self.item.cancel();
-        if cancelled {
-            self.item.discard(JoinError::Cancelled);
-        }
+    fn try_cancel(&self) -> bool {
+        let cancelled = cancel::cancel(&self.item);
         self.task.upgrade().is_some_and(|task| task.abort()) || cancelled
     }
 
     fn is_own(&self) -> bool {
-        worker::runs_work(self.item.key())
+        current::runs_item(self.item.ptr())
     }
 
-    fn waits_for_caller(&self, _home: Option<&Arc<Home>>) -> bool {
-        self.item.waits_for_caller()
+    fn is_behind_caller(&self) -> bool {
+        cancel::is_behind_caller(self.item.header())
     }
 }
 
@@ -195,50 +214,164 @@ where
     F::Output: Send,
 {
     fn wake(self: Arc<Self>) {
-        let task = self.clone();
-        if let Err(refusal) = self.submit() {
-            task.inbox.lock().take();
-            task.end(JoinError::Rejected(refusal));
-        }
+        self.submit_or_end(Origin::Own);
     }
 }
 
 impl<F: Future> Drop for Task<F> {
-    /// Nobody can wake it any more: if it is not over, it never will be.
     fn drop(&mut self) {
         contained(|| self.outcome.complete(Err(JoinError::Cancelled)));
     }
 }
 
-/// Queues the first poll. If the queue refuses, the handle says so.
-pub(crate) fn spawn<F>(
-    queue: &Arc<Shared>,
-    future: F,
-) -> (JoinHandle<F::Output>, Option<QueueError>)
+/// A future that has not ended.
+trait Ends: Send + Sync {
+    fn end(&self, why: QueueError);
+}
+
+impl<F> Ends for Task<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn end(&self, why: QueueError) {
+        Task::end(self, JoinError::Rejected(why));
+    }
+}
+
+/// The futures of a queue that have not ended: they end with it.
+#[derive(Default)]
+pub(crate) struct Unfinished(Mutex<Register>);
+
+#[derive(Default)]
+struct Register {
+    tasks: Vec<Weak<dyn Ends>>,
+    /// So many there were when those that have gone were last left out.
+    before: usize,
+    over: Option<QueueError>,
+}
+
+impl Unfinished {
+    fn add(&self, task: Weak<dyn Ends>) {
+        let mut register = self.0.lock();
+        if register.tasks.len() > 2 * register.before + 16 {
+            register.tasks.retain(|task| task.strong_count() > 0);
+            register.before = register.tasks.len();
+        }
+        register.tasks.push(task);
+    }
+
+    /// The queue takes nothing more, and nothing is in flight.
+    pub(crate) fn end(&self, why: QueueError) {
+        let tasks = {
+            let mut register = self.0.lock();
+            register.over = Some(why);
+            mem::take(&mut register.tasks)
+        };
+        for task in tasks {
+            if let Some(task) = task.upgrade() {
+                task.end(why);
+                contained(|| drop(task));
+            }
+        }
+    }
+
+    fn over(&self) -> Option<QueueError> {
+        self.0.lock().over
+    }
+}
+
+/// Polls a future on a queue. Returns why it was refused, too.
+pub(crate) fn spawn<F>(queue: &Workqueue, future: F) -> (JoinHandle<F::Output>, Option<QueueError>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let inbox = Arc::new(Mutex::new(None));
-    let item: WorkRef = Item::lasting(Polls(inbox.clone()));
-    let outcome = Arc::new(Outcome::new());
+    let woken = Arc::new(Mutex::new(None));
+    let item = ReusableRef::new(Polls(woken.clone()));
+    let outcome = Arc::new(Outcome::default());
     let task = Arc::new(Task {
         item: item.clone(),
         queue: queue.clone(),
-        inbox,
+        woken,
         state: Mutex::new(State::Waiting(Box::pin(future))),
         outcome: outcome.clone(),
     });
-    let refusal = task.clone().submit().err();
-    if let Some(refusal) = refusal {
-        task.inbox.lock().take();
-        task.end(JoinError::Rejected(refusal));
+    let weak = Arc::downgrade(&task);
+    queue.inner().unfinished.add(weak.clone());
+    let refusal = task.submit_or_end(Origin::Anybody);
+    if let (Some(task), Some(why)) = (weak.upgrade(), queue.inner().unfinished.over()) {
+        // It came while the others were ended.
+        Ends::end(&*task, why);
     }
-    let joint = Recycled::new(Joint {
+    let joint = Arc::new(Joint {
         item,
         outcome,
-        task: Arc::downgrade(&task),
+        task: weak,
     });
-    let handle = JoinHandle::new(Recycled::unsize(joint, |joint| joint), queue.clock());
-    (handle, refusal)
+    let clock = queue.inner().shared().clock.clone();
+    (JoinHandle::of_future(joint, clock), refusal)
+}
+
+/// How a future has ended, and who waits for that.
+struct Outcome<T>(Mutex<OutcomeState<T>>);
+
+enum OutcomeState<T> {
+    Open(Option<Notify>),
+    Done(Result<T, JoinError>),
+    Taken,
+}
+
+impl<T> Default for Outcome<T> {
+    fn default() -> Self {
+        Self(Mutex::new(OutcomeState::Open(None)))
+    }
+}
+
+impl<T> Outcome<T> {
+    /// The first end counts.
+    fn complete(&self, result: Result<T, JoinError>) {
+        let mut state = self.0.lock();
+        let OutcomeState::Open(waiter) = &mut *state else {
+            return;
+        };
+        let waiter = waiter.take();
+        *state = OutcomeState::Done(result);
+        drop(state);
+        if let Some(waiter) = waiter {
+            waiter.notify();
+        }
+    }
+
+    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>> {
+        if let Some(result) = self.0.lock().take() {
+            return Some(result);
+        }
+        // A waker may run anything when it is cloned or dropped, so neither is under the lock.
+        let mut notify = Some(notify());
+        let mut state = self.0.lock();
+        let result = state.take();
+        if let OutcomeState::Open(waiter) = &mut *state {
+            mem::swap(waiter, &mut notify);
+        }
+        drop(state);
+        drop(notify);
+        result
+    }
+
+    fn is_set(&self) -> bool {
+        !matches!(*self.0.lock(), OutcomeState::Open(_))
+    }
+}
+
+impl<T> OutcomeState<T> {
+    fn take(&mut self) -> Option<Result<T, JoinError>> {
+        if let Self::Open(_) = self {
+            return None;
+        }
+        match mem::replace(self, Self::Taken) {
+            Self::Done(result) => Some(result),
+            _ => Some(Err(JoinError::Taken)),
+        }
+    }
 }

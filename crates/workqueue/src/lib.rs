@@ -22,11 +22,11 @@
 //!
 //! let work = Work::new(|| println!("rescan")); // reusable, never runs twice at once
 //! assert!(irq.queue_on(0, &work)?.is_queued());
-//! work.flush()?; // it has run
+//! work.flush_blocking()?; // it has run; or .flush().await
 //!
 //! let read = irq.spawn(|| blocking(|| std::fs::read_to_string("Cargo.toml")));
 //! assert!(read.wait()??.contains("workqueue"));
-//! irq.flush()?; // everything queued before has ended
+//! irq.flush_blocking()?; // everything queued before has ended
 //! println!("{}", sys.dump());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -37,88 +37,112 @@
 //! | a failing `queue` hands its news to the pending run | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
 //! | a flush is not held up by later items | [`Workqueue::flush`] |
-//! | a wait for oneself is an error, not a deadlock | [`WouldDeadlock`] |
+//! | a wait for oneself is an error, not a deadlock | [`WaitError`] |
 //! | every handle resolves | [`JoinHandle`] |
 //! | shutdown runs what is queued and leaves no thread | [`WorkqueueSystem`] |
 
 #![deny(missing_docs)]
-#![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
+#![cfg_attr(
+    not(feature = "unstable-sim"),
+    allow(unreachable_pub, reason = "public for the simulator and for models")
+)]
 
+// What users hold.
 mod attrs;
 mod bh;
 mod builder;
-mod delayed;
-mod door;
-mod dump;
-mod env;
+mod completion;
+mod current_work;
+mod delayed_work;
 mod error;
-mod flush;
 mod freeze;
+mod join_handle;
+mod on_cpus;
+mod spawn;
+mod stats;
+mod system;
+mod system_queues;
+mod work;
+mod workqueue;
+mod wq_builder;
+
+// What handles share.
+mod cancel;
+mod delay;
 mod future;
-mod gate;
-mod hand;
-mod handle;
-mod inactive;
+mod shared;
+mod system_inner;
+mod workqueue_inner;
+
+// Items, pools and workers.
+mod batch;
+mod current;
+mod fifo;
+mod flush_colour;
 mod item;
-mod layout;
-mod learned;
-#[allow(unreachable_pub, reason = "public for the simulator")]
-mod lending;
-#[allow(unreachable_pub, reason = "public for the simulator and for models")]
-mod limits;
-mod machine;
-mod meter;
+mod load_hint;
+mod nr_active;
+mod panics;
+mod pool_attrs;
+mod pool_core;
+mod pwq;
+mod rescuer;
+mod steal;
+mod submitters;
+mod threads;
+mod timer;
+mod worker;
+mod worker_pool;
+
+// What is watched and told.
+mod cpu_time;
+mod dump;
+mod hog;
+mod known_blockers;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod outcome;
-mod panics;
-mod peers;
-mod place;
-mod pool;
-mod pools;
-mod queue;
-mod rescuer;
+mod report;
 mod sampler;
 #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
 pub mod serve;
-#[cfg(any(test, feature = "unstable-sim"))]
-#[doc(hidden)]
-pub mod sim;
-mod stats;
-mod submitter;
-mod system;
-mod threads;
-mod timekeeper;
 mod trace;
 mod watchdog;
-mod work;
-mod worker;
 
-pub use attrs::{Attrs, Kind};
+pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
-pub use builder::{SystemBuilder, WorkqueueBuilder, WorkqueueDraft};
-pub use delayed::DelayedWork;
+pub use builder::SystemBuilder;
+pub use completion::Wait;
+pub use current::{blocking, touch_watchdog};
+pub use current_work::{CurrentItem, current_item, current_work};
+pub use delayed_work::DelayedWork;
 pub use error::{
     AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,
-    MinActiveError, NotDisabled, PanicPayload, PollerError, QueueError, SystemError, WouldDeadlock,
+    MinActiveError, NotDisabled, PanicPayload, PollerError, QueueError, Rejected, SystemError,
+    WaitError,
 };
 pub use freeze::Frozen;
-pub use handle::JoinHandle;
-pub use limits::Share;
-pub use queue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
+pub use hog::Hog;
+pub use join_handle::JoinHandle;
 pub use stats::WorkqueueStats;
 pub use system::{Leftover, WorkqueueSystem};
-pub use trace::{TraceEvent, TraceStep};
+pub use trace::{TraceEvent, TraceRecord, TraceStep};
 pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};
-pub use worker::{blocking, touch_watchdog};
+pub use workqueue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
+pub use workqueue_inner::Share;
+pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 
-/// What models drive that no user sees.
-#[cfg(loom)]
+/// What the simulator and models drive that no user sees. Nothing here is promised to stay as it is.
+#[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
-pub mod modelled {
-    pub use crate::limits::{Full, Share, Slots, Tuning, Waits};
+pub mod unstable {
+    pub use crate::load_hint::{Lately, LoadHint};
+    pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
+    pub use crate::pool_core::{
+        Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase,
+    };
+    pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
+    pub use crate::submitters::Submitters;
 }
 
 #[cfg(doctest)]

@@ -1,9 +1,8 @@
 //! The counters for whoever collects figures: through the `metrics` facade, when asked.
 
-use crate::door::Shared;
 use crate::stats::WorkqueueStats;
 use crate::system::WorkqueueSystem;
-use inflight_sync::Arc;
+use crate::workqueue_inner::WorkqueueInner;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 type Read = fn(&WorkqueueStats) -> u64;
 
 /// What only grows: name, unit, description, where it is.
-const COUNTERS: [(&str, Unit, &str, Read); 16] = [
+const COUNTERS: [(&str, Unit, &str, Read); 15] = [
     (
         "inflight_workqueue_queued_total",
         Unit::Count,
@@ -79,22 +78,16 @@ const COUNTERS: [(&str, Unit, &str, Read); 16] = [
         |s| s.rescued,
     ),
     (
-        "inflight_workqueue_sent_total",
+        "inflight_workqueue_remote_wakeups_total",
         Unit::Count,
-        "wakes of another group's worker for items of the queue",
-        |s| s.sent,
+        "workers of another group of CPUs woken for items",
+        |s| s.remote_wakeups,
     ),
     (
-        "inflight_workqueue_crowded_total",
+        "inflight_workqueue_stolen_total",
         Unit::Count,
-        "those of them because submitters need the CPUs of the own group",
-        |s| s.crowded,
-    ),
-    (
-        "inflight_workqueue_taken_total",
-        Unit::Count,
-        "items taken by a worker of another group",
-        |s| s.taken,
+        "items that a worker of another group of CPUs has taken",
+        |s| s.stolen,
     ),
     (
         "inflight_workqueue_repatriated_total",
@@ -155,14 +148,14 @@ struct Line {
 }
 
 impl Line {
-    fn add(&mut self, queue: &Arc<Shared>) {
+    fn add(&mut self, queue: &WorkqueueInner) {
         let stats = queue.stats();
         for (sum, (_, _, _, read)) in self.counts.iter_mut().zip(&COUNTERS) {
             *sum += read(&stats);
         }
         self.active += stats.active;
         self.inactive += stats.inactive;
-        if let Some(limit) = queue.max_active() {
+        if let Some(limit) = queue.limit() {
             *self.max_active.get_or_insert(0) += limit;
         }
     }
@@ -187,7 +180,7 @@ impl WorkqueueSystem {
     /// ```
     pub fn record_metrics(&self) {
         let mut lines = BTreeMap::<String, Line>::new();
-        for queue in self.queues() {
+        for queue in self.inner().queues() {
             lines
                 .entry(queue.name().to_owned())
                 .or_default()
@@ -203,8 +196,8 @@ impl WorkqueueSystem {
                 gauge!(MAX_ACTIVE, "queue" => queue).set(level(limit));
             }
         }
-        for pool in self.pools() {
-            let (name, report) = (pool.name(), pool.report());
+        for pool in self.inner().pools() {
+            let (name, report) = (pool.attrs().name(pool.id()), pool.report());
             let others = report.workers - report.idle - report.blocked;
             for (state, number) in [
                 ("idle", report.idle),

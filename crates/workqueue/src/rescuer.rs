@@ -5,11 +5,15 @@
 //! other, until the pool can help itself.
 
 use crate::attrs::HIGHPRI;
-use crate::door::Shared;
-use crate::pool::{Env, Pool};
+use crate::current::Context;
+use crate::pool_core::WorkerId;
 use crate::sampler::proc;
-use crate::threads::{End, nice};
+use crate::shared::SystemShared;
+use crate::submitters;
+use crate::threads::End;
 use crate::worker;
+use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::workqueue_inner::Count;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
 use std::collections::VecDeque;
@@ -21,16 +25,15 @@ const BATCH: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct Rescuer {
-    book: Mutex<Book>,
-    /// Calls, and items run. Relaxed: statistics.
+    state: Mutex<State>,
+    /// Relaxed: a statistic.
     maydays: AtomicU64,
-    rescued: AtomicU64,
 }
 
 #[derive(Default)]
-struct Book {
-    /// Pools in distress, oldest call first, each once.
-    calls: VecDeque<Arc<Pool>>,
+struct State {
+    /// Pools that have called, oldest call first, each once.
+    calls: VecDeque<Arc<WorkerPool>>,
     /// Where the thread sleeps, once it has arrived.
     thread: Option<Unparker>,
     /// Its number, if threads have one.
@@ -41,22 +44,22 @@ struct Book {
 
 impl Rescuer {
     /// A rescuer with its thread. `queue` names the thread; the rescuer does not hold it.
-    pub(crate) fn start(queue: &str, env: &Arc<Env>) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(queue: &str, shared: &Arc<SystemShared>) -> io::Result<Arc<Self>> {
         let rescuer = Arc::new(Self::default());
-        let (me, home) = (rescuer.clone(), env.clone());
-        env.start_thread(format!("inflight/R-{queue}"), move || me.run(&home))?;
+        let (me, system) = (rescuer.clone(), shared.clone());
+        shared.start_thread(format!("inflight/R-{queue}"), move || me.run(&system))?;
         Ok(rescuer)
     }
 
-    /// R1: an item of the queue waits in a pool in distress.
-    pub(crate) fn call(&self, pool: &Arc<Pool>) {
+    /// *mayday*: an item of the queue waits in a pool that gets no threads.
+    pub(crate) fn call(&self, pool: &Arc<WorkerPool>) {
         let thread = {
-            let mut book = self.book.lock();
-            if book.calls.iter().any(|p| Arc::ptr_eq(p, pool)) {
+            let mut state = self.state.lock();
+            if state.calls.iter().any(|p| Arc::ptr_eq(p, pool)) {
                 return;
             }
-            book.calls.push_back(pool.clone());
-            book.thread.clone()
+            state.calls.push_back(pool.clone());
+            state.thread.clone()
         };
         self.maydays.fetch_add(1, Ordering::Relaxed);
         // A thread that has not arrived yet looks when it does.
@@ -67,11 +70,13 @@ impl Rescuer {
 
     /// The queue is empty and takes nothing more: the thread may go.
     pub(crate) fn stop(&self) {
-        let thread = {
-            let mut book = self.book.lock();
-            book.stopped = true;
-            book.thread.clone()
-        };
+        self.state.lock().stopped = true;
+        self.poke();
+    }
+
+    /// The thread looks again: where it is to run may have changed.
+    pub(crate) fn poke(&self) {
+        let thread = self.state.lock().thread.clone();
         if let Some(thread) = thread {
             thread.unpark();
         }
@@ -83,57 +88,83 @@ impl Rescuer {
 
     /// The number of its thread, if that has arrived.
     pub(crate) fn thread(&self) -> Option<u32> {
-        self.book.lock().number
-    }
-
-    pub(crate) fn rescued(&self) -> u64 {
-        self.rescued.load(Ordering::Relaxed)
+        self.state.lock().number
     }
 
     /// The thread function.
-    fn run(self: &Arc<Self>, env: &Arc<Env>) -> End {
-        worker::join_system(env);
-        nice::set(env, HIGHPRI);
+    fn run(self: &Arc<Self>, shared: &Arc<SystemShared>) -> End {
+        submitters::is_a_worker();
         let parker = Parker::current();
         {
-            let mut book = self.book.lock();
-            book.thread = Some(parker.unparker());
-            book.number = proc::this_thread();
+            let mut state = self.state.lock();
+            state.thread = Some(parker.unparker());
+            state.number = proc::this_thread();
         }
+        let mut settled = None;
         loop {
+            let refreshed = shared.refreshed();
+            if settled.replace(refreshed) != Some(refreshed) {
+                shared.settle_housekeeper(HIGHPRI);
+            }
             let next = {
-                let mut book = self.book.lock();
-                let next = book.calls.pop_front();
-                if next.is_none() && book.stopped {
-                    break;
+                let mut state = self.state.lock();
+                let next = state.calls.pop_front();
+                if next.is_none() && state.stopped {
+                    return End::Early;
                 }
                 next
             };
             match next {
-                Some(pool) => self.serve(&pool),
+                Some(pool) => self.rescue(&pool),
                 None => parker.park(),
             }
         }
-        worker::leave_system();
-        End::Early
     }
 
-    /// R2-R4: helps one pool. If it has not done with it, the pool's turn comes again.
-    fn serve(self: &Arc<Self>, pool: &Arc<Pool>) {
-        let mine = |queue: &Shared| queue.is_rescued_by(self);
-        let each = || {
-            self.rescued.fetch_add(1, Ordering::Relaxed);
-        };
-        if worker::rescue(pool, mine, each, BATCH) {
+    /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.
+    fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
+        let shared = WorkerShared::new(pool.shared());
+        let me = pool.attach(shared.clone());
+        let context = Context::guest(pool.clone(), me, shared.clone(), None);
+        let pinned = pool.borrow_thread();
+        let mut rescued = 0;
+        while rescued < BATCH && self.take(pool, me, &shared) {
+            worker::run_as_guest(&context);
+            rescued += 1;
+        }
+        pool.return_thread(pinned);
+        pool.detach(me, &shared);
+        if rescued == BATCH {
             self.call(pool);
         }
+    }
+
+    /// One entry of the rescuer's queue, while the pool needs help.
+    fn take(self: &Arc<Self>, pool: &WorkerPool, me: WorkerId, shared: &WorkerShared) -> bool {
+        let mut state = pool.lock();
+        state.end_batch(me, &shared.batch);
+        let needed = state.needs_help();
+        let mine = |rescuer: Option<&Arc<Self>>| rescuer.is_some_and(|r| Arc::ptr_eq(r, self));
+        let index = state
+            .core
+            .worklist()
+            .find(|index| needed && mine(state.pwq(*index).wq().rescuer()));
+        let Some(index) = index else {
+            pool.unlock(state, false);
+            return false;
+        };
+        let wq = state.pwq(index).wq().clone();
+        state.take_one(me, &shared.batch, index);
+        pool.unlock(state, false);
+        wq.counted(Count::Rescued, 1);
+        true
     }
 }
 
 impl fmt::Debug for Rescuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rescuer")
-            .field("calls", &self.book.lock().calls.len())
+            .field("calls", &self.state.lock().calls.len())
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
 //! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
 
-use crate::pool::Pool;
+use crate::worker_pool::WorkerPool;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct Sampling {
     pub(crate) intensive: Duration,
 }
 
-/// What the timekeeper remembers of a pool from one look to the next.
+/// What the timer remembers of a pool from one look to the next.
 #[derive(Default)]
 pub(crate) struct Sampler(Mutex<Memory>);
 
@@ -43,7 +43,7 @@ struct Memory {
 }
 
 struct Watched {
-    turn: u64,
+    turn: u32,
     thread: u32,
     files: proc::Files,
     /// How often the turn has been looked at.
@@ -53,23 +53,26 @@ struct Watched {
 }
 
 /// A worker that may hold others back.
-pub(crate) struct Suspect {
+pub(crate) struct Candidate {
     pub(crate) worker: usize,
-    pub(crate) turn: u64,
+    /// How far it was in its batch.
+    pub(crate) turn: u32,
     pub(crate) thread: u32,
 }
 
 /// What was seen of a worker.
-pub(crate) enum Finding {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
     Asleep,
-    Intensive,
+    /// It has used so much CPU time.
+    Intensive(Duration),
 }
 
 impl Sampler {
     /// One look at the pool. Returns when to look again, `None` if that is not needed.
-    pub(crate) fn look(&self, pool: &Arc<Pool>, sampling: Sampling) -> Option<Duration> {
+    pub(crate) fn look(&self, pool: &Arc<WorkerPool>, sampling: Sampling) -> Option<Duration> {
         let mut memory = self.0.lock();
-        let Some(suspects) = pool.suspects() else {
+        let Some(candidates) = pool.candidates() else {
             memory.quiet += 1;
             if memory.quiet > QUIET_LOOKS && pool.end_watch() {
                 *memory = Memory::default();
@@ -78,22 +81,22 @@ impl Sampler {
             return Some(SLOW);
         };
         memory.quiet = 0;
-        let mut findings = Vec::new();
-        if memory.watched.len() + suspects.len() > KEPT_OPEN {
-            let suspected = |worker| suspects.iter().any(|s| s.worker == worker);
-            memory.watched.retain(|worker, _| suspected(*worker));
+        let mut verdicts = Vec::new();
+        if memory.watched.len() + candidates.len() > KEPT_OPEN {
+            let is_candidate = |worker| candidates.iter().any(|s| s.worker == worker);
+            memory.watched.retain(|worker, _| is_candidate(*worker));
         }
-        for suspect in suspects {
-            let before = memory.watched.remove(&suspect.worker);
-            let Some(mut now) = Watched::of(before, &suspect) else {
+        for candidate in candidates {
+            let before = memory.watched.remove(&candidate.worker);
+            let Some(mut now) = Watched::of(before, &candidate) else {
                 continue;
             };
-            if let Some(finding) = now.look(sampling.intensive) {
-                findings.push((suspect.worker, suspect.turn, finding));
+            if let Some(verdict) = now.look(sampling.intensive) {
+                verdicts.push((candidate.worker, candidate.turn, verdict));
             }
-            memory.watched.insert(suspect.worker, now);
+            memory.watched.insert(candidate.worker, now);
         }
-        memory.period = if pool.found(findings) {
+        memory.period = if pool.found(verdicts) {
             SOON
         } else {
             (memory.period * 2).clamp(SOON, SLOW)
@@ -104,39 +107,39 @@ impl Sampler {
 
 impl Watched {
     /// With the files of the look before, if it is the same thread.
-    fn of(before: Option<Self>, suspect: &Suspect) -> Option<Self> {
-        let before = before.filter(|b| b.thread == suspect.thread);
+    fn of(before: Option<Self>, candidate: &Candidate) -> Option<Self> {
+        let before = before.filter(|b| b.thread == candidate.thread);
         let Some(before) = before else {
             return Some(Self {
-                turn: suspect.turn,
-                thread: suspect.thread,
-                files: proc::Files::open(suspect.thread)?,
+                turn: candidate.turn,
+                thread: candidate.thread,
+                files: proc::Files::open(candidate.thread)?,
                 looks: 0,
                 used: None,
             });
         };
-        if before.turn == suspect.turn {
+        if before.turn == candidate.turn {
             return Some(before);
         }
         Some(Self {
-            turn: suspect.turn,
+            turn: candidate.turn,
             looks: 0,
             used: None,
             ..before
         })
     }
 
-    fn look(&mut self, intensive: Duration) -> Option<Finding> {
+    fn look(&mut self, intensive: Duration) -> Option<Verdict> {
         self.looks += 1;
         if self.files.is_asleep() {
-            return Some(Finding::Asleep);
+            return Some(Verdict::Asleep);
         }
         if intensive.is_zero() || self.looks == 1 {
             return None;
         }
         let now = self.files.cpu_time()?;
         let used = now.saturating_sub(*self.used.get_or_insert(now));
-        (used >= intensive).then_some(Finding::Intensive)
+        (used >= intensive).then_some(Verdict::Intensive(used))
     }
 }
 
@@ -212,6 +215,12 @@ pub(crate) mod proc {
         }
     }
 
+    /// Where the kernel says that the thread is, if it says so.
+    pub(crate) fn stack(thread: u32) -> Option<String> {
+        let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
+        stack.ok().filter(|stack| !stack.is_empty())
+    }
+
     /// The state's letter. It comes after the name, which may have blanks and parentheses.
     pub(super) fn state(stat: &[u8]) -> Option<u8> {
         let name_ends = stat.iter().rposition(|b| *b == b')')?;
@@ -230,6 +239,10 @@ pub(crate) mod proc {
 
     /// Nobody is found asleep here, so no function is known.
     pub(crate) fn used_here() -> Option<Duration> {
+        None
+    }
+
+    pub(crate) fn stack(_thread: u32) -> Option<String> {
         None
     }
 

@@ -1,10 +1,9 @@
 //! What can be seen of a system from outside.
 
 use crate::attrs::Kind;
-use crate::door;
-use crate::layout::Cpus;
-use crate::pool::Pool;
-use inflight_sync::Arc;
+use crate::pool_attrs::Cpus;
+use crate::worker_pool::WorkerPool;
+use crate::workqueue_inner::WorkqueueInner;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -50,18 +49,17 @@ pub struct WorkqueueStats {
     pub rescued: u64,
     /// How often a worker of another group of CPUs was woken for items of the queue, because that
     /// was better than one of their own group.
-    pub sent: u64,
-    /// How often that was because threads that submit need the CPUs of their own group.
-    pub crowded: u64,
-    /// Items that a worker of another group of CPUs has taken, because its own had nothing to do.
-    pub taken: u64,
+    pub remote_wakeups: u64,
+    /// Items that a worker of another group of CPUs has taken.
+    pub stolen: u64,
     /// How often a worker that was woken on a CPU of another group, where it had run last, went
     /// back to its own group's before it ran an item of the queue. Only in unbound queues that are
     /// not strict; where it runs later is left to the system.
     pub repatriated: u64,
-    /// Items on a pool's list or being run now: what `max_active` limits.
+    /// Items that run, and items that wait and for which a slot of `max_active` is free. Computed
+    /// when it is asked for.
     pub active: usize,
-    /// Items that wait now because `max_active` others are active.
+    /// Items that wait and for which no slot is free.
     pub inactive: usize,
 }
 
@@ -77,10 +75,10 @@ impl WorkqueueStats {
     }
 }
 
-pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
-    match &pool.place().cpus {
+pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result {
+    match &pool.attrs().cpus {
         Cpus::One(cpu) => {
-            let bh = if pool.place().bh { " bh" } else { "" };
+            let bh = if pool.attrs().bh { " bh" } else { "" };
             write!(out, "pool cpu {cpu}{bh}")?;
         }
         Cpus::Pod { cpus, strict, .. } => {
@@ -88,9 +86,9 @@ pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
             write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
         }
     }
-    match pool.place().nice {
+    match pool.attrs().nice {
         0 => {}
-        _ if pool.place().is_high() => write!(out, " highpri")?,
+        _ if pool.attrs().is_high() => write!(out, " highpri")?,
         nice => write!(out, " nice {nice}")?,
     }
     let r = pool.report();
@@ -99,9 +97,8 @@ pub(crate) fn describe_pool(out: &mut String, pool: &Arc<Pool>) -> fmt::Result {
         ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
         r.workers, r.running, r.target, r.blocked, r.idle, r.ready
     )?;
-    let items = pool.env().metering.names(&r.items);
-    if !items.is_empty() {
-        write!(out, "; running: {}", Counted(&items))?;
+    if !r.items.is_empty() {
+        write!(out, "; running: {}", Counted(&r.items))?;
     }
     writeln!(out)
 }
@@ -122,7 +119,7 @@ impl fmt::Display for Counted<'_> {
     }
 }
 
-pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Result {
+pub(crate) fn describe_queue(out: &mut String, queue: &WorkqueueInner) -> fmt::Result {
     write!(out, "queue {}", queue.name())?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,
@@ -141,7 +138,7 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
         out,
         ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
          {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
-         {} sent, {} taken, {} repatriated",
+         {} remote wakeups, {} stolen, {} repatriated",
         s.active,
         s.inactive,
         s.queued,
@@ -154,8 +151,8 @@ pub(crate) fn describe_queue(out: &mut String, queue: &door::Shared) -> fmt::Res
         s.cpu_intensive,
         s.maydays,
         s.rescued,
-        s.sent,
-        s.taken,
+        s.remote_wakeups,
+        s.stolen,
         s.repatriated
     )?;
     match queue.last_panic() {

@@ -1,27 +1,16 @@
-//! The system: pools, their threads, and the end of both.
+//! The system, as its users see it.
 
-use crate::attrs::Attrs;
 use crate::bh::BhPoller;
-use crate::builder::{SystemBuilder, WorkqueueDraft};
-use crate::door::{self, Promoted};
-use crate::dump::Dump;
-use crate::error::{AttrsError, BuildError, PollerError};
+use crate::builder::SystemBuilder;
+use crate::completion::Wait;
+use crate::error::{AttrsError, PollerError};
 use crate::freeze::Frozen;
-use crate::layout::{Place, Settings};
-use crate::panics::dispose;
-#[cfg(any(test, feature = "metrics"))]
-use crate::pool::Pool;
-use crate::pool::{Env, Notify};
-use crate::pools::{Lease, Pools};
-#[cfg(loom)]
-use crate::sampler::Finding;
-use crate::timekeeper::Alarm;
-use crate::worker;
-use inflight_sync::atomic::Ordering;
-use inflight_sync::thread::JoinHandle;
-use inflight_sync::time::Instant;
-use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex, Weak};
+use crate::hog::Hog;
+use crate::system_inner::SystemInner;
+use crate::system_queues::SystemQueues;
+use crate::trace::TraceRecord;
+use crate::wq_builder::WorkqueueDraft;
+use inflight_sync::Arc;
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::error::Error;
 use std::fmt;
@@ -38,7 +27,9 @@ use std::time::Duration;
 /// refused (also from the system's own items), and the drop returns when the worker threads have
 /// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
 /// on. Dropped on one of its own workers, or inside a [`call`](crate::Workqueue::call), the system
-/// shuts down in the same way, but the drop returns at once and the threads end by themselves.
+/// shuts down in the same way, but the drop returns at once and the threads end by themselves. On a
+/// thread of an async runtime, [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks
+/// nobody.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -58,350 +49,37 @@ pub struct WorkqueueSystem {
 
 /// Shuts the system down when the last handle goes.
 struct Handle {
-    shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    env: Arc<Env>,
-    settings: Mutex<Settings>,
-    pools: Arc<Pools>,
-    registry: Mutex<Registry>,
-    /// The system has stopped.
-    event: Event,
-}
-
-#[derive(Default)]
-struct Registry {
-    queues: Vec<Weak<door::Shared>>,
-    /// Shutdown has begun: no queue is added.
-    shut: bool,
-    /// Every gate of every queue is shut: whatever is idle stays idle.
-    closed: bool,
-    /// A timed shutdown has returned with work left: nobody waits any more.
-    given_up: bool,
-}
-
-impl Registry {
-    fn queues(&self) -> Vec<Arc<door::Shared>> {
-        self.queues.iter().filter_map(Weak::upgrade).collect()
-    }
-}
-
-impl Shared {
-    fn new(env: Env, settings: Settings) -> Self {
-        Self {
-            env: Arc::new(env),
-            settings: Mutex::new(settings),
-            pools: Arc::default(),
-            registry: Mutex::new(Registry::default()),
-            event: Event::new(),
-        }
-    }
-
-    pub(crate) fn env(&self) -> &Arc<Env> {
-        &self.env
-    }
-
-    pub(crate) fn pools(&self) -> &Arc<Pools> {
-        &self.pools
-    }
-
-    /// The pool that serves a place, made if there is none.
-    pub(crate) fn pool(&self, place: &Place, rescued: bool) -> io::Result<Arc<Lease>> {
-        self.pools.lease(place, &self.env, rescued)
-    }
-
-    /// Something has been queued: the watchdog is to look after a while.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        if let Some(watchdog) = self.env.watchdog.as_ref().filter(|w| w.arm()) {
-            let at = self.env.clock.now() + watchdog.threshold;
-            let alarm = Alarm::Watch(self.clone());
-            if !self.env.timekeeper.set_alarm(&self.env, at, alarm) {
-                watchdog.disarm(); // The next item tries again.
-            }
-        }
-    }
-
-    /// The watchdog looks whether all moves.
-    pub(crate) fn look(self: &Arc<Self>) {
-        let Some(watchdog) = &self.env.watchdog else {
-            return;
-        };
-        let pools = self.pools.all();
-        let queues = self.queues();
-        let waiting = pools.iter().filter_map(|pool| pool.waiting());
-        let starved = queues.iter().filter_map(|queue| queue.starved());
-        let places = waiting.chain(starved).collect();
-        watchdog.look(self.env.clock.now(), places, &self.env.metering);
-        watchdog.disarm();
-        // What is queued after this look sets the alarm itself.
-        if !queues.iter().all(|queue| queue.is_idle()) {
-            self.watch();
-        }
-    }
-
-    pub(crate) fn dump(&self) -> String {
-        let settings = self.settings();
-        let dump = Dump {
-            topology: &settings.topology,
-            settings: &settings,
-            pools: self.pools.all(),
-            queues: self.queues(),
-            nice_refused: *self.env.nice_refused.lock(),
-        };
-        dump.to_string()
-    }
-
-    pub(crate) fn queues(&self) -> Vec<Arc<door::Shared>> {
-        self.registry.lock().queues()
-    }
-
-    /// What holds for all unbound queues now.
-    pub(crate) fn settings(&self) -> Settings {
-        self.settings.lock().clone()
-    }
-
-    /// O1, O2 for one queue.
-    pub(crate) fn set_attrs(
-        &self,
-        queue: &Arc<door::Shared>,
-        attrs: Attrs,
-    ) -> Result<(), AttrsError> {
-        self.change_attrs(queue, |_| Ok(attrs))
-    }
-
-    /// The same, from the attributes it has; nobody else changes them meanwhile.
-    pub(crate) fn change_attrs<E: From<AttrsError>>(
-        &self,
-        queue: &Arc<door::Shared>,
-        change: impl FnOnce(Attrs) -> Result<Attrs, E>,
-    ) -> Result<(), E> {
-        if queue.mode().is_bound() {
-            return Err(AttrsError::NotUnbound.into());
-        }
-        let settings = self.settings.lock();
-        let attrs = change(queue.attrs())?;
-        attrs.check()?;
-        let prepared = queue.prepare(attrs, &settings);
-        let through = prepared.map_err(|e| self.no_worker(&e))?.perform();
-        drop(settings);
-        through.into_iter().for_each(Promoted::tell);
-        Ok(())
-    }
-
-    /// O1, O2 for all unbound queues: other settings.
-    fn reconfigure(
-        &self,
-        change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
-    ) -> Result<(), AttrsError> {
-        let mut settings = self.settings.lock();
-        let mut new = settings.clone();
-        change(&mut new)?;
-        let queues = self.queues().into_iter();
-        let unbound = queues.filter(|queue| !queue.mode().is_bound());
-        let moves = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
-        let moves = moves.collect::<io::Result<Vec<_>>>();
-        let moves = moves.map_err(|e| self.no_worker(&e))?;
-        if new.topology.version() != settings.topology.version()
-            || new.topology != settings.topology
-        {
-            *self.env.now.lock() = new.topology.clone();
-            // Relaxed: as said where it is.
-            self.env.refreshed.fetch_add(1, Ordering::Relaxed);
-        }
-        let through: Vec<_> = moves.into_iter().filter_map(door::Move::perform).collect();
-        *settings = new;
-        drop(settings);
-        through.into_iter().for_each(Promoted::tell);
-        Ok(())
-    }
-
-    /// Why a pool that is needed has no worker.
-    fn no_worker(&self, refused: &io::Error) -> AttrsError {
-        if self.is_stopped() {
-            AttrsError::ShutDown
-        } else {
-            AttrsError::NoWorker(refused.kind())
-        }
-    }
-
-    /// From now on freezable queues let nobody through.
-    pub(crate) fn freeze(&self) {
-        self.change_freezes(|settings| settings.freezes += 1);
-    }
-
-    /// The end of one [`freeze`](Shared::freeze).
-    pub(crate) fn thaw(&self) {
-        self.change_freezes(|settings| settings.freezes -= 1);
-    }
-
-    fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
-        let mut settings = self.settings.lock();
-        let before = settings.is_frozen();
-        change(&mut settings);
-        let now = settings.is_frozen();
-        if before != now {
-            let through = self.freezable().map(|queue| queue.set_frozen(now));
-            let through: Vec<_> = through.collect();
-            drop(settings);
-            through.into_iter().for_each(Promoted::tell);
-        }
-    }
-
-    fn freezable(&self) -> impl Iterator<Item = Arc<door::Shared>> {
-        let queues = self.queues().into_iter();
-        queues.filter(|queue| queue.is_freezable())
-    }
-
-    /// Whether freezable queues have active items.
-    pub(crate) fn is_freezing(&self) -> bool {
-        self.freezable().any(|queue| queue.level().0 > 0)
-    }
-
-    /// A queue as the settings want it, in the list of those to which changes of them go.
-    pub(crate) fn register(
-        self: &Arc<Self>,
-        make: impl FnOnce(&Settings) -> Arc<door::Shared>,
-    ) -> Result<Arc<door::Shared>, BuildError> {
-        let settings = self.settings.lock();
-        let queue = make(&settings);
-        self.add(&queue)?;
-        Ok(queue)
-    }
-
-    fn add(&self, queue: &Arc<door::Shared>) -> Result<(), BuildError> {
-        let mut registry = self.registry.lock();
-        if registry.shut {
-            return Err(BuildError::ShutDown);
-        }
-        registry.queues.retain(|queue| queue.strong_count() > 0);
-        registry.queues.push(Arc::downgrade(queue));
-        self.env.metering.register(queue);
-        Ok(())
-    }
-
-    /// Z1 to Z3: closes every queue. Whoever finds the last item gone stops the pools.
-    fn begin_shutdown(&self) {
-        self.registry.lock().shut = true;
-        // No queue is added after the flag, so these are all. What is held runs.
-        self.change_freezes(|settings| settings.ended = true);
-        self.queues().iter().for_each(|queue| queue.shut());
-        let pools = self.pools.all().into_iter();
-        let bh = pools.filter(|pool| pool.place().bh);
-        bh.for_each(|pool| pool.relieve_poller());
-        self.env.timekeeper.close();
-        self.registry.lock().closed = true;
-        self.queue_is_idle();
-    }
-
-    /// The end has begun.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.registry.lock().shut
-    }
-
-    /// Z4, Z5: a closed queue has become idle; if all are, sends the workers home.
-    ///
-    /// Not before all queues are closed: one that is not could be idle now and take an item later,
-    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
-    /// items, the last one to look finds all idle.
-    pub(crate) fn queue_is_idle(&self) {
-        let queues = {
-            let registry = self.registry.lock();
-            if !registry.closed {
-                return; // Whoever closes the last queue looks afterwards.
-            }
-            registry.queues()
-        };
-        if !queues.iter().all(|queue| queue.is_idle()) {
-            return;
-        }
-        self.env.threads.lock().stopped = true;
-        let pools = self.pools.all();
-        pools.iter().for_each(|pool| pool.stop());
-        queues.iter().for_each(|queue| queue.dismiss_rescuer());
-        self.env.timekeeper.stop();
-        self.event.notify_all();
-    }
-
-    /// Whether the caller is one of the system's threads, or its call is one of the items: the
-    /// system's end would wait for it.
-    fn is_inside(&self) -> bool {
-        let called = || self.queues().iter().any(|q| worker::runs_item_of(q.key()));
-        worker::belongs_to(&self.env) || called()
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.env.threads.lock().stopped
-    }
-
-    /// After [`is_stopped`](Shared::is_stopped): joins the workers, or has somebody else join them
-    /// and waits for that, at most until `deadline`. Returns whether they have been joined.
-    fn join(&self, deadline: Option<Instant>) -> bool {
-        let handles = {
-            let mut threads = self.env.threads.lock();
-            threads.take()
-        };
-        if let Some(handles) = handles {
-            let failed = handles
-                .into_iter()
-                .filter_map(|h| JoinHandle::join(h).err());
-            failed.for_each(dispose);
-            self.env.threads.lock().joined = true;
-            self.event.notify_all();
-            return true;
-        }
-        let joining = || !self.env.threads.lock().joined;
-        match deadline {
-            Some(deadline) => self
-                .event
-                .wait_while_until(&self.env.clock, deadline, joining),
-            None => {
-                self.event.wait_while(joining);
-                true
-            }
-        }
-    }
-
-    fn leftover(&self, own_worker: bool) -> Leftover {
-        let queues = self.queues().into_iter().filter_map(|queue| {
-            let stats = queue.stats();
-            let items = stats.queued - stats.completed - stats.cancelled;
-            (items > 0).then(|| (queue.name().to_owned(), items))
-        });
-        Leftover {
-            queues: queues.collect(),
-            own_worker,
-        }
-    }
+    inner: Arc<SystemInner>,
+    /// Their handles go with it.
+    queues: SystemQueues,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let shared = &self.shared;
-        shared.begin_shutdown();
-        if shared.registry.lock().given_up || shared.is_inside() {
+        self.queues.clear();
+        self.inner.begin_shutdown();
+        if self.inner.has_given_up() || self.inner.is_inside() {
             return;
         }
-        shared.event.wait_while(|| !shared.is_stopped());
-        shared.join(None);
+        self.inner.stopped.wait_blocking();
+        self.inner.join(None);
     }
 }
 
 impl WorkqueueSystem {
-    pub(crate) fn new(env: Env, settings: Settings) -> Self {
-        let shared = Arc::new(Shared::new(env, settings));
-        let handle = Arc::new(Handle { shared });
-        Self { handle }
+    pub(crate) fn new(inner: Arc<SystemInner>) -> Self {
+        let queues = SystemQueues::default();
+        Self {
+            handle: Arc::new(Handle { inner, queues }),
+        }
     }
 
-    #[cfg(feature = "metrics")]
-    pub(crate) fn queues(&self) -> Vec<Arc<door::Shared>> {
-        self.handle.shared.queues()
+    pub(crate) fn inner(&self) -> &Arc<SystemInner> {
+        &self.handle.inner
     }
 
-    #[cfg(any(test, feature = "metrics"))]
-    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
-        self.handle.shared.pools.all()
+    pub(crate) fn system_queues(&self) -> &SystemQueues {
+        &self.handle.queues
     }
 
     /// A system to be described.
@@ -424,46 +102,102 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn workqueue(&self, name: impl Into<String>) -> WorkqueueDraft {
-        WorkqueueDraft::new(self.handle.shared.clone(), name.into())
+        WorkqueueDraft::new(self.inner().clone(), name.into())
     }
 
-    /// Shuts the system down now, whoever else holds handles, and waits at most for `limit` on its
-    /// clock.
+    /// Shuts the system down now, whoever else holds handles. Blocks no thread: the form for async
+    /// runtimes. Dropping the last handle afterwards returns at once.
     ///
-    /// On success everything that was queued has ended, and so have the worker threads, whoever
-    /// else shuts down at the same time. Else the items that are left still run, and dropping the
-    /// last handle no longer waits for them. Called on one of the system's own workers, or inside a
-    /// [`call`](crate::Workqueue::call), it does not wait at all. The limit does not cover
-    /// destructors of the items' thread locals, which run while the threads are joined.
+    /// When it is done everything that was queued has ended, and so have the system's threads. The
+    /// shutdown begins with the call; dropping the future ends the wait alone.
     ///
     /// # Errors
     ///
-    /// [`Leftover`] says what had not ended.
+    /// [`Leftover`], from inside one of the system's own items, which would wait for itself. The
+    /// items that are left still run.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// # let async_part = async {
+    /// wq.spawn(|| println!("written back")).detach();
+    /// sys.shutdown().await?; // it has been
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) -> Wait<'static, Result<(), Leftover>> {
+        let inner = self.inner().clone();
+        inner.begin_shutdown();
+        let inside = inner.is_inside();
+        Wait::new(async move {
+            if inside {
+                inner.give_up();
+                return Err(inner.leftover(true));
+            }
+            inner.stopped.clone().wait().await;
+            inner.threads_gone().await;
+            inner.join(None);
+            Ok(())
+        })
+    }
+
+    /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`shutdown`](WorkqueueSystem::shutdown).
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// sys.shutdown_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
+        self.shutdown_until(None)
+    }
+
+    /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), at most for `limit` on the
+    /// system's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`Leftover`] says what had not ended. What is left still runs, and dropping the last handle
+    /// does not wait for it.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// use std::time::Duration;
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// drop(wq.spawn(|| ()));
+    /// wq.spawn(|| ()).detach();
     /// sys.shutdown_timeout(Duration::from_secs(60))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
-        let shared = &self.handle.shared;
-        let deadline: Instant = shared.env.clock.now() + limit;
-        shared.begin_shutdown();
-        let inside = shared.is_inside();
-        let clock = &shared.env.clock;
-        let running = || !shared.is_stopped();
-        let ended = !inside
-            && shared.event.wait_while_until(clock, deadline, running)
-            && shared.join(Some(deadline));
-        if ended {
+        self.shutdown_until(Some(limit))
+    }
+
+    fn shutdown_until(&self, limit: Option<Duration>) -> Result<(), Leftover> {
+        let inner = self.inner();
+        let clock = &inner.shared().clock;
+        let deadline = limit.map(|limit| clock.now() + limit);
+        inner.begin_shutdown();
+        let inside = inner.is_inside();
+        let stopped = || match deadline {
+            Some(deadline) => inner.stopped.wait_until(clock, deadline),
+            None => {
+                inner.stopped.wait_blocking();
+                true
+            }
+        };
+        if !inside && stopped() && inner.join(deadline) {
             return Ok(());
         }
-        shared.registry.lock().given_up = true;
-        Err(shared.leftover(inside))
+        inner.give_up();
+        Err(inner.leftover(inside))
     }
 
     /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then
@@ -481,7 +215,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn nice_refused(&self) -> Option<io::ErrorKind> {
-        *self.handle.shared.env.nice_refused.lock()
+        *self.inner().shared().nice_refused.lock()
     }
 
     /// Begins to measure the CPU time that the items of each queue use, as
@@ -502,10 +236,10 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn measure_cpu_time(&self) {
-        let shared = &self.handle.shared;
-        if shared.env.metering.switch_on(&shared.env.clock) {
+        let shared = self.inner().shared();
+        if shared.metering.switch_on(&shared.clock) {
             // What the threads have used until now is noted, and nobody's.
-            let pools = shared.pools.all();
+            let pools = self.inner().pools();
             pools.iter().for_each(|pool| pool.read_meter());
         }
     }
@@ -536,7 +270,7 @@ impl WorkqueueSystem {
         &self,
         path: impl AsRef<std::path::Path>,
     ) -> Result<crate::serve::Server, crate::serve::ServeError> {
-        let server = crate::serve::Server::start(&self.handle.shared, path.as_ref())?;
+        let server = crate::serve::Server::start(self.inner(), path.as_ref())?;
         self.measure_cpu_time();
         Ok(server)
     }
@@ -561,13 +295,12 @@ impl WorkqueueSystem {
         cpu: usize,
         notify: impl Fn() + Send + Sync + 'static,
     ) -> Result<BhPoller, PollerError> {
-        let notify: Notify = Arc::new(Box::new(notify));
-        BhPoller::new(&self.handle.shared, cpu, &notify)
+        BhPoller::new(self.inner(), cpu, Arc::new(notify))
     }
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
-    /// dropped: none of their items starts. Returns at once; items that were active already run to
-    /// their end ([`Frozen::is_busy`]).
+    /// dropped: once this has returned none of their items begins. Items that have begun run to their
+    /// end ([`Frozen::is_busy`]).
     ///
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
@@ -585,7 +318,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self) -> Frozen {
-        Frozen::new(&self.handle.shared)
+        Frozen::new(self.inner())
     }
 
     /// Which CPUs unbound queues may use, from now on; bound ones are not concerned.
@@ -611,7 +344,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
-        self.handle.shared.reconfigure(|settings| {
+        self.inner().reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
                 return Err(AttrsError::NoCpu);
             }
@@ -632,7 +365,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn unbound_cpumask(&self) -> CpuSet {
-        self.handle.shared.settings.lock().unbound_cpus()
+        self.inner().settings().unbound_cpus()
     }
 
     /// The machine has changed: CPUs have gone, or come back. `topology` is what
@@ -662,7 +395,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refresh(&self, topology: &Topology) -> Result<(), AttrsError> {
-        self.handle.shared.reconfigure(|settings| {
+        self.inner().reconfigure(|settings| {
             settings.topology = topology.clone();
             Ok(())
         })
@@ -683,7 +416,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
-        self.handle.shared.reconfigure(|settings| {
+        self.inner().reconfigure(|settings| {
             settings.default_scope = scope;
             Ok(())
         })
@@ -705,7 +438,80 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn dump(&self) -> String {
-        self.handle.shared.dump()
+        self.inner().dump()
+    }
+}
+
+/// More of what can be changed and seen while it runs.
+impl WorkqueueSystem {
+    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it off.
+    /// Without effect in a system that was built without one.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use std::time::Duration;
+    ///
+    /// let builder = WorkqueueSystem::builder();
+    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+    /// sys.set_watchdog_threshold(Duration::from_secs(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_watchdog_threshold(&self, threshold: Duration) {
+        self.inner().shared().watchdog.set_threshold(threshold);
+    }
+
+    /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps the
+    /// last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// sys.record_trace(true);
+    /// sys.events().spawn(|| ()).wait()?;
+    /// sys.record_trace(false);
+    /// assert!(sys.take_trace().len() >= 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_trace(&self, on: bool) {
+        self.inner().shared().tracing.record(on);
+    }
+
+    /// What has been recorded since this was asked last, oldest first.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert!(sys.take_trace().is_empty(), "nobody has recorded anything");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<TraceRecord> {
+        self.inner().shared().tracing.take_recorded()
+    }
+
+    /// Functions of bound queues that have been found to compute for long while other items waited,
+    /// those found most often first.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert!(sys.hogs().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn hogs(&self) -> Vec<Hog> {
+        self.inner().shared().hogs.all()
+    }
+
+    /// Reports that were dropped because the functions that are told of them were too slow, or for
+    /// want of a thread.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.reports_dropped(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn reports_dropped(&self) -> u64 {
+        self.inner().shared().reporter.dropped()
     }
 }
 
@@ -714,41 +520,29 @@ impl WorkqueueSystem {
 impl WorkqueueSystem {
     /// How many pools there are.
     pub fn pool_count(&self) -> usize {
-        self.handle.shared.pools.all().len()
+        self.inner().pools().len()
     }
 
     /// How many workers are idle.
     pub fn idle_count(&self) -> usize {
-        let pools = self.handle.shared.pools.all();
-        pools.iter().map(|pool| pool.state_now().idle).sum()
+        let pools = self.inner().pools();
+        pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// L2 and L3 by a model's hand: every worker that holds others back is seen asleep, or
-    /// computing for long, whatever it does. Returns whether that was news of any.
+    /// A look by a model's hand: every worker that holds others back is seen asleep, or computing
+    /// for long, whatever it does. Returns whether that was news of any.
     pub fn look(&self, asleep: bool) -> bool {
-        let pools = self.handle.shared.pools.all();
-        pools.iter().any(|pool| {
-            let suspects = pool.suspects().unwrap_or_default().into_iter();
-            let seen = suspects.map(|s| {
-                let finding = if asleep {
-                    Finding::Asleep
-                } else {
-                    Finding::Intensive
-                };
-                (s.worker, s.turn, finding)
-            });
-            pool.found(seen.collect())
-        })
+        let pools = self.inner().pools();
+        pools.iter().any(|pool| pool.look_by_hand(asleep))
     }
 }
 
 impl fmt::Debug for WorkqueueSystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.handle.shared;
         f.debug_struct("WorkqueueSystem")
-            .field("pools", &shared.pools.all().len())
-            .field("queues", &shared.queues().len())
-            .field("shut", &shared.registry.lock().shut)
+            .field("pools", &self.inner().pools().len())
+            .field("queues", &self.inner().queues().len())
+            .field("shut", &self.inner().is_shut())
             .finish_non_exhaustive()
     }
 }
@@ -772,6 +566,10 @@ pub struct Leftover {
 }
 
 impl Leftover {
+    pub(crate) fn new(queues: Vec<(String, u64)>, own_worker: bool) -> Self {
+        Self { queues, own_worker }
+    }
+
     /// How many items were queued or running. 0 if all had ended but not all worker threads.
     ///
     /// ```

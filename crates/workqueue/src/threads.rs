@@ -1,11 +1,19 @@
 //! The threads of a system, from their start to their being joined.
 
 use crate::panics::dispose;
-use crate::pool::Env;
+use crate::shared::SystemShared;
 use inflight_sync::Arc;
 use inflight_sync::thread::{Builder, JoinHandle};
+use inflight_topology::CpuSet;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static SYSTEM: RefCell<Option<Arc<SystemShared>>> = RefCell::new(None);
+}
 
 /// The threads of a system.
 #[derive(Default)]
@@ -13,6 +21,8 @@ pub(crate) struct Threads {
     /// In an order that is the same in every run: a model has to repeat itself.
     running: BTreeMap<u64, JoinHandle<()>>,
     started: u64,
+    /// Threads whose function has returned.
+    over: u64,
     /// One that has left before the system's end. The next one to leave joins it.
     left: Option<JoinHandle<()>>,
     /// No thread is started any more.
@@ -33,6 +43,11 @@ pub(crate) enum End {
 }
 
 impl Threads {
+    /// Whether all threads have done what they had to.
+    pub(crate) fn are_over(&self) -> bool {
+        self.stopped && self.over == self.started
+    }
+
     /// The handles, for the first to ask: it is to join them.
     pub(crate) fn take(&mut self) -> Option<Vec<JoinHandle<()>>> {
         if std::mem::replace(&mut self.joining, true) {
@@ -51,7 +66,7 @@ impl Threads {
     }
 }
 
-impl Env {
+impl SystemShared {
     /// Starts a thread that the end of the system waits for.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
@@ -65,11 +80,16 @@ impl Env {
             return Err(io::Error::other("the workqueue system has been shut down"));
         }
         let id = threads.started;
-        let env = self.clone();
+        let shared = self.clone();
         let builder = Builder::new().name(name).faults(&self.faults);
         let handle = builder.spawn(move || {
-            if f() == End::Early {
-                let before = env.threads.lock().leave(id);
+            SYSTEM.with(|s| s.replace(Some(shared.clone())));
+            let end = f();
+            SYSTEM.with(|s| s.replace(None));
+            shared.threads.lock().over += 1;
+            shared.thread_over.notify_all();
+            if end == End::Early {
+                let before = shared.threads.lock().leave(id);
                 if let Some(Err(payload)) = before.map(JoinHandle::join) {
                     dispose(payload);
                 }
@@ -79,26 +99,67 @@ impl Env {
         threads.running.insert(id, handle);
         Ok(())
     }
+
+    /// Whether the calling thread is one of the system's own.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        let own = |s: &RefCell<Option<Arc<Self>>>| {
+            let system = s.borrow();
+            system.as_ref().is_some_and(|s| std::ptr::eq(&**s, self))
+        };
+        // While the thread's locals are being destroyed it belongs to nobody any more.
+        SYSTEM.try_with(own).unwrap_or(false)
+    }
+
+    /// Gives the calling thread its CPUs and its priority, as far as the system lets it. Nothing is
+    /// inherited from the thread that has made it.
+    pub(crate) fn settle_thread(&self, cpus: &CpuSet, nice: i32) {
+        // Where pinning is refused the thread runs elsewhere; what it queues stays with it.
+        let _ = self.machine().pin_current_thread_for_good(cpus);
+        nice::set(self, nice);
+    }
+
+    /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.
+    pub(crate) fn settle_housekeeper(&self, nice: i32) {
+        let cpus = self.unbound_cpus.lock().clone();
+        self.settle_thread(&cpus, nice);
+    }
 }
 
 /// Priorities of threads.
 pub(crate) mod nice {
-    use crate::pool::Env;
+    use crate::shared::SystemShared;
 
-    /// Gives the calling thread that priority. If the system refuses, the thread goes on without,
-    /// and the refusal can be asked for.
+    /// The priority of the process: that of its first thread.
     #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-    pub(crate) fn set(env: &Env, nice: i32) {
-        let me = rustix::thread::gettid();
-        if let Err(e) = rustix::process::setpriority_process(Some(me), nice) {
+    pub(crate) fn of_process() -> i32 {
+        rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0)
+    }
+
+    /// Gives the calling thread that priority; 0 is that of the process. If the system refuses, the
+    /// thread goes on without, and the refusal can be asked for.
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+    pub(super) fn set(shared: &SystemShared, nice: i32) {
+        let me = Some(rustix::thread::gettid());
+        let nice = if nice == 0 { shared.base_nice } else { nice };
+        if rustix::process::getpriority_process(me) == Ok(nice) {
+            return;
+        }
+        if let Err(e) = rustix::process::setpriority_process(me, nice) {
             let kind = std::io::Error::from(e).kind();
-            *env.nice_refused.lock() = Some(kind);
+            *shared.nice_refused.lock() = Some(kind);
         }
     }
 
     /// There are no priorities of single threads here.
     #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
-    pub(crate) fn set(env: &Env, _nice: i32) {
-        *env.nice_refused.lock() = Some(std::io::ErrorKind::Unsupported);
+    pub(crate) fn of_process() -> i32 {
+        0
+    }
+
+    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+    pub(super) fn set(shared: &SystemShared, nice: i32) {
+        if nice != 0 {
+            *shared.nice_refused.lock() = Some(std::io::ErrorKind::Unsupported);
+        }
     }
 }

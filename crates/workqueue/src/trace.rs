@@ -1,8 +1,15 @@
 //! What happens to items, told to whoever wants to know.
 
 use crate::panics::contained;
-use crate::pool::Env;
+use crate::shared::SystemShared;
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, Mutex, cpu};
+use std::collections::VecDeque;
 use std::fmt;
+
+/// So many events a recording keeps; then the oldest go.
+const RECORDED_MAX: usize = 16_384;
 
 /// A step of an item, as [`SystemBuilder::trace`](crate::SystemBuilder::trace) tells it.
 ///
@@ -14,7 +21,7 @@ use std::fmt;
 ///
 /// let builder = WorkqueueSystem::builder().trace(|event| {
 ///     if event.step == TraceStep::Panicked {
-///         eprintln!("{} of {} has panicked", event.item, event.queue);
+///         eprintln!("{} of {} has panicked on CPU {}", event.item, event.queue, event.cpu);
 ///     }
 /// });
 /// let sys = builder.build()?;
@@ -29,6 +36,36 @@ pub struct TraceEvent<'a> {
     pub item: &'a str,
     /// What has happened to it.
     pub step: TraceStep,
+    /// The CPU on which the step was taken; of [`TraceStep::Queued`] the one that it was queued for.
+    pub cpu: usize,
+}
+
+/// A recorded [`TraceEvent`]. See [`WorkqueueSystem::record_trace`](crate::WorkqueueSystem::record_trace).
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// sys.record_trace(true);
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// wq.spawn(|| ()).wait()?;
+/// let steps: Vec<_> = sys.take_trace().iter().map(|event| event.step.to_string()).collect();
+/// assert_eq!(steps[..3], ["queued", "activated", "started"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceRecord {
+    /// When, in ns of the system's clock.
+    pub at_ns: u64,
+    /// The workqueue's name.
+    pub queue: String,
+    /// The item's name.
+    pub item: String,
+    /// What has happened to it.
+    pub step: TraceStep,
+    /// The CPU, as in [`TraceEvent`].
+    pub cpu: usize,
 }
 
 /// What has happened to an item.
@@ -43,7 +80,7 @@ pub struct TraceEvent<'a> {
 pub enum TraceStep {
     /// It has been queued.
     Queued,
-    /// It has been handed to a pool: `max_active` has room for it.
+    /// A worker has taken it, with a slot of `max_active`.
     Activated,
     /// Its run begins.
     Started,
@@ -68,24 +105,124 @@ impl fmt::Display for TraceStep {
     }
 }
 
-pub(crate) type Tracer = Box<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
+pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
-/// Whether anybody wants to know.
-pub(crate) fn is_on(env: &Env) -> bool {
-    // What the subscriber has said before: it is not asked, because locks may be held here.
-    #[cfg(feature = "tracing")]
-    if tracing::level_filters::LevelFilter::current() == tracing::level_filters::LevelFilter::TRACE
-    {
-        return true;
-    }
-    env.tracer.is_some()
+/// Who wants to know.
+pub(crate) struct Tracing {
+    tracer: Option<Tracer>,
+    recording: AtomicBool,
+    recorded: Mutex<VecDeque<TraceRecord>>,
 }
 
-/// Tells it. No lock may be held: the one who is told is foreign.
-pub(crate) fn tell(env: &Env, queue: &str, item: &str, step: TraceStep) {
-    #[cfg(feature = "tracing")]
-    tracing::trace!(target: "inflight_workqueue", queue, item, "{step}");
-    if let Some(tracer) = &env.tracer {
-        contained(|| tracer(&TraceEvent { queue, item, step }));
+impl Tracing {
+    pub(crate) fn new(tracer: Option<Tracer>) -> Self {
+        Self {
+            tracer,
+            recording: AtomicBool::new(false),
+            recorded: Mutex::default(),
+        }
     }
+
+    /// Whether anybody wants to know.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        // What the subscriber has said before: it is not asked, because locks may be held here.
+        #[cfg(feature = "tracing")]
+        if tracing::level_filters::LevelFilter::current()
+            == tracing::level_filters::LevelFilter::TRACE
+        {
+            return true;
+        }
+        // Relaxed: who is late misses a step.
+        self.tracer.is_some() || self.recording.load(Ordering::Relaxed)
+    }
+
+    /// Begins or ends a recording. A new one is empty.
+    pub(crate) fn record(&self, on: bool) {
+        if on && !self.recording.load(Ordering::Relaxed) {
+            self.recorded.lock().clear();
+        }
+        self.recording.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording.load(Ordering::Relaxed)
+    }
+
+    /// What has been recorded since it was asked last, oldest first.
+    pub(crate) fn take_recorded(&self) -> Vec<TraceRecord> {
+        std::mem::take(&mut *self.recorded.lock()).into()
+    }
+
+    fn keep(&self, now: Instant, event: &TraceEvent<'_>) {
+        let record = TraceRecord {
+            at_ns: now.as_nanos(),
+            queue: event.queue.to_owned(),
+            item: event.item.to_owned(),
+            step: event.step,
+            cpu: event.cpu,
+        };
+        let mut recorded = self.recorded.lock();
+        if recorded.len() >= RECORDED_MAX {
+            recorded.pop_front();
+        }
+        recorded.push_back(record);
+    }
+}
+
+impl SystemShared {
+    /// Tells of a step that is taken on this CPU. No lock may be held: who is told is foreign.
+    pub(crate) fn trace(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep) {
+        self.trace_on(queue, item, step, cpu::current());
+    }
+
+    /// The same, with the CPU that it is about.
+    pub(crate) fn trace_on(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep, cpu: usize) {
+        let event = TraceEvent {
+            queue,
+            item,
+            step,
+            cpu,
+        };
+        if self.tracing.is_recording() {
+            self.tracing.keep(self.clock.now(), &event);
+        }
+        let Some(tracer) = &self.tracing.tracer else {
+            return emit(&event);
+        };
+        if !self.timers.is_own_thread() {
+            emit(&event);
+            contained(|| tracer(&event));
+            return;
+        }
+        // The timer thread waits for nobody.
+        let tracer = tracer.clone();
+        let (queue, item) = (queue.to_owned(), item.to_owned());
+        self.reporter.send(self, move || {
+            let event = TraceEvent {
+                queue: &queue,
+                item: &item,
+                step,
+                cpu,
+            };
+            emit(&event);
+            tracer(&event);
+        });
+    }
+}
+
+/// The event of the `tracing` crate.
+fn emit(event: &TraceEvent<'_>) {
+    #[cfg(feature = "tracing")]
+    {
+        let TraceEvent {
+            queue,
+            item,
+            step,
+            cpu,
+        } = event;
+        tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{step}");
+    }
+    #[cfg(not(feature = "tracing"))]
+    let _ = event;
 }

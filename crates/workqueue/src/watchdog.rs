@@ -1,11 +1,10 @@
 //! Notices when nothing moves.
 
-use crate::meter::Metering;
-use crate::panics::contained;
+use crate::shared::SystemShared;
 use crate::stats::Counted;
-use inflight_sync::Mutex;
-use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
+use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -57,7 +56,7 @@ impl fmt::Display for Stall {
     }
 }
 
-pub(crate) type OnStall = Box<dyn Fn(&Stall) + Send + Sync>;
+pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
 /// A place with something that waits, at one moment.
 pub(crate) struct Waiting {
@@ -66,69 +65,90 @@ pub(crate) struct Waiting {
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
-    /// The numbers of the queues whose items hold it up.
-    pub(crate) running: Vec<u64>,
+    /// The queues whose items hold it up.
+    pub(crate) running: Vec<String>,
 }
 
 pub(crate) struct Watchdog {
-    pub(crate) threshold: Duration,
-    on_stall: OnStall,
-    /// The timekeeper has an alarm.
+    /// In ns; 0: it does not look.
+    threshold: AtomicU64,
+    on_stall: Option<OnStall>,
+    /// A look is planned.
     armed: AtomicBool,
     /// Progress of places with something that waits, and when it was first seen so.
     seen: Mutex<BTreeMap<String, (u64, Instant)>>,
 }
 
 impl Watchdog {
-    pub(crate) fn new(threshold: Duration, on_stall: OnStall) -> Self {
-        Self {
-            threshold,
+    pub(crate) fn new(on_stall: Option<(Duration, OnStall)>) -> Self {
+        let (threshold, on_stall) = match on_stall {
+            Some((threshold, on_stall)) => (threshold, Some(on_stall)),
+            None => (Duration::ZERO, None),
+        };
+        let watchdog = Self {
+            threshold: AtomicU64::new(0),
             on_stall,
             armed: AtomicBool::new(false),
             seen: Mutex::new(BTreeMap::new()),
-        }
+        };
+        watchdog.set_threshold(threshold);
+        watchdog
     }
 
-    /// Something has been queued. Returns whether an alarm has to be set for it.
-    ///
-    /// Relaxed: the queue's lock orders this, after the queueing, with the one who looks whether
-    /// the queue is idle after [`disarm`](Watchdog::disarm).
-    pub(crate) fn arm(&self) -> bool {
-        !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::Relaxed)
+    /// After how long a stall is reported; `None` if stalls are not looked for.
+    #[inline]
+    pub(crate) fn threshold(&self) -> Option<Duration> {
+        // Relaxed, here and below: who is late looks later.
+        let ns = self.threshold.load(Ordering::Relaxed);
+        (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
+    /// Zero switches it off. Without somebody to be told it stays off.
+    pub(crate) fn set_threshold(&self, threshold: Duration) {
+        let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
+        let ns = if self.on_stall.is_some() { ns } else { 0 };
+        self.threshold.store(ns, Ordering::Relaxed);
+    }
+
+    /// Something waits. Returns when to look, if nobody has planned to.
+    pub(crate) fn arm(&self) -> Option<Duration> {
+        let threshold = self.threshold()?;
+        let armed = self.armed.load(Ordering::Relaxed) || self.armed.swap(true, Ordering::Relaxed);
+        (!armed).then_some(threshold)
+    }
+
+    /// The planned look comes, or could not be planned.
     pub(crate) fn disarm(&self) {
         self.armed.store(false, Ordering::Relaxed);
     }
 
     /// Compares what waits now with what waited before, and reports what has not moved.
-    pub(crate) fn look(&self, now: Instant, places: Vec<Waiting>, metering: &Metering) {
-        let mut stalls = Vec::new();
-        {
-            let mut seen = self.seen.lock();
-            let mut still = BTreeMap::new();
-            for place in places {
-                let before = seen.get(&place.place).copied();
-                let since = match before {
-                    Some((progress, since)) if progress == place.progress => since,
-                    _ => now,
+    pub(crate) fn look(&self, shared: &Arc<SystemShared>, places: Vec<Waiting>) {
+        let (Some(threshold), Some(on_stall)) = (self.threshold(), &self.on_stall) else {
+            return;
+        };
+        let now = shared.clock.now();
+        let mut seen = self.seen.lock();
+        let mut still = BTreeMap::new();
+        for place in places {
+            let before = seen.get(&place.place).copied();
+            let since = match before {
+                Some((progress, since)) if progress == place.progress => since,
+                _ => now,
+            };
+            still.insert(place.place.clone(), (place.progress, since));
+            if now - since >= threshold {
+                let on_stall = on_stall.clone();
+                let stall = Stall {
+                    place: place.place,
+                    item: place.item,
+                    waiting: place.waiting,
+                    running: place.running,
+                    since: now - since,
                 };
-                if now - since >= self.threshold {
-                    stalls.push(Stall {
-                        place: place.place.clone(),
-                        item: place.item,
-                        waiting: place.waiting,
-                        running: metering.names(&place.running),
-                        since: now - since,
-                    });
-                }
-                still.insert(place.place, (place.progress, since));
+                shared.reporter.send(shared, move || on_stall(&stall));
             }
-            *seen = still;
         }
-        // Foreign code, so not under the lock.
-        for stall in &stalls {
-            contained(|| (self.on_stall)(stall));
-        }
+        *seen = still;
     }
 }

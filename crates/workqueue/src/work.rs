@@ -1,10 +1,13 @@
 //! A reusable work item, as its users see it.
 
-use crate::error::{DisableError, NotDisabled, WouldDeadlock};
-use crate::item::{Item, Repeating, Reusable, WorkRef};
+use crate::cancel::{self, Until};
+use crate::completion::Wait;
+use crate::error::{DisableError, NotDisabled, WaitError};
+use crate::item::{Name, ReusableRef, Run};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// What came of queueing an item.
 ///
@@ -77,8 +80,9 @@ pub enum Modified {
 /// now. A run that panics is counted by its workqueue, and the work can be queued again.
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued
-/// runs. A function that queues its own work needs a handle on that, and one that it owns keeps
-/// both from being freed; a [repeating](Work::repeating) work needs none.
+/// runs. A function that queues its own work takes a handle from
+/// [`current_work`](crate::current_work), since one that it owned would keep both from being freed; a
+/// [repeating](Work::repeating) work needs none.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -87,12 +91,12 @@ pub enum Modified {
 /// let wq = sys.workqueue("scan").bound().build()?;
 /// let work = Work::new(|| println!("scanning"));
 /// assert!(wq.queue(&work)?.is_queued());
-/// work.flush()?; // it has run
+/// work.flush_blocking()?; // it has run
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Work {
-    pub(crate) item: WorkRef,
+    pub(crate) item: ReusableRef,
 }
 
 impl Work {
@@ -115,7 +119,7 @@ impl Work {
     /// ```
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            item: Item::lasting(Reusable {
+            item: ReusableRef::new(Once::<_, true> {
                 name: name.into(),
                 f,
             }),
@@ -164,7 +168,7 @@ impl Work {
     ) -> Self {
         let name = name.into();
         Self {
-            item: Item::lasting(Repeating { name, f }),
+            item: ReusableRef::new(Repeating { name, f }),
         }
     }
 
@@ -184,13 +188,14 @@ impl Work {
     ///
     /// An instance queued later is not waited for, so work that queues itself does not hold the
     /// caller. If the awaited instance is cancelled, the wait ends when the one before it has
-    /// ended. On a worker the wait counts as blocking.
+    /// ended. Which one it is, is decided when the future is polled first. Dropping the future ends
+    /// the wait.
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside the work's own function, and from an item of a queue with
-    /// `max_active` 1 whose own slot the awaited instance needs. That counts at the moment of the
-    /// call: a limit that is raised later would have helped. And from any BH item.
+    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from an item of a queue
+    /// with `max_active` 1 whose own slot the awaited instance needs. That counts at the moment of
+    /// the call: a limit that is raised later would have helped. And from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -198,16 +203,56 @@ impl Work {
     /// let sys = WorkqueueSystem::builder().build()?;
     /// let wq = sys.workqueue("jobs").bound().build()?;
     /// let work = Work::new(|| ());
-    /// assert!(!work.flush()?, "nothing was queued");
+    /// # let async_part = async {
+    /// assert!(!work.flush().await?, "nothing was queued");
     /// assert!(wq.queue(&work)?.is_queued());
-    /// work.flush()?;
+    /// work.flush().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) };
+    /// # inflight_sync::block_on(async_part)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn flush(&self) -> Result<bool, WouldDeadlock> {
-        self.item.flush()
+    pub fn flush(&self) -> Wait<'_, Result<bool, WaitError>> {
+        Wait::new(self.item.flush())
+    }
+
+    /// As [`flush`](Work::flush), for threads. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Work::flush).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(wq.queue(&work)?.is_queued());
+    /// work.flush_blocking()?; // it has run
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush_blocking(&self) -> Result<bool, WaitError> {
+        self.item.flush_until(&Until::Forever)
+    }
+
+    /// As [`flush_blocking`](Work::flush_blocking), at most for `limit`, of real time.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Work::flush), and [`WaitError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// assert!(!work.flush_timeout(std::time::Duration::from_secs(1))?, "nothing was queued");
+    /// # Ok::<(), inflight_workqueue::WaitError>(())
+    /// ```
+    pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
+        self.item.flush_until(&Until::after(limit))
     }
 
     /// Takes a pending instance back; `true` if there was one. A run that has begun goes on.
+    ///
+    /// Takes constant time and the lock of one pool.
     ///
     /// ```
     /// let work = inflight_workqueue::Work::new(|| ());
@@ -215,18 +260,38 @@ impl Work {
     /// ```
     #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
     pub fn cancel(&self) -> bool {
-        self.item.cancel()
+        cancel::cancel(&self.item)
     }
 
     /// Takes a pending instance back and waits for a running one; `true` if one was pending.
     ///
     /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
     /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work
-    /// can be used again. On a worker the wait counts as blocking.
+    /// can be used again. The instance is taken back when the future is polled first; dropping the
+    /// future ends the wait, and the work can be queued again.
     ///
     /// # Errors
     ///
-    /// [`WouldDeadlock`] from inside the work's own function, and from any BH item.
+    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from any BH item.
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// # let async_part = async {
+    /// assert!(!work.cancel_sync().await?, "it was not pending");
+    /// # Ok::<(), inflight_workqueue::WaitError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), inflight_workqueue::WaitError>(())
+    /// ```
+    pub fn cancel_sync(&self) -> Wait<'_, Result<bool, WaitError>> {
+        Wait::new(self.item.cancel_sync())
+    }
+
+    /// As [`cancel_sync`](Work::cancel_sync), for threads. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel_sync`](Work::cancel_sync).
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -235,11 +300,28 @@ impl Work {
     /// let wq = sys.workqueue("jobs").bound().build()?;
     /// let work = Work::new(|| ());
     /// assert!(wq.queue(&work)?.is_queued());
-    /// work.cancel_sync()?; // neither pending nor running now
+    /// work.cancel_sync_blocking()?; // neither pending nor running now
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_sync(&self) -> Result<bool, WouldDeadlock> {
-        self.item.cancel_sync()
+    pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
+        self.item.cancel_sync_until(&Until::Forever)
+    }
+
+    /// As [`cancel_sync_blocking`](Work::cancel_sync_blocking), at most for `limit`, of real time. If
+    /// that is over, the pending instance has been taken back all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel_sync`](Work::cancel_sync), and [`WaitError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// work.cancel_sync_timeout(std::time::Duration::from_secs(1))?;
+    /// # Ok::<(), inflight_workqueue::WaitError>(())
+    /// ```
+    pub fn cancel_sync_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
+        self.item.cancel_sync_until(&Until::after(limit))
     }
 
     /// Whether it is queued and its run has not begun. Others may change that at any moment.
@@ -278,26 +360,64 @@ impl Work {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn disable(&self) -> Result<bool, DisableError> {
-        Ok(self.item.disable()?.0)
+        Ok(self.item.disable_now()?.0)
     }
 
-    /// As [`disable`](Work::disable), and waits for a running instance.
+    /// As [`disable`](Work::disable), and waits for a running instance. The level is taken when the
+    /// future is polled first, and stays if the future is dropped.
     ///
     /// # Errors
     ///
     /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
-    /// inside the work's own function, and from any BH item.
+    /// inside the work's own function, and from any BH item: then no level is taken.
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// # let async_part = async {
+    /// work.disable_sync().await?; // it is not running, and will not
+    /// # Ok::<(), inflight_workqueue::DisableError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), inflight_workqueue::DisableError>(())
+    /// ```
+    pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
+        Wait::new(self.item.disable_sync())
+    }
+
+    /// As [`disable_sync`](Work::disable_sync), for threads. On a worker the wait counts as
+    /// blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`disable_sync`](Work::disable_sync).
     ///
     /// ```
     /// use inflight_workqueue::Work;
     ///
     /// let work = Work::new(|| ());
-    /// work.disable_sync()?; // it is not running, and will not
+    /// work.disable_sync_blocking()?; // it is not running, and will not
     /// work.enable()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn disable_sync(&self) -> Result<bool, DisableError> {
-        self.item.disable_sync()
+    pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
+        self.item.disable_sync_until(&Until::Forever)
+    }
+
+    /// As [`disable_sync_blocking`](Work::disable_sync_blocking), at most for `limit`, of real time.
+    /// If that is over, the work is disabled all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`disable_sync`](Work::disable_sync), and [`DisableError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
+    /// # Ok::<(), inflight_workqueue::DisableError>(())
+    /// ```
+    pub fn disable_sync_timeout(&self, limit: Duration) -> Result<bool, DisableError> {
+        self.item.disable_sync_until(&Until::after(limit))
     }
 
     /// Takes one level of [`disable`](Work::disable) back; `true` if the work can be queued again.
@@ -305,17 +425,12 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`NotDisabled`] if there is no level to take back.
+    /// [`NotDisabled`] if there is no level to take back. A pending instance stays.
     ///
     /// ```
-    /// use inflight_workqueue::Work;
+    /// use inflight_workqueue::{NotDisabled, Work};
     ///
-    /// let work = Work::new(|| ());
-    /// work.disable()?;
-    /// work.disable()?;
-    /// assert!(!work.enable()?, "one level is left");
-    /// assert!(work.enable()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
     /// ```
     pub fn enable(&self) -> Result<bool, NotDisabled> {
         self.item.enable()
@@ -324,6 +439,53 @@ impl Work {
 
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Work").field(&self.item).finish()
+        describe(f, "Work", &self.item)
+    }
+}
+
+pub(crate) fn describe(f: &mut fmt::Formatter<'_>, of: &str, item: &ReusableRef) -> fmt::Result {
+    let (pending, running) = item.activity();
+    f.debug_struct(of)
+        .field("name", &item.name())
+        .field("pending", &pending)
+        .field("running", &running)
+        .finish_non_exhaustive()
+}
+
+/// A function that runs once for each queueing.
+pub(crate) struct Once<F, const IS_WORK: bool> {
+    pub(crate) name: Name,
+    pub(crate) f: F,
+}
+
+impl<F: Fn() + Send + Sync, const IS_WORK: bool> Run for Once<F, IS_WORK> {
+    const IS_WORK: bool = IS_WORK;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(&self) -> ControlFlow<()> {
+        (self.f)();
+        ControlFlow::Break(())
+    }
+}
+
+/// A function that says whether it is to run again.
+struct Repeating<F> {
+    name: Name,
+    f: F,
+}
+
+impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
+    const REPEATS: bool = true;
+    const IS_WORK: bool = true;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(&self) -> ControlFlow<()> {
+        (self.f)()
     }
 }

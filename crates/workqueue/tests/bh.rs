@@ -9,8 +9,8 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, cpu};
 use inflight_workqueue::{
     Attrs, AttrsError, BH_PATIENCE, BhPoller, BuildError, DelayedWork, DisableError, JoinError,
-    Kind, MaxActiveError, Polled, PollerError, Queued, Work, Workqueue, WorkqueueSystem,
-    WouldDeadlock, blocking,
+    Kind, MaxActiveError, Polled, PollerError, Queued, WaitError, Work, Workqueue, WorkqueueSystem,
+    blocking,
 };
 use std::time::Duration;
 use support::{Inside, Level, Log, builder, system};
@@ -62,7 +62,7 @@ fn b4_a_thread_runs_them_in_order_on_their_cpu() {
             log.push((n, cpu::current(), thread_name()));
         }));
     }
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let all: Vec<_> = (0..100).map(|n| (n, 2, BH_2.to_owned())).collect();
     assert_eq!(log.entries(), all);
 }
@@ -151,11 +151,11 @@ fn a_poller_that_does_not_come_is_relieved_by_the_thread() {
     queue(&wq, &work);
     assert_eq!((calls.get(), log.entries().len()), (1, 0));
     clock.advance(BH_PATIENCE);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_ne!(log.entries(), [thread::current_id()]);
     // Late is late: the thread goes on without a call.
     queue(&wq, &work);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(calls.get(), 1);
     // And in time again.
     assert_eq!(poller.poll(1).ran, 0);
@@ -198,7 +198,7 @@ fn a_poller_that_does_not_come_again_is_relieved_by_the_thread() {
     queue(&wq, &second);
     assert!(poller.poll(1).more);
     clock.advance(BH_PATIENCE);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_ne!(log.entries(), [thread::current_id()]);
     assert_eq!(log.entries().len(), 1);
 }
@@ -240,7 +240,7 @@ fn a_poller_that_goes_leaves_the_rest_to_the_thread() {
     works.iter().for_each(|work| queue(&wq, work));
     assert!(poller.poll(1).more);
     drop(poller);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let here = thread::current_id();
     let by_me: Vec<_> = log.entries().iter().map(|id| *id == here).collect();
     assert_eq!(by_me, [true, false, false, false]);
@@ -299,7 +299,7 @@ fn a_shutdown_during_a_poll() {
         (1, false),
         "the thread runs the rest"
     );
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(log.entries().len(), 1);
 }
 
@@ -402,19 +402,28 @@ fn a41_an_item_that_would_wait_is_told_so() {
         {
             let (wq, idle) = (wq.clone(), idle.clone());
             move || {
-                let waits = [wq.flush(), wq.drain(), wq.destroy()];
-                let works = [idle.flush(), idle.cancel_sync()];
-                (waits, works, idle.disable_sync(), wq.spawn(|| ()).wait())
+                let waits = [
+                    wq.flush_blocking(),
+                    wq.drain_blocking(),
+                    wq.destroy_blocking(),
+                ];
+                let works = [idle.flush_blocking(), idle.cancel_sync_blocking()];
+                (
+                    waits,
+                    works,
+                    idle.disable_sync_blocking(),
+                    wq.spawn(|| ()).wait(),
+                )
             }
         },
         |(waits, works, disable, handle)| {
-            assert_eq!(waits, [Err(WouldDeadlock); 3]);
+            assert_eq!(waits, [Err(WaitError::WouldDeadlock); 3]);
             assert!(
-                WouldDeadlock
+                WaitError::WouldDeadlock
                     .to_string()
                     .contains("an item of a BH workqueue")
             );
-            assert_eq!(works, [Err(WouldDeadlock); 2]);
+            assert_eq!(works, [Err(WaitError::WouldDeadlock); 2]);
             assert_eq!(disable, Err(DisableError::WouldDeadlock));
             assert!(matches!(handle, Err(JoinError::WouldDeadlock)));
         },
@@ -438,7 +447,7 @@ fn a_call_inside_an_item_runs_at_once_or_never() {
         assert!(matches!(elsewhere, Err(JoinError::WouldDeadlock)));
         assert_eq!(here.unwrap(), 7);
     });
-    bound.flush().unwrap();
+    bound.flush_blocking().unwrap();
     assert_eq!((bound.stats().queued, free.stats().completed), (0, 2));
 }
 
@@ -458,7 +467,7 @@ fn an_item_that_sleeps_panics() {
         let message = panic.message().unwrap();
         assert_eq!(message, "an item of a BH workqueue may not sleep");
     }
-    wq.flush().unwrap(); // A result is there before the item has been counted.
+    wq.flush_blocking().unwrap(); // A result is there before the item has been counted.
     assert_eq!(wq.stats().panicked, 2);
     assert_eq!(
         wq.spawn_on(0, || 7).wait().unwrap(),
@@ -502,7 +511,7 @@ fn cancelled_and_disabled_works_do_not_run() {
     assert_eq!(log.entries().len(), 1);
     let stats = wq.stats();
     assert_eq!((stats.completed, stats.cancelled, stats.active), (1, 2, 0));
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
 }
 
 #[test]

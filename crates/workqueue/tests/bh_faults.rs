@@ -54,7 +54,7 @@ fn without_a_thread_and_a_poller_the_item_is_refused() {
         rig.done.queue_on(0, &work).unwrap().is_queued(),
         "tried again"
     );
-    rig.done.flush().unwrap();
+    rig.done.flush_blocking().unwrap();
     assert_eq!(rig.done.stats().completed, 1);
 }
 
@@ -90,7 +90,7 @@ fn what_a_poller_leaves_waits_for_a_thread() {
         rig.clock.advance(Duration::from_secs(1));
         thread::yield_now();
     }
-    rig.done.flush().unwrap();
+    rig.done.flush_blocking().unwrap();
     assert_eq!(rig.done.stats().completed, 1);
 }
 
@@ -201,8 +201,8 @@ fn a_work_of_two_queues_never_overlaps_itself() {
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
     drop(poller);
-    rig.done.flush().unwrap();
-    bound.flush().unwrap();
+    rig.done.flush_blocking().unwrap();
+    bound.flush_blocking().unwrap();
     assert_eq!((inside.most(), runs.get()), (1, 2 * EACH));
     let completed = [&rig.done, &bound].map(|wq| wq.stats().completed);
     assert_eq!(completed, [EACH as u64; 2]);
@@ -220,9 +220,9 @@ fn a_work_may_sleep_where_its_queue_lets_it() {
     });
     for _ in 0..2 {
         assert!(bound.queue_on(0, &work).unwrap().is_queued());
-        bound.flush().unwrap();
+        bound.flush_blocking().unwrap();
         assert!(rig.done.queue_on(0, &work).unwrap().is_queued());
-        rig.done.flush().unwrap();
+        rig.done.flush_blocking().unwrap();
     }
     assert_eq!(slept.get(), 2);
     assert_eq!((bound.stats().panicked, rig.done.stats().panicked), (0, 2));
@@ -231,7 +231,7 @@ fn a_work_may_sleep_where_its_queue_lets_it() {
 #[test]
 fn the_dump_tells_what_it_is() {
     let rig = rig();
-    nothing(&rig).flush().unwrap();
+    nothing(&rig).flush_blocking().unwrap();
     let urgent = rig.sys.workqueue("urgent").bh().highpri().build().unwrap();
     urgent.spawn_on(1, || ()).wait().unwrap();
     let dump = rig.sys.dump();

@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::{Arc, thread};
 use inflight_workqueue::{
-    Attrs, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, WouldDeadlock,
+    Attrs, JoinError, QueueError, WaitError, Work, Workqueue, WorkqueueSystem,
 };
 use std::time::Duration;
 use support::{Inside, Level, bound, builder, system};
@@ -96,8 +96,11 @@ fn a_call_is_inside_its_queue() {
     let wq = unbound(&sys, 1);
     let inner = wq.clone();
     wq.call(move || {
-        assert_eq!(inner.flush(), Err(WouldDeadlock));
-        assert!(matches!(inner.drain(), Err(WouldDeadlock)));
+        assert_eq!(inner.flush_blocking(), Err(WaitError::WouldDeadlock));
+        assert!(matches!(
+            inner.drain_blocking(),
+            Err(WaitError::WouldDeadlock)
+        ));
         // The only slot is the caller's own.
         let handle = inner.spawn(|| ());
         assert!(matches!(handle.wait(), Err(JoinError::WouldDeadlock)));
@@ -105,20 +108,20 @@ fn a_call_is_inside_its_queue() {
         assert!(matches!(again, Err(JoinError::WouldDeadlock)), "{again:?}");
     })
     .unwrap();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!(
         (stats.completed, stats.cancelled, stats.panicked),
         (2, 1, 0)
     );
-    assert_eq!(wq.flush(), Ok(()), "outside again");
+    assert_eq!(wq.flush_blocking(), Ok(()), "outside again");
 }
 
 #[test]
 fn a_closed_queue_refuses_a_call() {
     let sys = system();
     let wq = unbound(&sys, 1);
-    wq.destroy().unwrap();
+    wq.destroy_blocking().unwrap();
     let refused = wq.call(|| ());
     assert!(
         matches!(refused, Err(JoinError::Rejected(QueueError::Destroyed))),
@@ -134,7 +137,7 @@ fn a_closed_queue_refuses_a_call() {
     begun.wait(1);
     let drained = thread::spawn({
         let wq = wq.clone();
-        move || wq.drain()
+        move || wq.drain_blocking()
     });
     while wq.queue(&Work::new(|| ())) != Err(QueueError::Draining) {
         thread::yield_now();
@@ -208,7 +211,7 @@ fn calls_nest() {
     let wq = unbound(&sys, 64);
     assert_eq!(down(&wq, 10), 10);
     // A worker counts an item a moment after its result is there.
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 10);
 }
 
@@ -236,6 +239,6 @@ fn many_callers_keep_the_limit() {
         .collect();
     callers.into_iter().for_each(|c| c.join().unwrap());
     assert!(inside.most() <= 2, "{}", inside.most());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 800);
 }

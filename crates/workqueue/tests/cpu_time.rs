@@ -66,8 +66,8 @@ fn queues_that_take_turns_share_the_time() {
         drop(much.spawn(|| burn(Duration::from_millis(4))));
         drop(little.spawn(|| burn(Duration::from_millis(1))));
     }
-    much.flush().unwrap();
-    little.flush().unwrap();
+    much.flush_blocking().unwrap();
+    little.flush_blocking().unwrap();
     let all = Duration::from_millis(300);
     while charged(&much) + charged(&little) < all {
         thread::yield_now();

@@ -52,7 +52,7 @@ fn it_runs_when_its_time_has_come_and_not_before() {
     assert_eq!((runs.get(), wq.stats().queued), (0, 0), "not in the queue");
     clock.advance(MS);
     runs.wait(1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!((wq.stats().queued, work.is_pending()), (1, false));
 }
 
@@ -89,7 +89,7 @@ fn no_delay_is_a_plain_queueing() {
     let (wq, (work, runs)) = (bound(&sys), counting());
     assert!(wq.queue_delayed(&work, Duration::ZERO).unwrap().is_queued());
     runs.wait(1);
-    assert_eq!(faults.spawn_attempts(), 1, "a worker and no timekeeper");
+    assert_eq!(faults.spawn_attempts(), 2, "a worker, and the timer that looks after it");
 }
 
 /// The time of a pending work moves both ways, and out of a queue.
@@ -115,7 +115,7 @@ fn a_modified_work_runs_at_its_new_time_alone() {
     );
     assert_eq!(wq.mod_delayed_on(0, &work, MS), Ok(Modified::Moved));
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(runs.get(), 1, "taken out of the queue");
     clock.advance(MS);
     runs.wait(2);
@@ -145,7 +145,7 @@ fn cancel_takes_it_from_its_timer() {
     assert!(work.cancel());
     assert!(!work.is_pending() && !work.cancel());
     assert!(wq.queue_delayed(&work, 2 * MS).unwrap().is_queued());
-    assert_eq!(work.cancel_sync(), Ok(true));
+    assert_eq!(work.cancel_sync_blocking(), Ok(true));
     assert!(wq.queue_delayed(&work, 3 * MS).unwrap().is_queued());
     assert_eq!(work.disable(), Ok(true));
     assert_eq!(wq.queue_delayed(&work, MS), Ok(Queued::Disabled));
@@ -154,7 +154,7 @@ fn cancel_takes_it_from_its_timer() {
     wq.queue_delayed(&work, MS).unwrap();
     clock.advance(MS);
     runs.wait(1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(runs.get(), 1, "only the last one has run");
 }
 
@@ -162,19 +162,19 @@ fn cancel_takes_it_from_its_timer() {
 fn flush_makes_its_time_now() {
     let (_sys, wq, _clock) = manual();
     let (work, runs) = counting();
-    assert_eq!(work.flush(), Ok(false));
+    assert_eq!(work.flush_blocking(), Ok(false));
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
-    assert_eq!(work.flush(), Ok(true));
+    assert_eq!(work.flush_blocking(), Ok(true));
     assert_eq!(runs.get(), 1);
     let own = DelayedWork::new({
         let (work, runs) = (work.clone(), runs.clone());
         move || {
-            assert_eq!(work.flush(), Ok(false), "others may be flushed");
+            assert_eq!(work.flush_blocking(), Ok(false), "others may be flushed");
             runs.raise();
         }
     });
     assert!(wq.queue_delayed(&own, MS).unwrap().is_queued());
-    assert_eq!(own.flush(), Ok(true));
+    assert_eq!(own.flush_blocking(), Ok(true));
     assert_eq!(runs.get(), 2);
 }
 
@@ -197,7 +197,7 @@ fn a_draining_queue_takes_nothing_whose_time_comes() {
     begun.wait(1);
     let drainer = thread::spawn({
         let wq = wq.clone();
-        move || wq.drain()
+        move || wq.drain_blocking()
     });
     while wq.queue(&Work::new(|| ())) != Err(QueueError::Draining) {
         thread::yield_now();
@@ -214,9 +214,9 @@ fn a_draining_queue_takes_nothing_whose_time_comes() {
     );
     drainer.join().unwrap().unwrap();
     // Destroyed before the time comes: as if it were still being drained.
-    wq.destroy().unwrap();
+    wq.destroy_blocking().unwrap();
     assert_eq!(
-        work.flush(),
+        work.flush_blocking(),
         Err(FlushError::Rejected(QueueError::Destroyed))
     );
     assert!(work.is_pending(), "it goes on waiting");
@@ -255,7 +255,7 @@ fn the_last_handle_may_go_on_the_timekeeper() {
     let says = Says(gone.clone(), Some(sys));
     let work = DelayedWork::new(move || says.0.raise());
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
-    wq.destroy().unwrap();
+    wq.destroy_blocking().unwrap();
     drop(work);
     clock.advance(MS);
     gone.wait(1);
@@ -311,7 +311,7 @@ fn the_timekeeper_sleeps_when_nothing_is_armed() {
     settled(&clock);
     clock.advance(MS);
     runs.wait(1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     while clock.sleepers() > 0 {
         thread::yield_now();
     }

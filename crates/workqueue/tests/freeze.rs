@@ -35,14 +35,14 @@ fn b35_nothing_starts_until_the_thaw() {
             drop(wq.spawn_on(0, move || log.push(n)));
         }
         gate.raise();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         while frozen.is_busy() {
             thread::yield_now();
         }
         assert_eq!((wq.stats().started, wq.stats().inactive), (1, 5));
         assert!(sys.dump().contains("frozen: 0 active, 5 inactive"));
         drop(frozen);
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(log.entries().len(), 5);
         if wq.name() == "ordered" {
             assert_eq!(log.entries(), [0, 1, 2, 3, 4]);
@@ -67,10 +67,10 @@ fn b36_held_items_can_be_cancelled() {
     let work = Work::new(|| ());
     assert!(wq.queue(&work).unwrap().is_queued());
     wq.set_max_active(7).unwrap();
-    assert_eq!(work.cancel_sync(), Ok(true));
+    assert_eq!(work.cancel_sync_blocking(), Ok(true));
     assert_eq!((wq.stats().started, wq.stats().cancelled), (0, 1));
     drop(frozen);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
 }
 
 /// B37: also what is made while it is frozen; and the thaw comes with the last of several.
@@ -96,8 +96,8 @@ fn b37_freezes_overlap_and_hold_new_queues() {
     drop(first);
     assert!(queues.iter().all(|wq| wq.stats().started == 0));
     drop(second);
-    delayed.flush().unwrap();
-    queues.drain(..).for_each(|wq| wq.flush().unwrap());
+    delayed.flush_blocking().unwrap();
+    queues.drain(..).for_each(|wq| wq.flush_blocking().unwrap());
     assert_eq!(ran.get(), 3);
 }
 
@@ -205,7 +205,7 @@ fn b35_a_freezable_queue_has_parts() {
     begun.wait(4);
     assert_eq!((wq.stats().active, wq.stats().inactive), (4, 2));
     end.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 6);
 }
 
@@ -225,7 +225,7 @@ fn b35_a_thaw_keeps_the_order_of_each_cpu() {
         }
     }
     drop(frozen);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     for log in logs {
         assert_eq!(log.entries(), (0..20).collect::<Vec<_>>());
     }
@@ -245,11 +245,11 @@ fn who_waits_behind_oneself_is_told_while_frozen() {
             move || {
                 assert!(wq.queue_on(3, &work).unwrap().is_queued());
                 let _frozen = sys.freeze();
-                work.flush().is_err()
+                work.flush_blocking().is_err()
             }
         });
         assert!(refused.wait().unwrap());
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(wq.stats().completed, 2);
     }
 }
@@ -291,7 +291,7 @@ fn nothing_starts_in_a_freeze_under_load() {
         }
         over.raise();
         submitters.into_iter().for_each(|s| s.join().unwrap());
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         let stats = wq.stats();
         assert_eq!((stats.active, stats.inactive), (0, 0));
         assert_eq!(stats.completed, stats.queued);

@@ -299,17 +299,17 @@ impl World {
                     let taken = if rng.bool() {
                         work.cancel()
                     } else {
-                        work.cancel_sync().unwrap()
+                        work.cancel_sync_blocking().unwrap()
                     };
                     queue
                         .account
                         .cancelled
                         .fetch_add(usize::from(taken), Ordering::Relaxed);
                 }
-                27 => drop(work.flush().unwrap()),
+                27 => drop(work.flush_blocking().unwrap()),
                 28 => match rng.u8(..4) {
-                    0 => queue.wq.drain().unwrap(),
-                    _ => queue.wq.flush().unwrap(),
+                    0 => queue.wq.drain_blocking().unwrap(),
+                    _ => queue.wq.flush_blocking().unwrap(),
                 },
                 29 => {
                     let attrs = some_attrs(&mut rng, self.maskable());
@@ -392,7 +392,7 @@ impl World {
     fn check(&self, seed: u64) {
         for Queue { wq, account, .. } in &self.queues {
             // What items have queued themselves a flush does not wait for.
-            wq.drain().unwrap();
+            wq.drain_blocking().unwrap();
             let name = wq.name();
             assert_eq!(*account.breaches.lock(), [""; 0], "{name}, seed {seed}");
             let count = |n: &AtomicUsize| n.load(Ordering::Relaxed);

@@ -81,19 +81,21 @@ fn a_timed_wait_gives_the_handle_back() {
     let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     let gate = Level::new();
-    let handle = wq.spawn({
+    let mut handle = wq.spawn({
         let gate = gate.clone();
         move || gate.wait(1)
     });
-    let handle = handle.wait_timeout(Duration::ZERO).unwrap_err();
-    let waiter = thread::spawn(move || handle.wait_timeout(Duration::from_secs(1)));
+    let too_late = handle.wait_timeout(Duration::ZERO);
+    assert!(matches!(too_late, Err(JoinError::TimedOut)));
+    let waiter = thread::spawn(move || (handle.wait_timeout(Duration::from_secs(1)), handle));
     while clock.sleepers() == 0 {
         thread::yield_now();
     }
     clock.advance(Duration::from_secs(1));
-    let handle = waiter.join().unwrap().unwrap_err();
+    let (too_late, mut handle) = waiter.join().unwrap();
+    assert!(matches!(too_late, Err(JoinError::TimedOut)));
     gate.raise();
-    handle.wait_timeout(Duration::MAX).unwrap().unwrap();
+    handle.wait_timeout(Duration::MAX).unwrap();
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn waiting_waker() -> Waker {
     fn clone(_: *const ()) -> RawWaker {
         if let Some((gate, wq)) = TO_END.with(RefCell::take) {
             gate.raise();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
         }
         RawWaker::new(std::ptr::null(), &TABLE)
     }
@@ -205,7 +207,7 @@ fn a_panicking_waker_is_not_counted_as_the_items_panic() {
     let first = handle.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(first.is_pending());
     gate.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!((stats.completed, stats.panicked), (1, 0));
     let second = handle.poll(&mut Context::from_waker(Waker::noop()));

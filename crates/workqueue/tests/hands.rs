@@ -8,9 +8,7 @@ use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{
-    Attrs, Frozen, Work, Workqueue, WorkqueueSystem, WouldDeadlock, blocking,
-};
+use inflight_workqueue::{Attrs, Frozen, WaitError, Work, Workqueue, WorkqueueSystem, blocking};
 use std::time::Duration;
 use support::{LOOKS, Level, one_cpu, pipe, sleep_silently, until};
 
@@ -19,7 +17,7 @@ fn calmed(wq: &Workqueue) {
     for _ in 0..1_000 {
         drop(wq.spawn(|| ()));
     }
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
 }
 
 /// An item takes the next one of its own hand back, queues it again and waits for it: that is a
@@ -38,15 +36,15 @@ fn an_item_that_was_cancelled_in_a_hand_waits_where_it_was_queued_again() {
                 // Unless the other thread has not queued it yet.
                 second.cancel();
                 wq.queue(&second).unwrap();
-                *answer.lock() = Some(second.flush());
+                *answer.lock() = Some(second.flush_blocking());
             }
         });
         // The worker is woken by the first one, and finds both.
         wq.queue(&first).unwrap();
         wq.queue(&second).unwrap();
         until(|| answer.lock().is_some(), || sys.dump());
-        assert_eq!(*answer.lock(), Some(Err(WouldDeadlock)));
-        wq.flush().unwrap();
+        assert_eq!(*answer.lock(), Some(Err(WaitError::WouldDeadlock)));
+        wq.flush_blocking().unwrap();
     }
 }
 
@@ -90,7 +88,7 @@ fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
         }));
         drop(wq.spawn_on(0, move || drop(other)));
         until(|| slept.load(Ordering::Relaxed), || sys.dump());
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
     }
 }
 
@@ -131,7 +129,7 @@ fn a_hand_is_frozen_with_its_queue_though_that_has_moved() {
         );
         assert_eq!(ran.load(Ordering::Relaxed), 0, "round {round}");
         *frozen.lock() = None;
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(ran.load(Ordering::Relaxed), 20);
     }
     drop(others);
@@ -180,7 +178,7 @@ fn numbers_are_right_in_a_visit() {
             }
             go.raise();
             holds.wait().unwrap();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             let told = told.lock().clone();
             if dumps {
                 let mut lines = told.lines().filter(|line| line.starts_with("unbound "));
@@ -247,7 +245,7 @@ fn what_a_visit_owes_is_for_other_pods_too() {
         go.raise();
         until(|| second.is_finished(), || sys.dump());
         holds.wait().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
     }
 }
 

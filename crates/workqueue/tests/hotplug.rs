@@ -137,9 +137,21 @@ fn a_cpu_leaves_while_threads_are_refused() {
         wq.spawn_on(cpu, || ()).wait().unwrap();
         irq.spawn_on(cpu, || ()).wait().unwrap();
     }
+    // While something is in flight, what is queued next is to run.
+    let (begun, open) = (Level::new(), Level::new());
+    let busy = wq.spawn_on(3, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    begun.wait(1);
     faults.refuse_spawns(true);
     let gone = machine("cache:2 core:2 offline:3");
     let refused = sys.refresh(&gone);
+    open.raise();
+    busy.wait().unwrap();
     assert!(matches!(refused, Err(AttrsError::NoWorker(_))));
     for cpu in 0..4 {
         wq.spawn_on(cpu, || ()).wait().unwrap();

@@ -29,7 +29,7 @@ fn burst(wq: &Workqueue, workers: usize) {
     }
     begun.wait(workers);
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
 }
 
 fn until_dump_has(sys: &WorkqueueSystem, text: &str) {

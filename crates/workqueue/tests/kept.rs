@@ -100,7 +100,7 @@ impl Endless {
 
     fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.work.flush().unwrap();
+        self.work.flush_blocking().unwrap();
     }
 }
 
@@ -115,7 +115,7 @@ fn chains_run_to_their_end() {
         for _ in 0..4 {
             hop(&wq, HOPS, &ran);
         }
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(ran.load(Ordering::Relaxed), 4 * (HOPS + 1));
         let stats = wq.stats();
         assert_eq!(stats.queued, 4 * (HOPS as u64 + 1), "{}", wq.name());
@@ -160,7 +160,7 @@ fn an_ordered_queue_stays_in_order() {
         })
         .collect();
     submitters.into_iter().for_each(|s| s.join().unwrap());
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     let order = order.lock();
     assert_eq!(order.len(), *next.lock());
     assert!(order.is_sorted(), "by number of queueing");
@@ -190,7 +190,7 @@ fn a_flush_of_an_endless_chain_returns() {
         assert!(wq.queue(&endless.work).unwrap().is_queued());
         for _ in 0..20 {
             endless.runs_on();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
         }
         endless.end();
     }
@@ -205,9 +205,9 @@ fn a_chain_is_stopped_by_its_work() {
         for _ in 0..20 {
             assert!(wq.queue(&endless.work).unwrap().is_queued());
             endless.runs_on();
-            endless.work.cancel_sync().unwrap();
+            endless.work.cancel_sync_blocking().unwrap();
             let runs = endless.runs();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             assert_eq!(endless.runs(), runs, "neither pending nor running");
             assert!(!endless.work.is_pending() && !endless.work.is_running());
         }
@@ -283,7 +283,7 @@ fn of_two_workers_neither_forgets_what_the_other_keeps() {
             for _ in 0..2_000 {
                 drop(wq.spawn_on(0, || ()));
             }
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             let (begun, go, fillers, ran) =
                 (Level::new(), Level::new(), Level::new(), Level::new());
             let keeps = || {
@@ -316,7 +316,7 @@ fn of_two_workers_neither_forgets_what_the_other_keeps() {
             fillers.wait(30);
             go.raise();
             ran.wait(6);
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             let stats = wq.stats();
             let numbers = (stats.completed, stats.active, stats.panicked);
             assert_eq!(numbers, (stats.queued, 0, 0));
@@ -336,7 +336,7 @@ fn what_begins_to_keep_late_finds_the_queue_closed() {
         // Small items, so that there is room in a visit.
         for _ in 0..50 {
             (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
         }
         let (began, closed) = (
             Arc::new(AtomicBool::new(false)),
@@ -378,7 +378,7 @@ fn late(
     // Small items, so that there is room in a visit.
     for _ in 0..50 {
         (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
     }
     let (began, queued) = (signal(), signal());
     let item = wq.spawn_on(0, {
@@ -423,7 +423,7 @@ fn what_begins_to_keep_late_passes_nobody() {
         drop(sys.dump());
         go.store(true, Ordering::Release);
         item.wait().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(*order.lock(), ["before", "own"]);
     }
 }
@@ -447,7 +447,7 @@ fn what_begins_to_keep_late_goes_where_its_queue_has_gone() {
         wq.set_max_active(7).unwrap();
         end.store(true, Ordering::Release);
         item.wait().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert!(ran.load(Ordering::Acquire));
     }
 }

@@ -153,7 +153,7 @@ fn a_poller_that_does_not_come() {
         clock.advance(BH_PATIENCE);
         submitter.join().unwrap();
         clock.advance(BH_PATIENCE);
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(runs.get(), 2);
         drop(poller);
         drop(wq);

@@ -72,7 +72,7 @@ fn i22_flush_against_call() {
             }
         });
         let had_begun = begun.get();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert!(ended.get() >= had_begun, "the flush has not waited");
         caller.join().unwrap().unwrap();
         drop(sys);

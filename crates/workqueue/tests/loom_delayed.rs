@@ -56,7 +56,7 @@ fn i28_disable_against_the_timer() {
         let (work, runs) = counting();
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
         clock.advance(TICK);
-        let taken = work.disable_sync().unwrap();
+        let taken = work.disable_sync_blocking().unwrap();
         let ran = runs.get();
         assert_eq!(ran, usize::from(!taken), "run or taken back");
         assert_eq!(wq.queue_delayed(&work, TICK), Ok(Queued::Disabled));
@@ -95,7 +95,7 @@ fn a_moved_work_runs_once() {
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
         clock.advance(TICK);
         let moved = wq.mod_delayed(&work, TICK * 1000).unwrap();
-        let ran = work.cancel_sync().unwrap();
+        let ran = work.cancel_sync_blocking().unwrap();
         assert!(ran, "it waits for the far time, whatever happened before");
         let expected = usize::from(moved == inflight_workqueue::Modified::Queued);
         drop(sys);

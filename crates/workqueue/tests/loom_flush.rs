@@ -27,7 +27,7 @@ fn flush_against_completion() {
             let ended = ended.clone();
             drop(wq.spawn(move || ended.add()));
         }
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(ended.get(), 2);
         drop(sys);
     });
@@ -42,7 +42,7 @@ fn i35_flush_against_cancel() {
         let work = Work::new(|| ());
         assert!(wq.queue(&work).unwrap().is_queued());
         let canceller = inflight_sync::thread::spawn(move || work.cancel());
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         canceller.join().unwrap();
         drop(sys);
     });
@@ -59,7 +59,7 @@ fn i23_flush_over_two_gates() {
             let ended = ended.clone();
             drop(wq.spawn_on(cpu, move || ended.add()));
         }
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(ended.get(), 2);
         drop(sys);
     });
@@ -76,7 +76,7 @@ fn i18_destroy_against_the_last_end() {
             let ended = ended.clone();
             move || ended.add()
         }));
-        wq.destroy().unwrap();
+        wq.destroy_blocking().unwrap();
         assert_eq!(ended.get(), 1);
         assert!(wq.spawn(|| ()).wait().is_err(), "it takes nothing more");
         drop(wq);
@@ -106,7 +106,7 @@ fn i29_drain_against_a_chain() {
             }
         });
         assert!(wq.queue_on(1, &first).unwrap().is_queued());
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(ended.get(), 2);
         drop(sys);
         assert_eq!(wq.stats().panicked, 0);

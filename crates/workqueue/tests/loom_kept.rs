@@ -86,7 +86,7 @@ fn a_flush_finds_what_is_kept() {
             drop(wq.spawn(keeps.item(&wq)));
             keeps.kept.wait();
             keeps.go.add();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             assert_eq!(keeps.ran.get(), 1);
             let stats = wq.stats();
             assert_eq!((stats.queued, stats.completed, stats.active), (3, 3, 0));
@@ -115,7 +115,7 @@ fn a_flush_finds_what_is_kept_and_given_back() {
         let flusher = thread::spawn({
             let (wq, ran) = (wq.clone(), ran.clone());
             move || {
-                wq.flush().unwrap();
+                wq.flush_blocking().unwrap();
                 assert_eq!(ran.get(), 1);
             }
         });
@@ -135,7 +135,7 @@ fn a_drain_waits_for_what_is_kept() {
         keeps.go.add();
         drop(wq.spawn(keeps.item(&wq)));
         keeps.kept.wait();
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(keeps.ran.get(), 1);
         drop(sys);
     });
@@ -157,7 +157,7 @@ fn freeze(name: &str, queue: fn() -> (WorkqueueSystem, Workqueue)) {
         }
         assert_eq!(keeps.ran.get(), 0, "it has not begun before the freeze");
         drop(frozen);
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(keeps.ran.get(), 1);
         drop(sys);
     });
@@ -262,7 +262,7 @@ fn order(name: &str, queue: fn() -> (WorkqueueSystem, Workqueue), then: Then) {
             // Ordering: Release, as said.
             posted.store(true, Ordering::Release);
             first.wait().unwrap();
-            wq.flush().unwrap();
+            wq.flush_blocking().unwrap();
             assert_eq!(*order.lock(), [1, 2, 3]);
             drop(sys);
         },
@@ -313,9 +313,9 @@ fn a_kept_work_against_cancel() {
         });
         *me.lock() = Some(work.clone());
         assert!(wq.queue(&work).unwrap().is_queued());
-        work.cancel_sync().unwrap();
+        work.cancel_sync_blocking().unwrap();
         let seen = runs.get();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(runs.get(), seen, "it is neither pending nor running");
         let stats = wq.stats();
         assert_eq!(stats.completed + stats.cancelled, stats.queued);
@@ -346,7 +346,7 @@ fn what_runs_elsewhere_is_not_kept() {
             .wait()
             .unwrap();
         go.raise();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         drop(sys);
     });
 }
@@ -365,9 +365,9 @@ fn what_is_kept_has_its_keepers_slot() {
         let second = alone.clone();
         drop(wq.spawn(move || drop(inner.spawn(second))));
         wq.spawn(alone.clone()).wait().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         wq.spawn(alone).wait().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(wq.stats().active, 0);
         drop(sys);
     });

@@ -93,7 +93,7 @@ fn a_cancelled_item_is_not_taken() {
         let first = wq.spawn_on(HOME, || ());
         let work = Work::new(counting(&runs));
         wq.queue_on(HOME, &work).unwrap();
-        let cancelled = work.cancel_sync().unwrap();
+        let cancelled = work.cancel_sync_blocking().unwrap();
         assert_eq!(runs.get() + usize::from(cancelled), 1);
         first.wait().unwrap();
         drop(sys);
@@ -120,7 +120,7 @@ fn who_goes_idle_is_sent_for() {
         clock.advance(LOOK);
         hog.wait().unwrap();
         item.wait().unwrap();
-        assert_eq!(wq.stats().taken, 1, "nobody else could");
+        assert_eq!(wq.stats().stolen, 1, "nobody else could");
         drop(sys);
         assert_eq!(ran.get(), 1);
     });
@@ -140,7 +140,7 @@ fn who_sleeps_is_sent_for() {
         let item = wq.spawn_on(HOME, counting(&ran));
         hog.wait().unwrap();
         item.wait().unwrap();
-        assert_eq!(wq.stats().taken, 1, "nobody else could");
+        assert_eq!(wq.stats().stolen, 1, "nobody else could");
         drop(sys);
     });
 }
@@ -184,7 +184,7 @@ fn never_twice_at_once() {
         wq.queue_on(HOME, &work).unwrap();
         begun.wait();
         let again = wq.queue_on(HOME, &work).unwrap().is_queued();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         drop(sys);
         assert_eq!(runs.get(), 1 + usize::from(again));
     });
@@ -203,7 +203,7 @@ fn an_item_that_was_taken_is_known_to_run() {
         begun.wait();
         assert!(wq.queue_on(HOME, &work).unwrap().is_queued());
         go.raise();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         over.add();
         hog.wait().unwrap();
         drop(sys);
@@ -227,7 +227,7 @@ fn a_pool_stays_while_it_runs_what_was_lent() {
         thread::yield_now();
         go.add();
         over.add();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         hog.wait().unwrap();
         while sys.pool_count() > 1 {
             thread::yield_now();
@@ -247,7 +247,7 @@ fn who_is_not_there_is_made() {
         let item = wq.spawn_on(HOME, counting(&ran));
         hog.wait().unwrap();
         item.wait().unwrap();
-        assert_eq!(wq.stats().taken, 1, "nobody else could");
+        assert_eq!(wq.stats().stolen, 1, "nobody else could");
         drop(sys);
     });
 }

@@ -104,7 +104,7 @@ fn i17_a_pool_goes_against_the_next_run_of_its_item() {
             assert!(old.queue(&work).unwrap().is_queued());
             drop(old);
             let queued = new.queue(&work).unwrap().is_queued();
-            work.flush().unwrap();
+            work.flush_blocking().unwrap();
             assert_eq!(runs.get(), 1 + usize::from(queued));
             drop(new);
             await_none(&sys);
@@ -130,7 +130,7 @@ fn i17_a_move_against_queue() {
         let strict = Attrs::new().scope(Scope::System).strict(true);
         wq.set_attrs(strict).unwrap();
         other.join().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(runs.get(), 1);
         drop(wq);
         await_none(&sys);
@@ -161,7 +161,7 @@ fn i27_an_ordered_queue_moves() {
         item(2); // In the mailbox, or inactive.
         wq.set_attrs(attrs.strict(true)).unwrap();
         item(3);
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(*log.lock(), [1, 2, 3]);
         drop(wq);
         await_none(&sys);
@@ -184,7 +184,7 @@ fn i13_a_thaw_against_queue() {
         });
         drop(frozen);
         other.join().unwrap();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         assert_eq!(runs.get(), 1);
         drop(sys);
     });

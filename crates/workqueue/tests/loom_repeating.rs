@@ -60,7 +60,7 @@ fn cancel_sync_stops_a_repeating_work() {
         let (begun, inside) = (Count::new(), Count::new());
         let work = repeating(&begun, &inside, 4);
         assert!(wq.queue(&work).unwrap().is_queued());
-        work.cancel_sync().unwrap();
+        work.cancel_sync_blocking().unwrap();
         let runs = begun.get();
         assert_eq!(inside.get(), 0, "it runs");
         drop(sys);
@@ -76,7 +76,7 @@ fn a_flush_sees_what_a_repeating_run_did() {
         let (begun, inside) = (Count::new(), Count::new());
         let work = repeating(&begun, &inside, 2);
         assert!(wq.queue(&work).unwrap().is_queued());
-        let _ = work.flush().unwrap();
+        let _ = work.flush_blocking().unwrap();
         assert!(begun.get() > 0, "the run that has ended is not seen");
         drop(sys);
         assert_eq!(begun.get(), 2);
@@ -104,7 +104,7 @@ fn a_flush_waits_for_one_run() {
             }
         });
         assert!(wq.queue(&work).unwrap().is_queued());
-        let _ = work.flush().unwrap();
+        let _ = work.flush_blocking().unwrap();
         stop.add();
         drop(sys);
         assert_eq!(inside.get(), 0);
@@ -126,7 +126,7 @@ fn queued_while_it_repeats() {
         let work = repeating(&begun, &inside, 2);
         assert!(wq.queue(&work).unwrap().is_queued());
         let second = wq.queue(&work).unwrap().is_queued();
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         drop(sys);
         // The second run may be both: the one that the first has asked for, and this one.
         assert!((2..=3).contains(&begun.get()), "{second}: {}", begun.get());
@@ -168,7 +168,7 @@ fn a_freeze_holds_a_repeating_work() {
         told[0].store(1, Ordering::Release);
         told[1].store(1, Ordering::Release);
         drop(frozen);
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         drop(sys);
         assert_eq!((begun.get(), breaches.get()), (3, 0));
     });

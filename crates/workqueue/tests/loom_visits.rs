@@ -118,9 +118,9 @@ fn a_visit_against_cancel() {
         });
         drop(wq.spawn(|| ()));
         assert!(wq.queue(&work).unwrap().is_queued());
-        let cancelled = work.cancel_sync().unwrap();
+        let cancelled = work.cancel_sync_blocking().unwrap();
         assert_eq!(usize::from(cancelled) + ran.get(), 1);
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         let stats = wq.stats();
         assert_eq!((stats.queued, stats.active), (3, 0));
         assert_eq!(stats.started, stats.completed);
@@ -180,13 +180,13 @@ fn a_visit_waits_for_nothing_of_its_own() {
         let second = Work::new(|| ());
         let first = wq.spawn({
             let second = second.clone();
-            move || second.flush()
+            move || second.flush_blocking()
         });
         let queued = wq.queue(&second).unwrap();
         assert!(queued.is_queued());
         // Not queued yet when the flush looked, or an error: never waited for.
         assert_ne!(first.wait().unwrap(), Ok(true));
-        wq.flush().unwrap();
+        wq.flush_blocking().unwrap();
         drop(sys);
     });
 }
@@ -256,7 +256,7 @@ fn a_visit_leaves_what_may_be_running() {
         assert!(sys.look(true), "it holds its next run back");
         thread::yield_now();
         go.add();
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         drop(sys);
         assert_eq!(runs.get(), 2);
     });
@@ -357,8 +357,8 @@ fn a_recall_finds_another_visit(name: &str, another_gate: bool) {
         let _ = first.stats();
         over.add();
         last.wait().unwrap();
-        first.flush().unwrap();
-        second.flush().unwrap();
+        first.flush_blocking().unwrap();
+        second.flush_blocking().unwrap();
         for wq in [first, second] {
             let stats = wq.stats();
             assert_eq!((stats.completed, stats.active), (stats.queued, 0));

@@ -124,7 +124,7 @@ fn i12_flush_of_an_inactive_item_against_its_cancel() {
                 let work = work.clone();
                 move || work.cancel()
             });
-            let _ = work.flush().unwrap();
+            let _ = work.flush_blocking().unwrap();
             canceller.join().unwrap();
             drop(sys);
             let stats = wq.stats();
@@ -180,7 +180,7 @@ fn i10_cancel_sync_against_requeue() {
             }
         });
         assert!(wq.queue(&own.work).unwrap().is_queued());
-        own.work.cancel_sync().unwrap();
+        own.work.cancel_sync_blocking().unwrap();
         let runs = begun.get();
         assert_eq!(inside.get(), 0, "it runs");
         drop(sys);
@@ -235,7 +235,7 @@ fn flush_of_a_work_against_its_next_run() {
             }
         });
         assert!(wq.queue(&own.work).unwrap().is_queued());
-        let _ = own.work.flush().unwrap();
+        let _ = own.work.flush_blocking().unwrap();
         assert!(runs.get() > 0, "the run that has ended is not seen");
         drop(sys);
         own.forget();
@@ -262,7 +262,7 @@ fn flush_of_a_work_against_its_end() {
                 "who sees that it has ended sees what it did"
             );
         }
-        let _ = work.flush().unwrap();
+        let _ = work.flush_blocking().unwrap();
         assert_eq!(ended.get(), 1);
         drop(sys);
     });

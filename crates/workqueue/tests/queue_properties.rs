@@ -64,7 +64,7 @@ fn drive(wq: &Workqueue, limit: usize, steps: &[Step]) -> Seen {
             }
         }
     }
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!(
         (stats.active, stats.inactive),

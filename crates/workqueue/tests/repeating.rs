@@ -46,7 +46,7 @@ fn overtakes(wq: &Workqueue, first: fn()) -> bool {
         }
     });
     wq.queue_on(0, &work).unwrap();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     let order = order.lock();
     assert_eq!(order.len(), 3);
     order[1] == "work"
@@ -59,7 +59,7 @@ fn it_runs_until_it_breaks_and_each_run_counts() {
         let before = wq.stats();
         let work = so_often(times, |_| ());
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         let after = wq.stats();
         let counts = [
             after.queued - before.queued,
@@ -87,7 +87,7 @@ fn queued_in_a_run_it_runs_once_more() {
     });
     *myself.lock() = Some(work.clone());
     wq.queue(&work).unwrap();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     myself.lock().take();
     assert_eq!(wq.stats().completed, 2);
 }
@@ -103,12 +103,12 @@ fn others_have_their_turn() {
         runs.wait(runs.get() + 1);
         wq.spawn(|| ()).wait().unwrap();
     }
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     let after = runs.get();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(runs.get(), after, "it was stopped");
     assert_eq!(wq.queue(&work), Ok(Queued::Queued), "and can be used again");
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
 }
 
 #[test]
@@ -118,14 +118,14 @@ fn a_flush_of_it_ends() {
     let work = endless(&runs);
     wq.queue(&work).unwrap();
     for _ in 0..50 {
-        work.flush().unwrap();
-        wq.flush().unwrap();
+        work.flush_blocking().unwrap();
+        wq.flush_blocking().unwrap();
     }
     assert!(runs.get() > 0);
-    work.disable_sync().unwrap();
+    work.disable_sync_blocking().unwrap();
     let after = runs.get();
     assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     assert_eq!(runs.get(), after);
 }
 
@@ -151,7 +151,7 @@ fn a_freeze_holds_it() {
             }
             assert!(runs.get() <= at_most, "it ran on in {}", wq.name());
         }
-        work.cancel_sync().unwrap();
+        work.cancel_sync_blocking().unwrap();
     }
 }
 
@@ -169,7 +169,7 @@ fn a_panic_ends_it() {
         }
     });
     wq.queue(&work).unwrap();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 5);
     let stats = wq.stats();
     assert_eq!((stats.completed, stats.panicked), (5, 1));
@@ -215,5 +215,5 @@ fn the_numbers_fit_while_it_runs() {
         let in_order = stats.completed <= stats.started && stats.started <= stats.queued;
         assert!(in_order, "{stats:?}");
     }
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
 }

@@ -9,7 +9,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, JoinError, QueueError, Queued, TraceStep, Work, WorkqueueSystem, WouldDeadlock,
+    Attrs, JoinError, QueueError, Queued, TraceStep, WaitError, Work, WorkqueueSystem,
 };
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -88,7 +88,7 @@ fn queues_in_order_keep_it() {
             }
         });
         assert_eq!(wq.queue_on(0, &first), Ok(Queued::Queued));
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         let expected = [
             ("first", 1),
             ("second", 1),
@@ -125,12 +125,12 @@ fn each_run_is_traced() {
     });
     wq.queue(&work).unwrap();
     told.raise();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     let mut steps = steps.entries();
     // Who has queued it first may tell that later than who runs it tells that it begins.
     steps[..3].sort_by_key(|step| *step == Started);
     steps[..2].sort_by_key(|step| *step == Activated);
-    let again = [Queued, Activated, Ended, Started];
+    let again = [Queued, Ended, Activated, Started];
     let all = [
         &[Queued, Activated, Started],
         &again[..],
@@ -162,7 +162,7 @@ fn a_panic_within_a_row() {
     for n in 1..=50 {
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
         let behind = wq.spawn(|| 7);
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(behind.wait().unwrap(), 7);
         assert_eq!(runs.get(), 5 * n);
         assert!(!work.is_pending() && !work.is_running());
@@ -198,15 +198,15 @@ fn while_its_queue_is_moved() {
         }
     };
     until_pools_are(2); // That of the queue, and the one it runs in.
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     assert_eq!(inside.most(), 1);
     until_pools_are(1);
     let before = runs.get();
     assert_eq!(wq.queue_on(0, &work), Ok(Queued::Queued));
     runs.wait(before + 10);
     until_pools_are(1);
-    work.cancel_sync().unwrap();
-    wq.flush().unwrap();
+    work.cancel_sync_blocking().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!(stats.completed, runs.get() as u64);
     assert_eq!(stats.queued, stats.completed + stats.cancelled);
@@ -226,13 +226,13 @@ fn while_its_cpu_goes_and_comes_back() {
         assert_eq!(wq.spawn_on(1, || 7).wait().unwrap(), 7);
     }
     sys.refresh(&less).unwrap();
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     let before = runs.get();
     assert_eq!(wq.queue_on(1, &work), Ok(Queued::Queued));
     runs.wait(before + 10);
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     assert_eq!(inside.most(), 1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!(stats.completed, 40 + runs.get() as u64);
     assert_eq!(stats.queued, stats.completed + stats.cancelled);
@@ -247,7 +247,7 @@ fn a_rescuer_runs_it() {
     let wq = sys.workqueue("safe").bound().mem_reclaim().build().unwrap();
     faults.refuse_spawns(true);
     assert_eq!(wq.queue(&so_often(1_000, |_| ())), Ok(Queued::Queued));
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     assert_eq!(wq.stats().completed, 1_000);
     let (runs, by) = (Level::new(), Arc::new(Mutex::new(None)));
     let (inside, mut rescuer) = (Inside::new(), None);
@@ -272,9 +272,9 @@ fn a_rescuer_runs_it() {
     while *by.lock() == rescuer {
         thread::yield_now();
     }
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     assert_eq!(inside.most(), 1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 1_010 + runs.get() as u64);
 }
 
@@ -297,7 +297,7 @@ fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
     *myself.lock() = Some(work.clone());
     for n in 1..=3 {
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(wq.stats().completed, 3 * n);
         assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
         assert_eq!(work.enable(), Ok(true));
@@ -311,10 +311,10 @@ fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
         runs.wait(runs.get() + 1);
         work.disable().unwrap();
         assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         let after = runs.get();
         assert_eq!(work.enable(), Ok(true));
-        wq.drain().unwrap();
+        wq.drain_blocking().unwrap();
         assert_eq!(runs.get(), after);
     }
 }
@@ -339,9 +339,9 @@ fn many_stop_it() {
                     }
                     let work = work.clone();
                     if n % 2 == 0 {
-                        work.cancel_sync().unwrap();
+                        work.cancel_sync_blocking().unwrap();
                     } else {
-                        wq.spawn(move || work.cancel_sync().unwrap())
+                        wq.spawn(move || work.cancel_sync_blocking().unwrap())
                             .wait()
                             .unwrap();
                     }
@@ -353,7 +353,7 @@ fn many_stop_it() {
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
     assert!(!work.is_pending() && !work.is_running());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(inside.most(), 1);
     let stats = wq.stats();
     assert_eq!(stats.completed, 150 + runs.get() as u64);
@@ -370,13 +370,13 @@ fn it_cannot_wait_for_itself() {
         let myself = myself.clone();
         move |_| {
             let me = myself.lock().clone().unwrap();
-            assert_eq!(me.cancel_sync(), Err(WouldDeadlock));
-            assert_eq!(me.flush(), Err(WouldDeadlock));
+            assert_eq!(me.cancel_sync_blocking(), Err(WaitError::WouldDeadlock));
+            assert_eq!(me.flush_blocking(), Err(WaitError::WouldDeadlock));
         }
     });
     *myself.lock() = Some(work.clone());
     wq.queue(&work).unwrap();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     myself.lock().take();
     assert_eq!((wq.stats().completed, wq.stats().panicked), (40, 0));
 }
@@ -406,7 +406,7 @@ fn a_drain_waits_until_it_breaks() {
         let drains = thread::spawn({
             let (wq, drained) = (wq.clone(), drained.clone());
             move || {
-                wq.drain().unwrap();
+                wq.drain_blocking().unwrap();
                 drained.raise();
             }
         });
@@ -421,7 +421,7 @@ fn a_drain_waits_until_it_breaks() {
         assert_eq!(wq.stats().refused, 0);
         let after = runs.get();
         assert_eq!(wq.queue(&work), Ok(Queued::Queued));
-        wq.destroy().unwrap();
+        wq.destroy_blocking().unwrap();
         assert_eq!(runs.get(), after + 1, "the last run breaks");
     }
 }

@@ -125,7 +125,7 @@ fn it_is_called_after_a_while_and_runs_its_own_items_only() {
     assert_eq!(rig.safe.stats().rescued, 0);
     rig.clock.advance(MS);
     ours.into_iter().for_each(|handle| handle.wait().unwrap());
-    rig.safe.flush().unwrap();
+    rig.safe.flush_blocking().unwrap();
     assert_eq!(log.entries(), ["first", "second"]);
     assert!(!theirs.is_finished());
     let stats = rig.safe.stats();
@@ -156,7 +156,7 @@ fn threads_are_asked_for_again_after_the_cooldown() {
     }
     assert_eq!(rig.faults.spawn_attempts(), asked + 1);
     gate.raise();
-    other.flush().unwrap();
+    other.flush_blocking().unwrap();
 }
 
 /// An item of the queue blocks the last worker and waits for another one: the rescuer runs it.
@@ -209,8 +209,8 @@ fn it_serves_all_pools_in_turn() {
     for (n, handle) in handles.into_iter().enumerate() {
         assert_eq!(handle.wait().unwrap(), n);
     }
-    bound.flush().unwrap();
-    unbound.flush().unwrap();
+    bound.flush_blocking().unwrap();
+    unbound.flush_blocking().unwrap();
     assert_eq!(bound.stats().rescued, 160);
     assert_eq!(unbound.stats().rescued, 40);
 }
@@ -244,7 +244,7 @@ fn i21_a_rescued_work_never_runs_twice_at_once() {
             runs.wait(queued);
         }
     }
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!((inside.most(), runs.get()), (1, queued));
     assert!(wq.stats().rescued > 0);
     let dump = sys.dump();
@@ -256,7 +256,7 @@ fn i21_a_rescued_work_never_runs_twice_at_once() {
 #[test]
 fn i19_it_goes_with_its_queue() {
     let rig = rig();
-    rig.safe.destroy().unwrap();
+    rig.safe.destroy_blocking().unwrap();
     drop(rig.sys);
     let second = WorkqueueSystem::builder().build().unwrap();
     drop(reclaim(&second, "dropped"));

@@ -41,7 +41,7 @@ fn what_is_asked_is_answered() {
     let wq = sys.workqueue("crypt").unbound(Attrs::new()).max_active(7);
     let wq = wq.mem_reclaim().build().unwrap();
     wq.spawn(|| ()).wait().unwrap();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let (_dir, path, _server) = served(&sys);
     let Reply::Dump { text } = ask(&path, &Request::Dump).unwrap() else {
         panic!("a dump was asked for");
@@ -140,7 +140,7 @@ fn d4_control_files_are_written() {
     assert_eq!(set(&path, "slow", "max_active", "3"), Ok(()));
     begun.wait(3); // It has let the others go.
     open.raise();
-    slow.flush().unwrap();
+    slow.flush_blocking().unwrap();
     let Reply::Stats { queues } = ask(&path, &Request::Stats).unwrap() else {
         panic!("counters were asked for");
     };

@@ -40,7 +40,7 @@ fn a_system_never_used_ends_at_once() {
     let sys = system();
     let wq = bound(&sys);
     drop(sys);
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn work_that_queues_itself_is_stopped_by_the_shutdown() {
     runs.wait(10);
     drop(sys);
     let ended = runs.get();
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     assert_eq!(runs.get(), ended);
 }
 
@@ -166,9 +166,9 @@ fn a_timed_shutdown_says_what_is_left() {
     );
     drop(sys); // does not wait for the stuck one
     gate.raise();
-    stuck.flush().unwrap();
-    behind.flush().unwrap();
-    assert_eq!(behind.flush(), Ok(false));
+    stuck.flush_blocking().unwrap();
+    behind.flush_blocking().unwrap();
+    assert_eq!(behind.flush_blocking(), Ok(false));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_timed_shutdown_counts_slow_destructors() {
     let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(left.items(), 1);
     gate.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
 }
 
 /// Says when its thread goes, and keeps it until it is let go.
@@ -317,7 +317,7 @@ fn two_shutdowns_at_once_both_wait_for_the_threads() {
     wq.spawn(move || drop(LASTS.with(|slot| slot.replace(Some(lasts)))))
         .wait()
         .unwrap();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let returned = Level::new();
     let shutters = [(); 2].map(|()| {
         let (sys, answers, returned) = (sys.clone(), answers.clone(), returned.clone());

@@ -44,9 +44,9 @@ fn one_work_and_four_threads() {
                     queued += u64::from(wq.queue_on(i % 2, &work).unwrap() == Queued::Queued);
                     match (i + n) % 4 {
                         0 => cancelled += u64::from(work.cancel()),
-                        1 => cancelled += u64::from(work.cancel_sync().unwrap()),
-                        2 => drop(work.flush().unwrap()),
-                        _ => wq.flush().unwrap(),
+                        1 => cancelled += u64::from(work.cancel_sync_blocking().unwrap()),
+                        2 => drop(work.flush_blocking().unwrap()),
+                        _ => wq.flush_blocking().unwrap(),
                     }
                 }
                 (queued, cancelled)

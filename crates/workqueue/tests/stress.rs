@@ -177,7 +177,7 @@ impl Rig {
                 }
             }
             300..330 if work.cancel() => drop(add(&tally.cancelled)),
-            330..340 if work.cancel_sync().unwrap() => drop(add(&tally.cancelled)),
+            330..340 if work.cancel_sync_blocking().unwrap() => drop(add(&tally.cancelled)),
             340..350 => {
                 if work.disable().unwrap() {
                     add(&tally.cancelled);
@@ -187,7 +187,7 @@ impl Rig {
             // Ordered queues refuse.
             350..360 => drop(wq.set_max_active(1 + cpu)),
             360..370 => self.faults.fail_next_spawns(cpu + 1),
-            370..380 => drop(work.flush()),
+            370..380 => drop(work.flush_blocking()),
             380 => match sleeper(&self.free, cpu).wait() {
                 Ok(woken) => assert!(woken, "the later item has not run"),
                 // The pool's first worker was refused.
@@ -201,12 +201,14 @@ impl Rig {
     fn finish(&self) {
         self.faults.fail_next_spawns(0);
         for Subject { work, tally } in &self.subjects {
-            if work.cancel_sync().unwrap() {
+            if work.cancel_sync_blocking().unwrap() {
                 add(&tally.cancelled);
             }
         }
-        self.queues.iter().for_each(|wq| wq.flush().unwrap());
-        self.free.flush().unwrap();
+        self.queues
+            .iter()
+            .for_each(|wq| wq.flush_blocking().unwrap());
+        self.free.flush_blocking().unwrap();
         self.subjects.iter().for_each(Subject::check);
         let sum = |f: fn(&Tally) -> &AtomicU64| {
             let tallies = self.subjects.iter().map(|s| of(f(&s.tally)));

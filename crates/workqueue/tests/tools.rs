@@ -6,6 +6,7 @@ mod support;
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_workqueue::{
+    Attrs,
     DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem, blocking,
     touch_watchdog,
 };
@@ -37,7 +38,7 @@ fn panics_are_told_with_the_items_name() {
     let wq = bound(&sys);
     let work = Work::named("rescan", || panic!("no disk {}", 3));
     assert!(wq.queue(&work).unwrap().is_queued());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert!(sys.dump().contains("last panic: rescan: \"no disk 3\""));
     fn fails() {
         panic!("at once");
@@ -47,7 +48,7 @@ fn panics_are_told_with_the_items_name() {
     };
     assert!(payload.item().ends_with("fails"));
     assert_eq!(payload.message(), Some("at once"));
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!((wq.stats().panicked, wq.stats().in_flight()), (2, 0));
 }
 
@@ -70,8 +71,8 @@ fn wakeups_are_counted_for_the_queue_that_blocks() {
         });
         first.wait().unwrap();
     }
-    blocks.flush().unwrap();
-    other.flush().unwrap();
+    blocks.flush_blocking().unwrap();
+    other.flush_blocking().unwrap();
     assert_eq!(
         (blocks.stats().cm_wakeups, other.stats().cm_wakeups),
         (3, 0)
@@ -93,7 +94,7 @@ fn findings_are_counted() {
         .wait()
         .unwrap();
     waits.wait().unwrap();
-    sleeps.flush().unwrap();
+    sleeps.flush_blocking().unwrap();
     assert_eq!(sleeps.stats().found_asleep, 1);
 
     let computes = bound(&sys);
@@ -108,7 +109,7 @@ fn findings_are_counted() {
     });
     other.spawn(move || stop.raise()).wait().unwrap();
     long.wait().unwrap();
-    computes.flush().unwrap();
+    computes.flush_blocking().unwrap();
     let stats = computes.stats();
     // A thread that waits for a lock for a moment looks asleep, too.
     assert_eq!(stats.cpu_intensive + stats.found_asleep, 1);
@@ -152,7 +153,7 @@ fn each_step_is_traced() {
     }
     assert!(works[2].cancel());
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let whole = [
         TraceStep::Queued,
         TraceStep::Activated,
@@ -170,7 +171,7 @@ fn each_step_is_traced() {
     );
     let bad = Work::named("bad", || panic!("on purpose"));
     assert!(wq.queue_on(0, &bad).unwrap().is_queued());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert!(of(&steps, "bad").contains(&TraceStep::Panicked));
 }
 
@@ -183,7 +184,7 @@ fn a_panicking_tracer_is_ignored() {
         .unwrap();
     let wq = bound(&sys);
     assert_eq!(wq.spawn(|| 5).wait().unwrap(), 5);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().panicked, 0);
 }
 
@@ -215,11 +216,13 @@ fn period(clock: &Clock) {
 /// how long, again and again, and no longer when they move.
 #[test]
 fn stalls_are_reported_with_place_item_and_time() {
-    let (_sys, wq, clock, stalls) = watched();
-    let open = plug(&wq);
+    let (sys, wq, clock, stalls) = watched();
+    let limited = sys.workqueue("limited").unbound(Attrs::new());
+    let limited = limited.max_active(1).build().unwrap();
+    let (open, limit) = (plug(&wq), plug(&limited));
     let (waits, starves) = (Work::named("waits", || ()), Work::named("starves", || ()));
     assert!(wq.queue(&waits).unwrap().is_queued());
-    assert!(wq.queue(&starves).unwrap().is_queued());
+    assert!(limited.queue(&starves).unwrap().is_queued());
     period(&clock);
     period(&clock);
     while stalls.entries().len() < 2 {
@@ -229,7 +232,7 @@ fn stalls_are_reported_with_place_item_and_time() {
         stalls.entries(),
         [
             "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s; running: slow",
-            "queue slow: 1 waiting, first slow: starves, nothing has moved for 30s",
+            "queue limited: 1 waiting, first limited: starves, nothing has moved for 30s",
         ]
     );
     period(&clock);
@@ -239,7 +242,9 @@ fn stalls_are_reported_with_place_item_and_time() {
     assert!(stalls.entries()[2].ends_with("for 60s; running: slow"));
     assert!(stalls.entries()[3].ends_with("for 60s"));
     open.raise();
-    wq.flush().unwrap();
+    limit.raise();
+    wq.flush_blocking().unwrap();
+    limited.flush_blocking().unwrap();
     period(&clock);
     while clock.sleepers() > 0 {
         thread::yield_now();
@@ -251,26 +256,29 @@ fn stalls_are_reported_with_place_item_and_time() {
 /// limit.
 #[test]
 fn e17_an_item_that_touches_the_watchdog_is_no_stall() {
-    let (_sys, wq, clock, stalls) = watched();
+    let (sys, wq, clock, stalls) = watched();
     touch_watchdog(); // On a thread that is no worker, for nobody.
+    let limited = sys.workqueue("limited").unbound(Attrs::new());
+    let limited = limited.max_active(1).build().unwrap();
     let (step, done) = (Level::new(), Level::new());
-    let long = wq.spawn_on(0, {
+    let long = |wq: &Workqueue| {
         let (step, done) = (step.clone(), done.clone());
-        move || {
+        wq.spawn_on(0, move || {
             for n in 1..=4 {
                 step.wait_silently(n);
                 touch_watchdog();
                 done.raise();
             }
             step.wait_silently(5);
-        }
-    });
+        })
+    };
+    let long = [long(&wq), long(&limited)];
     let (waits, starves) = (Work::named("waits", || ()), Work::named("starves", || ()));
     assert!(wq.queue_on(0, &waits).unwrap().is_queued());
-    assert!(wq.queue_on(0, &starves).unwrap().is_queued());
+    assert!(limited.queue_on(0, &starves).unwrap().is_queued());
     for n in 1..=4 {
         step.raise();
-        done.wait(n);
+        done.wait(2 * n);
         period(&clock);
         until_asleep(&clock);
     }
@@ -281,8 +289,9 @@ fn e17_an_item_that_touches_the_watchdog_is_no_stall() {
         thread::yield_now();
     }
     step.raise();
-    long.wait().unwrap();
-    wq.flush().unwrap();
+    long.into_iter().for_each(|item| item.wait().unwrap());
+    wq.flush_blocking().unwrap();
+    limited.flush_blocking().unwrap();
 }
 
 /// I.31: slow, but each time another one waits: that is no stall.
@@ -309,6 +318,6 @@ fn i31_what_moves_is_no_stall() {
         open = next;
     }
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(stalls.entries(), [""; 0]);
 }

@@ -48,7 +48,7 @@ fn each_step_is_an_event() {
     let sys = system();
     let wq = bound(&sys);
     assert!(wq.queue(&Work::named("rescan", || ())).unwrap().is_queued());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let events = keeper.0.lock().clone();
     for step in ["queued", "activated", "started", "ended"] {
         let wanted = format!("message={step} queue=\"bound\" item=\"rescan\" ");

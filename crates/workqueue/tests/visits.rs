@@ -248,7 +248,7 @@ impl World {
             let result = queue.wq.queue_on(n % self.cpus, &nothing);
             self.accept(queue, result.map(|queued| queued.is_queued()));
         }
-        queue.wq.flush().unwrap();
+        queue.wq.flush_blocking().unwrap();
     }
 
     fn accept(&self, queue: &Queue, result: Result<bool, QueueError>) -> bool {
@@ -286,12 +286,12 @@ impl World {
         match rng.u8(..8) {
             0 => self.queue_victim(queue, at),
             1 | 2 => self.taken_back(queue, victim.cancel()),
-            3 | 4 => self.taken_back(queue, victim.cancel_sync().unwrap()),
+            3 | 4 => self.taken_back(queue, victim.cancel_sync_blocking().unwrap()),
             5 => {
                 let disabled = if rng.bool() {
                     victim.disable()
                 } else {
-                    victim.disable_sync()
+                    victim.disable_sync_blocking()
                 };
                 match disabled {
                     Ok(taken) => self.taken_back(queue, taken),
@@ -301,7 +301,7 @@ impl World {
                 victim.enable().unwrap();
             }
             _ if may_flush => {
-                let _ = victim.flush();
+                let _ = victim.flush_blocking();
             }
             _ => {
                 let _ = (victim.is_pending(), victim.is_running());
@@ -336,7 +336,7 @@ impl World {
             9 => {
                 // Nobody there waits for anything here.
                 if let Some(other) = self.queues[one.queue + 1..].first() {
-                    other.wq.flush().unwrap();
+                    other.wq.flush_blocking().unwrap();
                 }
             }
             10 => self.chain(one.queue, one.cpu, one.place, rng.usize(..70)),
@@ -428,8 +428,8 @@ impl World {
         drop(wakers);
         let kind = rng.u8(..8);
         match kind {
-            0..=3 => queue.wq.flush().unwrap(),
-            4 => queue.wq.drain().unwrap(),
+            0..=3 => queue.wq.flush_blocking().unwrap(),
+            4 => queue.wq.drain_blocking().unwrap(),
             5 | 6 => {
                 let at = rng.usize(..queue.victims.len());
                 self.harass(rng, queue, at, true);
@@ -466,7 +466,7 @@ impl World {
             wq.queue_on(0, &work).unwrap();
         }
         if rng.bool() {
-            wq.destroy().unwrap();
+            wq.destroy_blocking().unwrap();
             assert_eq!(alive.load(Ordering::Acquire), 0, "outlived its queue");
         }
     }
@@ -500,7 +500,7 @@ impl World {
                     queue.wq.set_max_active(limit).unwrap();
                 }
                 7 => frozen.push(self.sys.freeze()),
-                8 if frozen.is_empty() => queue.wq.flush().unwrap(),
+                8 if frozen.is_empty() => queue.wq.flush_blocking().unwrap(),
                 9 => drop(self.sys.dump()),
                 10 => {
                     let at = rng.usize(..queue.victims.len());
@@ -520,7 +520,7 @@ impl World {
 
     fn check(&self, seed: u64) {
         for Queue { wq, account, .. } in &self.queues {
-            wq.drain().unwrap();
+            wq.drain_blocking().unwrap();
             let name = wq.name();
             assert_eq!(*account.breaches.lock(), [""; 0], "{name}, seed {seed}");
             let (ran, cancelled) = (of(&account.ran), of(&account.cancelled));

@@ -5,8 +5,8 @@ mod support;
 
 use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_workqueue::{
-    Attrs, DisableError, EnableError, NotDisabled, QueueError, Queued, Work, Workqueue,
-    WorkqueueSystem, WouldDeadlock, blocking,
+    Attrs, DisableError, EnableError, NotDisabled, QueueError, Queued, WaitError, Work, Workqueue,
+    WorkqueueSystem, blocking,
 };
 use support::{Inside, Level, Log, bound, counting, gated, one_cpu, plug, system};
 
@@ -32,7 +32,7 @@ fn pending_means_from_queue_to_the_beginning_of_the_run() {
     );
     gate.raise();
     gate.raise();
-    work.flush().unwrap();
+    work.flush_blocking().unwrap();
     assert_eq!(begun.get(), 2);
 }
 
@@ -46,7 +46,7 @@ fn clones_are_the_same_work() {
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     assert_eq!(wq.queue_on(0, &work.clone()), Ok(Queued::AlreadyPending));
     open.raise();
-    work.clone().flush().unwrap();
+    work.clone().flush_blocking().unwrap();
     assert_eq!(runs.get(), 1);
 }
 
@@ -55,16 +55,16 @@ fn flush_waits_for_the_last_instance_and_no_later_one() {
     let sys = system();
     let wq = bound(&sys);
     let (work, gate, begun) = gated();
-    assert_eq!(work.flush(), Ok(false), "never queued");
+    assert_eq!(work.flush_blocking(), Ok(false), "never queued");
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     let flusher = thread::spawn({
         let work = work.clone();
-        move || work.flush()
+        move || work.flush_blocking()
     });
     gate.raise();
     assert_eq!(flusher.join().unwrap().map(|_| begun.get()), Ok(1));
-    assert_eq!(work.flush(), Ok(false), "it has ended");
+    assert_eq!(work.flush_blocking(), Ok(false), "it has ended");
 }
 
 /// A work that queues itself again for as long as the test lives does not hold a flush.
@@ -87,13 +87,13 @@ fn i11_flush_is_not_held_by_requeueing() {
     runs.wait(1);
     for _ in 0..20 {
         let before = runs.get();
-        assert_eq!(work.flush(), Ok(true));
+        assert_eq!(work.flush_blocking(), Ok(true));
         assert!(runs.get() >= before);
     }
-    work.cancel_sync().unwrap();
+    work.cancel_sync_blocking().unwrap();
     let stopped = runs.get();
     assert_eq!(
-        work.flush(),
+        work.flush_blocking(),
         Ok(false),
         "cancel_sync stops work that queues itself"
     );
@@ -103,7 +103,7 @@ fn i11_flush_is_not_held_by_requeueing() {
         "it can be used afterwards"
     );
     runs.wait(stopped + 1);
-    work.disable_sync().unwrap();
+    work.disable_sync_blocking().unwrap();
     *own.lock() = None;
 }
 
@@ -118,7 +118,7 @@ fn cancel_takes_a_pending_instance_back() {
     assert!(work.cancel());
     assert!(!work.cancel());
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(begun.get(), 0);
     let stats = wq.stats();
     assert_eq!((stats.queued, stats.completed, stats.cancelled), (2, 1, 1));
@@ -139,7 +139,7 @@ fn cancel_takes_an_inactive_instance_back_and_gives_no_slot_away() {
     assert!(second.cancel());
     assert_eq!((wq.stats().active, wq.stats().inactive), (1, 1));
     gate.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!((second_begun.get(), wq.stats().completed), (0, 2));
 }
 
@@ -154,7 +154,7 @@ fn a_flush_of_a_cancelled_instance_ends_with_the_one_before() {
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     let flusher = thread::spawn({
         let work = work.clone();
-        move || work.flush()
+        move || work.flush_blocking()
     });
     assert!(work.cancel());
     gate.raise();
@@ -173,7 +173,7 @@ fn cancel_sync_waits_for_the_running_instance() {
     let canceller = thread::spawn({
         let (work, done) = (work.clone(), done.clone());
         move || {
-            let was_pending = work.cancel_sync();
+            let was_pending = work.cancel_sync_blocking();
             done.raise();
             was_pending
         }
@@ -187,7 +187,7 @@ fn cancel_sync_waits_for_the_running_instance() {
     assert!(canceller.join().unwrap().is_ok());
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     gate.raise();
-    work.flush().unwrap();
+    work.flush_blocking().unwrap();
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn disable_nests_and_refuses() {
     let wq = bound(&sys);
     let work = Work::new(|| ());
     assert_eq!(work.disable(), Ok(false));
-    assert_eq!(work.disable_sync(), Ok(false));
+    assert_eq!(work.disable_sync_blocking(), Ok(false));
     assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
     assert_eq!(work.enable(), Ok(false));
     assert_eq!(wq.queue(&work), Ok(Queued::Disabled));
@@ -206,7 +206,7 @@ fn disable_nests_and_refuses() {
         wq.queue(&work).unwrap().is_queued(),
         "refused calls are not made up for"
     );
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 1);
 }
 
@@ -224,9 +224,9 @@ fn the_last_enable_queues() {
     begun.wait(1);
     assert!(work.is_running() && !work.is_pending());
     gate.raise();
-    work.flush().unwrap();
+    work.flush_blocking().unwrap();
     work.disable().unwrap();
-    wq.destroy().unwrap();
+    wq.destroy_blocking().unwrap();
     let rejected = EnableError::Rejected(QueueError::Destroyed);
     assert_eq!(wq.enable_and_queue(&work), Err(rejected));
     assert_eq!(work.enable(), Err(NotDisabled), "it was enabled");
@@ -241,7 +241,7 @@ fn disable_cancels_what_is_pending() {
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     assert_eq!(work.disable(), Ok(true));
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!((wq.stats().completed, wq.stats().cancelled), (1, 1));
 }
 
@@ -266,7 +266,10 @@ fn the_disable_depth_is_limited() {
         work.disable().unwrap();
     }
     assert_eq!(work.disable(), Err(DisableError::DepthOverflow));
-    assert_eq!(work.disable_sync(), Err(DisableError::DepthOverflow));
+    assert_eq!(
+        work.disable_sync_blocking(),
+        Err(DisableError::DepthOverflow)
+    );
     for _ in 0..65_534 {
         assert_eq!(work.enable(), Ok(false));
     }
@@ -283,7 +286,11 @@ fn waiting_for_oneself_is_an_error() {
         let (own, seen) = (own.clone(), seen.clone());
         move || {
             let me = own.lock().clone().expect("set before the run");
-            seen.push((me.flush(), me.cancel_sync(), me.disable_sync()));
+            seen.push((
+                me.flush_blocking(),
+                me.cancel_sync_blocking(),
+                me.disable_sync_blocking(),
+            ));
             // These do not wait, so they may.
             assert_eq!(me.disable(), Ok(false));
             assert_eq!(me.enable(), Ok(true));
@@ -291,10 +298,10 @@ fn waiting_for_oneself_is_an_error() {
     });
     *own.lock() = Some(work.clone());
     assert!(wq.queue(&work).unwrap().is_queued());
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let expected = (
-        Err(WouldDeadlock),
-        Err(WouldDeadlock),
+        Err(WaitError::WouldDeadlock),
+        Err(WaitError::WouldDeadlock),
         Err(DisableError::WouldDeadlock),
     );
     assert_eq!(seen.entries(), [expected]);
@@ -315,10 +322,10 @@ fn a_panicking_work_is_counted_and_can_be_queued_again() {
         }
     });
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
-    work.flush().unwrap();
+    work.flush_blocking().unwrap();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
-    work.flush().unwrap();
-    wq.flush().unwrap();
+    work.flush_blocking().unwrap();
+    wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!((stats.completed, stats.panicked, runs.get()), (2, 1, 2));
 }
@@ -344,10 +351,10 @@ fn the_worker_survives_a_panicking_destructor() {
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     drop(work);
     open.raise();
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     let after = Work::new(|| ());
     assert!(wq.queue_on(0, &after).unwrap().is_queued());
-    after.flush().unwrap();
+    after.flush_blocking().unwrap();
 }
 
 /// What a panic throws may panic when it is dropped, and so on. No worker dies of it.
@@ -375,7 +382,7 @@ fn the_worker_survives_a_payload_that_panics() {
     assert!(wq.queue(&thrower).unwrap().is_queued());
     open.raise();
     assert_eq!(wq.spawn(|| 1).wait().unwrap(), 1);
-    wq.flush().unwrap();
+    wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().panicked, 2);
     assert!(sys.dump().contains(": 1 workers"), "{}", sys.dump());
 }
@@ -412,7 +419,7 @@ fn never_twice_at_once_even_through_two_queues() {
         })
         .collect();
     let queued: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
-    queues.iter().for_each(|wq| wq.flush().unwrap());
+    queues.iter().for_each(|wq| wq.flush_blocking().unwrap());
     assert_eq!(inside.most(), 1);
     assert_eq!(
         queues.iter().map(|wq| wq.stats().completed).sum::<u64>(),
@@ -421,9 +428,9 @@ fn never_twice_at_once_even_through_two_queues() {
     );
 }
 
-/// Queued elsewhere while it runs, it runs afterwards where it ran before.
+/// Queued elsewhere while it runs, it runs there, and not before it has ended.
 #[test]
-fn a_running_work_goes_to_the_workers_that_run_it() {
+fn a_running_work_waits_for_the_end_of_its_run() {
     let sys = system();
     let (wq, other) = (bound(&sys), sys.workqueue("other").bound().build().unwrap());
     let cpus = Log::new();
@@ -442,26 +449,26 @@ fn a_running_work_goes_to_the_workers_that_run_it() {
     gate.raise();
     begun.wait(2);
     gate.raise();
-    work.flush().unwrap();
-    assert_eq!(cpus.entries(), [2, 2]);
+    work.flush_blocking().unwrap();
+    assert_eq!(cpus.entries(), [2, 0]);
 }
 
 #[test]
-fn a_work_that_runs_in_another_system_is_refused_with_the_reason() {
+fn a_work_that_runs_in_another_system_waits_for_the_end_of_that_run() {
     let (here, there) = (system(), system());
     let (wq, other) = (bound(&here), bound(&there));
     let (work, gate, begun) = gated();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
-    assert_eq!(other.queue_on(0, &work), Err(QueueError::OtherSystem));
+    assert!(other.queue_on(0, &work).unwrap().is_queued());
+    // What is behind it does not wait for it.
+    other.spawn_on(0, || ()).wait().unwrap();
+    assert_eq!((begun.get(), work.is_pending()), (1, true));
     gate.raise();
-    work.flush().unwrap();
-    assert!(
-        other.queue_on(0, &work).unwrap().is_queued(),
-        "it has ended there"
-    );
+    begun.wait(2);
     gate.raise();
-    work.flush().unwrap();
+    work.flush_blocking().unwrap();
+    assert_eq!((wq.stats().completed, other.stats().completed), (1, 2));
 }
 
 /// The last handle of a work goes before its run: it runs all the same.
@@ -528,11 +535,11 @@ fn an_item_in_the_memory_of_another_is_another() {
             // While it runs, if it can be.
             runs.wait(queued);
         }
-        work.flush().unwrap();
+        work.flush_blocking().unwrap();
         assert_eq!((runs.get(), inside.most()), (queued, 1));
         drop(work);
     }
-    wq.drain().unwrap();
+    wq.drain_blocking().unwrap();
     let stats = wq.stats();
     let all = stats.completed + stats.panicked + stats.cancelled;
     assert_eq!((stats.queued, stats.cancelled), (all, taken_back));

@@ -60,8 +60,17 @@ struct Item {
     work: Work,
     end: Level,
     group: Group,
-    /// Items of the same way in start in the order in which they were queued.
-    way: (Group, usize),
+    way: Way,
+}
+
+/// Items of the same way in start in the order in which they were queued. An unbound queue may have
+/// other pools after each change of where its items run; what is queued then overtakes what waits in
+/// those before, by turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    group: Group,
+    cpu: usize,
+    change: usize,
 }
 
 /// What a group has, as the oracle reckons.
@@ -88,7 +97,9 @@ struct World {
     /// Numbers of items, as they begin.
     begun: Arc<Mutex<Vec<usize>>>,
     /// By way: the last item that has begun.
-    last: BTreeMap<(Group, usize), usize>,
+    last: BTreeMap<Way, usize>,
+    /// Changes of where items run.
+    changes: usize,
     seen: usize,
 }
 
@@ -141,6 +152,7 @@ impl World {
             cancelled: 0,
             begun: Arc::default(),
             last: BTreeMap::new(),
+            changes: 0,
             seen: 0,
             setup,
             topology,
@@ -158,13 +170,14 @@ impl World {
     }
 
     /// The group of an item that is queued now, and the way it goes.
-    fn group_of(&self, cpu: usize) -> (Group, (Group, usize)) {
-        match self.setup.kind {
-            Kind::Bound => (cpu, (cpu, 0)),
-            Kind::Ordered => (NO_NODE, (NO_NODE, 0)),
-            Kind::Lend => (NO_NODE, (self.node_of(cpu), cpu)),
-            Kind::PerNode => (self.node_of(cpu), (self.node_of(cpu), cpu)),
-        }
+    fn group_of(&self, cpu: usize) -> (Group, Way) {
+        let (group, cpu, change) = match self.setup.kind {
+            Kind::Bound => (cpu, cpu, 0),
+            Kind::Ordered => (NO_NODE, 0, 0),
+            Kind::Lend => (NO_NODE, cpu, self.changes),
+            Kind::PerNode => (self.node_of(cpu), cpu, self.changes),
+        };
+        (group, Way { group, cpu, change })
     }
 
     /// Where the item of an unbound queue goes now.
@@ -218,12 +231,14 @@ impl World {
                 let done = self.wq.set_attrs(attrs.cpumask(cpus.clone()));
                 assert_eq!(done.is_ok(), self.setup.kind != Kind::Bound);
                 self.attrs = (scope, cpus);
+                self.changes += 1;
             }
             Op::Unbound(mask) => {
                 let cpus = self.cpus(mask);
                 if !cpus.is_empty() {
                     self.sys.set_unbound_cpumask(&cpus).unwrap();
                     self.unbound = cpus;
+                    self.changes += 1;
                 }
             }
             Op::Freeze if self.frozen.len() < 2 => self.frozen.push(self.sys.freeze()),
@@ -330,7 +345,7 @@ impl World {
     fn finish(mut self) {
         self.frozen.clear();
         self.items.values().for_each(|item| item.end.raise());
-        self.wq.flush().unwrap();
+        self.wq.flush_blocking().unwrap();
         let stats = self.wq.stats();
         assert_eq!((stats.active, stats.inactive), (0, 0));
         assert_eq!(stats.completed as usize, self.queued - self.cancelled);

@@ -1,6 +1,6 @@
 //! Works on queues of each kind of a random machine, against the sequential model of a work.
 //!
-//! A frozen system keeps what is queued from now on pending, and runs end when an operation says
+//! A frozen system keeps what has not begun pending, and runs end when an operation says
 //! so; so each step has one possible outcome.
 
 use crate::support::{Level, until};
@@ -44,7 +44,7 @@ struct Model {
     /// The queue that it waits in, and the one it runs for.
     pending: Option<usize>,
     running: Option<usize>,
-    /// It is pending in a queue that was frozen when it came.
+    /// It is pending in a frozen queue.
     held: bool,
     depth: u32,
     runs: usize,
@@ -163,7 +163,7 @@ impl Subject {
         let flusher = thread::spawn({
             let (work, returned) = (self.work.clone(), returned.clone());
             move || {
-                work.flush().unwrap();
+                work.flush_blocking().unwrap();
                 returned.raise();
             }
         });
@@ -251,7 +251,12 @@ impl World {
                 let expected = me.model.queue(usize::from(n) % (OWN + 1), frozen);
                 assert_eq!(queue.queue_on(cpu, &me.work).unwrap(), expected);
             }
-            Op::Freeze if !frozen => self.frozen = Some(self.sys.freeze()),
+            Op::Freeze if !frozen => {
+                self.frozen = Some(self.sys.freeze());
+                self.subjects.iter_mut().for_each(|me| {
+                    me.model.held = me.model.pending.is_some_and(|queue| queue != OWN);
+                });
+            }
             Op::Freeze => {}
             Op::Thaw => {
                 self.frozen = None;
@@ -288,7 +293,7 @@ impl World {
         }
         let own = self.subjects.iter().map(|me| &me.ordered);
         let completed = own.chain(&self.queues).map(|queue| {
-            queue.flush().unwrap();
+            queue.flush_blocking().unwrap();
             queue.stats().completed as usize
         });
         let runs = self.subjects.iter().map(|me| me.model.runs);
@@ -303,23 +308,26 @@ impl Subject {
             Op::Cancel => assert_eq!(self.work.cancel(), self.model.cancel()),
             Op::CancelSync if self.model.running.is_some() => {
                 let pending = self.model.pending.is_some();
-                let was_pending = self.wait_disabled(Work::cancel_sync).unwrap();
+                let was_pending = self.wait_disabled(Work::cancel_sync_blocking).unwrap();
                 assert!(was_pending || !pending, "what was pending is taken back");
             }
-            Op::CancelSync => assert_eq!(self.work.cancel_sync(), Ok(self.model.cancel())),
+            Op::CancelSync => assert_eq!(self.work.cancel_sync_blocking(), Ok(self.model.cancel())),
             Op::Disable => assert_eq!(self.work.disable(), Ok(self.model.disable())),
             Op::DisableSync if self.model.running.is_some() => {
                 let pending = self.model.pending.is_some();
-                let done: Result<bool, DisableError> = self.wait_disabled(Work::disable_sync);
+                let done: Result<bool, DisableError> =
+                    self.wait_disabled(Work::disable_sync_blocking);
                 assert!(done.unwrap() || !pending, "what was pending is taken back");
                 self.model.disable();
             }
-            Op::DisableSync => assert_eq!(self.work.disable_sync(), Ok(self.model.disable())),
+            Op::DisableSync => {
+                assert_eq!(self.work.disable_sync_blocking(), Ok(self.model.disable()))
+            }
             Op::Enable => assert_eq!(self.work.enable(), self.model.enable()),
             // A flush of what a frozen system holds would wait for ever.
             Op::Flush if self.model.held => {}
             Op::Flush if self.model.running.is_some() => self.flush(),
-            Op::Flush => assert_eq!(self.work.flush(), Ok(false)),
+            Op::Flush => assert_eq!(self.work.flush_blocking(), Ok(false)),
             _ => {}
         }
     }

@@ -9,8 +9,8 @@ use crate::support::{Level, four_cpus, plug};
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_workqueue::{
-    DelayedWork, DisableError, Modified, NotDisabled, Queued, Work, Workqueue, WorkqueueSystem,
-    WouldDeadlock,
+    DelayedWork, DisableError, Modified, NotDisabled, Queued, WaitError, Work, Workqueue,
+    WorkqueueSystem,
 };
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) trait Subject: Clone + Send + 'static {
     fn queue(&self, wq: &Workqueue, delay: u64) -> Queued;
     fn modify(&self, wq: &Workqueue, delay: u64) -> Option<Modified>;
     fn cancel(&self) -> bool;
-    fn cancel_sync(&self) -> Result<bool, WouldDeadlock>;
+    fn cancel_sync(&self) -> Result<bool, WaitError>;
     fn disable(&self) -> Result<bool, DisableError>;
     fn disable_sync(&self) -> Result<bool, DisableError>;
     fn enable(&self) -> Result<bool, NotDisabled>;
@@ -46,20 +46,20 @@ macro_rules! subject {
             fn cancel(&self) -> bool {
                 self.cancel()
             }
-            fn cancel_sync(&self) -> Result<bool, WouldDeadlock> {
-                self.cancel_sync()
+            fn cancel_sync(&self) -> Result<bool, WaitError> {
+                self.cancel_sync_blocking()
             }
             fn disable(&self) -> Result<bool, DisableError> {
                 self.disable()
             }
             fn disable_sync(&self) -> Result<bool, DisableError> {
-                self.disable_sync()
+                self.disable_sync_blocking()
             }
             fn enable(&self) -> Result<bool, NotDisabled> {
                 self.enable()
             }
             fn flush(&self) -> bool {
-                self.flush().unwrap()
+                self.flush_blocking().unwrap()
             }
             fn state(&self) -> (bool, bool) {
                 (self.is_pending(), self.is_running())
@@ -372,7 +372,9 @@ impl<S: Subject> Rig<S> {
         while self.model.running {
             self.finish();
         }
-        self.queues.iter().for_each(|wq| wq.flush().unwrap());
+        self.queues
+            .iter()
+            .for_each(|wq| wq.flush_blocking().unwrap());
         let stats = self.queues.each_ref().map(Workqueue::stats);
         let sum =
             |f: fn(&inflight_workqueue::WorkqueueStats) -> u64| stats.iter().map(f).sum::<u64>();

@@ -1,0 +1,219 @@
+//! Magazines of free blocks, and the depot where they are exchanged.
+
+use super::slab;
+use crate::Mutex;
+use std::alloc::Layout;
+use std::mem;
+use std::ptr::NonNull;
+
+/// There are so many sizes of blocks: of one line, of two..
+pub(super) const CLASSES: usize = 4;
+
+/// So many blocks a magazine holds.
+pub(super) const ROUNDS: usize = 62;
+
+pub(super) const LINE: usize = 64;
+
+/// The size of a block with this layout, if there are such.
+#[inline]
+pub(super) const fn class_of(layout: Layout) -> Option<usize> {
+    let class = layout.size().wrapping_sub(1) / LINE;
+    if layout.align() > LINE || class >= CLASSES {
+        return None;
+    }
+    Some(class)
+}
+
+/// Free blocks.
+///
+/// Invariant: each is from `slab::cut` with the class of the depot that the magazine belongs to, and
+/// is nobody else's.
+struct Magazine {
+    len: usize,
+    blocks: [NonNull<u8>; ROUNDS],
+}
+
+// SAFETY: the blocks are nobody else's, and memory belongs to no thread.
+unsafe impl Send for Magazine {}
+
+impl Magazine {
+    fn empty() -> Box<Self> {
+        Box::new(Self {
+            len: 0,
+            blocks: [NonNull::dangling(); ROUNDS],
+        })
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        self.len = self.len.checked_sub(1)?;
+        let block = self.blocks[self.len];
+        if let Some(soon) = self.len.checked_sub(8) {
+            // SAFETY: a block of the magazine; only its line is asked for.
+            crate::prefetch_to_write(unsafe { self.blocks[soon].as_ref() });
+        }
+        Some(block)
+    }
+
+    /// Gives the block back if there is no room.
+    #[inline]
+    fn push(&mut self, block: NonNull<u8>) -> Result<(), NonNull<u8>> {
+        *self.blocks.get_mut(self.len).ok_or(block)? = block;
+        self.len += 1;
+        Ok(())
+    }
+}
+
+/// What a thread has of one size. It belongs to one depot.
+#[derive(Default)]
+pub(super) struct Local {
+    loaded: Option<Box<Magazine>>,
+    /// Full or empty, so that a thread that allocates and frees by turns does not come to the depot
+    /// each time.
+    spare: Option<Box<Magazine>>,
+}
+
+impl Local {
+    fn swap(&mut self) {
+        mem::swap(&mut self.loaded, &mut self.spare);
+    }
+}
+
+/// Where the magazines of one size are exchanged.
+pub(super) struct Depot {
+    class: usize,
+    /// So many magazines of each kind are kept.
+    most: usize,
+    stock: Mutex<Stock>,
+}
+
+#[allow(clippy::vec_box, reason = "it is the boxes that are exchanged")]
+struct Stock {
+    full: Vec<Box<Magazine>>,
+    empty: Vec<Box<Magazine>>,
+}
+
+impl Depot {
+    pub(super) const fn new(class: usize, kept_bytes: usize) -> Self {
+        Self {
+            class,
+            most: kept_bytes / ROUNDS / ((class + 1) * LINE),
+            stock: Mutex::new(Stock {
+                full: Vec::new(),
+                empty: Vec::new(),
+            }),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The block is from this depot, and not used any more.
+    pub(super) unsafe fn release(&self, block: NonNull<u8>) {
+        // SAFETY: all blocks of the depot have this class; the rest is the caller's promise.
+        unsafe { slab::release(self.class, block) };
+    }
+
+    #[inline]
+    pub(super) fn allocate(&self, local: &mut Local) -> NonNull<u8> {
+        let block = local.loaded.as_mut().and_then(|loaded| loaded.pop());
+        block.unwrap_or_else(|| self.allocate_slow(local))
+    }
+
+    #[cold]
+    fn allocate_slow(&self, local: &mut Local) -> NonNull<u8> {
+        local.swap();
+        if let Some(block) = local.loaded.as_mut().and_then(|loaded| loaded.pop()) {
+            return block;
+        }
+        let loaded = local.loaded.take().unwrap_or_else(Magazine::empty);
+        let full = {
+            let stock = &mut *self.stock.lock();
+            let full = stock.full.pop();
+            match full {
+                Some(full) if stock.empty.len() < self.most => {
+                    stock.empty.push(loaded);
+                    Ok(full)
+                }
+                Some(full) => Ok(full),
+                None => Err(loaded),
+            }
+        };
+        let loaded = local.loaded.insert(match full {
+            Ok(full) => full,
+            Err(mut empty) => {
+                // What does not fit, of the smallest size one block, is used at once.
+                let mut blocks = slab::cut(self.class);
+                let first = blocks.next().expect("a slab has blocks");
+                blocks.for_each(|block| empty.push(block).expect("it was empty"));
+                local.loaded = Some(empty);
+                return first;
+            }
+        });
+        loaded.pop().expect("it is full")
+    }
+
+    /// # Safety
+    ///
+    /// The block is from this depot, and not used any more.
+    #[inline]
+    pub(super) unsafe fn free(&self, local: &mut Local, block: NonNull<u8>) {
+        let pushed = match &mut local.loaded {
+            Some(loaded) => loaded.push(block),
+            None => Err(block),
+        };
+        if let Err(block) = pushed {
+            self.free_slow(local, block);
+        }
+    }
+
+    /// The block is free.
+    #[cold]
+    fn free_slow(&self, local: &mut Local, block: NonNull<u8>) {
+        local.swap();
+        let mut empty = match local.loaded.take() {
+            Some(loaded) if loaded.len == ROUNDS => self.exchange(loaded),
+            loaded => loaded,
+        }
+        .unwrap_or_else(Magazine::empty);
+        empty.push(block).expect("it has room");
+        local.loaded = Some(empty);
+    }
+
+    /// Takes a magazine with blocks; an empty one, if there is one, for it.
+    fn exchange(&self, mut magazine: Box<Magazine>) -> Option<Box<Magazine>> {
+        if magazine.len == ROUNDS {
+            let stock = &mut *self.stock.lock();
+            if stock.full.len() < self.most {
+                stock.full.push(magazine);
+                return stock.empty.pop();
+            }
+        }
+        while let Some(block) = magazine.pop() {
+            // SAFETY: the magazine's invariant.
+            unsafe { self.release(block) };
+        }
+        Some(magazine)
+    }
+
+    /// Its thread ends.
+    pub(super) fn clear(&self, local: &mut Local) {
+        for magazine in [local.loaded.take(), local.spare.take()] {
+            drop(magazine.and_then(|magazine| self.exchange(magazine)));
+        }
+    }
+
+    /// So many full magazines there are.
+    #[cfg(test)]
+    pub(super) fn full(&self) -> usize {
+        self.stock.lock().full.len()
+    }
+}
+
+impl Drop for Depot {
+    fn drop(&mut self) {
+        self.most = 0;
+        for magazine in mem::take(&mut self.stock.get_mut().full) {
+            drop(self.exchange(magazine));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Memory blocks that are used again, for values that one thread makes and another one frees.
+//!
+//! Many allocators give such memory back to where it came from, block by block. Here it goes by the
+//! *magazine*, the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has magazines
+//! of free blocks, and only a thread that has emptied or filled one exchanges it at a depot. So a
+//! lock is taken once for 62 blocks, and nothing is allocated while what is freed suffices for what
+//! is allocated.
+//!
+//! Blocks are aligned to cache lines and have one to four lines: a small value lies on one line and
+//! moves between CPUs as one. They are cut from slabs of 4 KiB. Of each size a thread keeps at most
+//! two magazines, until it ends, and none if it frees little; the depot keeps [`KEPT`] bytes. The
+//! rest goes back, and a slab of which every block has gone back is freed.
+//!
+//! Models, Miri and sanitizers look at the life of each block, so under them each one comes from the
+//! allocator.
+
+#[cfg(any(inflight_magazines, all(test, not(any(loom, shuttle)))))]
+mod magazines;
+#[cfg(any(inflight_magazines, all(test, not(any(loom, shuttle)))))]
+mod slab;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+#[cfg(inflight_magazines)]
+mod thread;
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// So many bytes of free blocks of each of the four sizes the depot keeps at most; 0 where nothing
+/// is kept.
+///
+/// ```
+/// assert!(4 * inflight_sync::blocks::KEPT <= 4 << 20, "in all");
+/// ```
+pub const KEPT: usize = if cfg!(inflight_magazines) { 1 << 20 } else { 0 };
+
+/// Memory of that layout. Layouts of more than four lines come from the allocator each time.
+///
+/// Calls [`handle_alloc_error`] if there is none to be had.
+///
+/// # Panics
+///
+/// If the layout has no size.
+///
+/// ```
+/// use inflight_sync::blocks;
+/// use std::alloc::Layout;
+///
+/// let layout = Layout::new::<[u64; 5]>();
+/// let block = blocks::allocate(layout).cast::<[u64; 5]>();
+/// // SAFETY: the block has this layout, and nobody else uses it.
+/// unsafe {
+///     block.write([7; 5]);
+///     assert_eq!(block.read()[4], 7);
+///     blocks::free(block.cast(), layout);
+/// }
+/// ```
+#[inline]
+#[must_use]
+pub fn allocate(layout: Layout) -> NonNull<u8> {
+    assert!(layout.size() > 0);
+    #[cfg(inflight_magazines)]
+    if let Some(class) = magazines::class_of(layout) {
+        return thread::allocate(class);
+    }
+    // SAFETY: the size is not zero.
+    let memory = unsafe { std::alloc::alloc(layout) };
+    NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Gives memory back.
+///
+/// # Safety
+///
+/// The memory is from [`allocate`] with the same layout, by a pointer that may be used for the whole
+/// of it, and is not used any more.
+///
+/// ```
+/// use inflight_sync::blocks;
+/// use std::alloc::Layout;
+///
+/// let layout = Layout::new::<u64>();
+/// // SAFETY: it has just been allocated, and nobody knows it.
+/// unsafe { blocks::free(blocks::allocate(layout), layout) };
+/// ```
+#[inline]
+pub unsafe fn free(block: NonNull<u8>, layout: Layout) {
+    #[cfg(inflight_magazines)]
+    if let Some(class) = magazines::class_of(layout) {
+        // SAFETY: memory of such a layout is a block of that class; the rest is the caller's promise.
+        return unsafe { thread::free(class, block) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+}

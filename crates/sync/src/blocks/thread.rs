@@ -1,0 +1,64 @@
+//! The magazines of the calling thread.
+
+use super::KEPT;
+use super::magazines::{CLASSES, Depot, Local};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+
+static DEPOTS: [Depot; CLASSES] = [
+    Depot::new(0, KEPT),
+    Depot::new(1, KEPT),
+    Depot::new(2, KEPT),
+    Depot::new(3, KEPT),
+];
+
+struct Locals([Local; CLASSES]);
+
+impl Drop for Locals {
+    fn drop(&mut self) {
+        for (local, depot) in self.0.iter_mut().zip(&DEPOTS) {
+            depot.clear(local);
+        }
+    }
+}
+
+thread_local! {
+    static LOCALS: RefCell<Option<Box<Locals>>> = const { RefCell::new(None) };
+}
+
+/// `None` while the thread's locals are destroyed, and for an allocator that has values of its own
+/// here.
+#[inline]
+fn with<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
+    let here = LOCALS.try_with(|locals| {
+        let mut locals = locals.try_borrow_mut().ok()?;
+        Some(f(
+            locals.get_or_insert_with(|| Box::new(Locals(Default::default())))
+        ))
+    });
+    here.ok().flatten()
+}
+
+#[inline]
+pub(super) fn allocate(class: usize) -> NonNull<u8> {
+    let block = with(|locals| DEPOTS[class].allocate(&mut locals.0[class]));
+    block.unwrap_or_else(|| {
+        let mut local = Local::default();
+        let block = DEPOTS[class].allocate(&mut local);
+        DEPOTS[class].clear(&mut local);
+        block
+    })
+}
+
+/// # Safety
+///
+/// The block is from [`allocate`] with the same class, and not used any more.
+#[inline]
+pub(super) unsafe fn free(class: usize, block: NonNull<u8>) {
+    // SAFETY: what has a class is from its depot; the rest is the caller's promise.
+    let freed = with(|locals| unsafe { DEPOTS[class].free(&mut locals.0[class], block) });
+    if freed.is_none() {
+        // SAFETY: as above.
+        unsafe { DEPOTS[class].release(block) };
+    }
+}

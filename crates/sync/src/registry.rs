@@ -1,0 +1,136 @@
+//! Numbers for shared values, by which others find them as long as they are.
+
+use crossbeam_utils::sync::ShardedLock;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
+
+/// Numbers for shared values.
+///
+/// To look a value up takes a lock of the calling thread's own, so that threads do not disturb each
+/// other; to add or remove one takes them all. The locks are std's in every back end: nothing waits
+/// inside.
+///
+/// ```
+/// use inflight_sync::{Arc, registry::Registry};
+///
+/// static NAMES: Registry<String> = Registry::new(8); // numbers of 8 bits
+/// let number = NAMES.reserve().unwrap();
+/// let name = Arc::new("sda".to_owned());
+/// NAMES.set(number, &name);
+/// assert_eq!(NAMES.get(number).as_deref(), Some(&"sda".to_owned()));
+/// drop(name);
+/// assert_eq!(NAMES.get(number), None);
+/// NAMES.free(number);
+/// ```
+pub struct Registry<T> {
+    bits: u32,
+    table: OnceLock<ShardedLock<Table<T>>>,
+}
+
+struct Table<T> {
+    values: Vec<Weak<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Registry<T> {
+    /// Of numbers with so many bits.
+    ///
+    /// ```
+    /// # use inflight_sync::registry::Registry;
+    /// static NONE: Registry<u8> = Registry::new(0);
+    /// assert_eq!(NONE.reserve(), Some(0), "there is one number");
+    /// assert_eq!(NONE.reserve(), None);
+    /// ```
+    #[must_use]
+    pub const fn new(bits: u32) -> Self {
+        Self {
+            bits,
+            table: OnceLock::new(),
+        }
+    }
+
+    fn table(&self) -> &ShardedLock<Table<T>> {
+        self.table.get_or_init(|| {
+            ShardedLock::new(Table {
+                values: Vec::new(),
+                free: Vec::new(),
+            })
+        })
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Table<T>) -> R) -> R {
+        let table = self.table().write();
+        f(&mut table.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A number that nobody else has, until it is [freed](Registry::free). `None` if all are in use.
+    ///
+    /// ```
+    /// # use inflight_sync::registry::Registry;
+    /// static NAMES: Registry<String> = Registry::new(8);
+    /// assert_ne!(NAMES.reserve(), NAMES.reserve());
+    /// ```
+    pub fn reserve(&self) -> Option<u32> {
+        self.change(|table| {
+            if let Some(number) = table.free.pop() {
+                return Some(number);
+            }
+            let number = u32::try_from(table.values.len()).ok()?;
+            if number >> self.bits != 0 {
+                return None;
+            }
+            table.values.push(Weak::new());
+            Some(number)
+        })
+    }
+
+    /// The value of a number. The registry does not keep it alive.
+    ///
+    /// See the type's example.
+    ///
+    /// ```
+    /// # use inflight_sync::{Arc, registry::Registry};
+    /// static NAMES: Registry<u8> = Registry::new(8);
+    /// let number = NAMES.reserve().unwrap();
+    /// assert_eq!(NAMES.get(number), None, "it has not been set");
+    /// NAMES.set(number, &Arc::new(7));
+    /// ```
+    pub fn set(&self, number: u32, value: &Arc<T>) {
+        self.change(|table| table.values[number as usize] = Arc::downgrade(value));
+    }
+
+    /// The value of a number, if there is one.
+    ///
+    /// ```
+    /// # use inflight_sync::registry::Registry;
+    /// static NAMES: Registry<u8> = Registry::new(8);
+    /// assert_eq!(NAMES.get(200), None);
+    /// ```
+    pub fn get(&self, number: u32) -> Option<Arc<T>> {
+        let table = self.table().read();
+        let table = table.unwrap_or_else(PoisonError::into_inner);
+        table.values.get(number as usize)?.upgrade()
+    }
+
+    /// The number may be given to somebody else.
+    ///
+    /// ```
+    /// # use inflight_sync::registry::Registry;
+    /// static NAMES: Registry<u8> = Registry::new(0);
+    /// let number = NAMES.reserve().unwrap();
+    /// NAMES.free(number);
+    /// assert_eq!(NAMES.reserve(), Some(number));
+    /// ```
+    pub fn free(&self, number: u32) {
+        self.change(|table| {
+            table.values[number as usize] = Weak::new();
+            table.free.push(number);
+        });
+    }
+}
+
+impl<T> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! The entries that a worker has taken and runs one after another.
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `next` | owner: `i + 1` before it runs entry `i` | anybody under the lock: entries below `next - 1` have ended |
+//! | `end` | owner | anybody under the lock |
+//! | `recalled` | set under the lock by others, cleared under the lock by the owner | owner, before each entry |
+//! | `entries` | owner, beyond `end` | owner; anybody under the lock, below `end` |
+//! | `skipped` | owner, of the entry it has started | anybody under the lock, of entries that have ended |
+//!
+//! "The lock" is that of the pool whose pwqs the entries belong to. Indices only grow and are taken
+//! modulo the ring. *Recall* is a store-buffer pair with one cheap side; `PROTOCOL.md`, part *take
+//! and recall*.
+
+use crate::item::ItemPtr;
+use crate::item::word::Seq;
+use crate::pwq::Pwq;
+use inflight_sync::asym::AsymFence;
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use inflight_sync::cell::UnsafeCell;
+use std::ptr::NonNull;
+
+/// So many entries a worker takes at most.
+pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 32 };
+
+/// A batch, and what its items append to it.
+const RING: u32 = if cfg!(loom) { 6 } else { 64 };
+
+/// One queueing of an item. Who has an entry keeps the item alive by its PENDING or, after a cancel,
+/// by a reference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) item: ItemPtr,
+    pub(crate) seq: Seq,
+    /// The flush colour it is counted under, or is to be.
+    pub(crate) colour: u8,
+    /// Whether its pwq counts it as in flight. What an item appends to its own batch is not: the
+    /// batch's other entries of that pwq and colour stand for it until they are settled.
+    pub(crate) counted: bool,
+}
+
+/// An entry of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) entry: Entry,
+    /// It lives as long as the entry, or another one of the batch and this pwq, is in flight.
+    pub(crate) pwq: NonNull<Pwq>,
+}
+
+pub(crate) struct Batch {
+    next: AtomicU32,
+    end: AtomicU32,
+    recalled: AtomicBool,
+    skipped: AtomicU64,
+    fence: AsymFence,
+    entries: [UnsafeCell<Option<Taken>>; RING as usize],
+}
+
+// SAFETY: see the table: the entries are handed from the owner to others by `next` and `end`, and by
+// the lock.
+unsafe impl Sync for Batch {}
+// SAFETY: as above; what an entry points to may be used by any thread.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    pub(crate) fn new(fence: AsymFence) -> Self {
+        Self {
+            next: AtomicU32::new(0),
+            end: AtomicU32::new(0),
+            recalled: AtomicBool::new(false),
+            skipped: AtomicU64::new(0),
+            fence,
+            entries: std::array::from_fn(|_| UnsafeCell::new(None)),
+        }
+    }
+
+    fn place(&self, i: u32) -> &UnsafeCell<Option<Taken>> {
+        &self.entries[(i % RING) as usize]
+    }
+
+    /// An entry that has been appended and not been settled. Owner, or under the lock.
+    #[inline]
+    pub(crate) fn get(&self, i: u32) -> Taken {
+        // SAFETY: below `end` nothing is written.
+        let taken = self.place(i).with(|p| unsafe { *p });
+        taken.expect("an entry below the end")
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and what their
+        // runs did is seen.
+        self.next.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn end(&self) -> u32 {
+        // Ordering: Acquire, pairs with `append`: entries below are there.
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing may be appended. A hint: the owner finds out before it starts what it has.
+    #[inline]
+    pub(crate) fn is_recalled(&self) -> bool {
+        // Relaxed: as said.
+        self.recalled.load(Ordering::Relaxed)
+    }
+
+    /// *recall*, under the lock: after this the owner starts nothing at or beyond
+    /// [`next`](Batch::next) before it has had the lock.
+    pub(crate) fn recall(&self) {
+        self.recalled.store(true, Ordering::Relaxed);
+        // Ordering: pairs with the light fence in `start`.
+        self.fence.heavy();
+    }
+
+    /// Owner, under the lock: it goes on at `next`, and nothing is there beyond.
+    #[inline]
+    pub(crate) fn resume(&self, next: u32) {
+        // Relaxed: the lock orders this.
+        self.next.store(next, Ordering::Relaxed);
+        self.end.store(next, Ordering::Relaxed);
+        if self.is_recalled() {
+            self.recalled.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Owner: adds an entry. `settled` is the first that is still in use; `false` if there is no
+    /// room.
+    #[inline]
+    pub(crate) fn append(&self, settled: u32, taken: Taken) -> bool {
+        let end = self.end.load(Ordering::Relaxed);
+        if end.wrapping_sub(settled) >= RING {
+            return false;
+        }
+        // SAFETY: nobody reads beyond `end`, and what was in this place has been settled.
+        self.place(end).with_mut(|p| unsafe { *p = Some(taken) });
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        if skipped & bit(end) != 0 {
+            self.skipped.store(skipped & !bit(end), Ordering::Relaxed);
+        }
+        // Ordering: Release, pairs with the Acquire in `end`.
+        self.end.store(end.wrapping_add(1), Ordering::Release);
+        true
+    }
+
+    /// *start*, owner: takes entry `i` for running. `false`: the batch may have been recalled; the
+    /// owner is to ask under the lock.
+    #[inline]
+    pub(crate) fn start(&self, i: u32) -> bool {
+        // Ordering: Release, pairs with the Acquire in `next`.
+        self.next.store(i.wrapping_add(1), Ordering::Release);
+        // Ordering: pairs with the heavy fence in `recall`: the recaller sees this entry started, or
+        // the owner sees the recall.
+        self.fence.light();
+        !self.recalled.load(Ordering::Relaxed)
+    }
+
+    /// Owner: the entry that it has started did not run.
+    pub(crate) fn mark_skipped(&self, i: u32) {
+        // Relaxed: written by the owner only; `start` of the next entry, or the lock, publishes it.
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        self.skipped.store(skipped | bit(i), Ordering::Relaxed);
+    }
+
+    /// Whether an entry that has ended did not run. Under the lock.
+    pub(crate) fn is_skipped(&self, i: u32) -> bool {
+        // Relaxed: as above.
+        self.skipped.load(Ordering::Relaxed) & bit(i) != 0
+    }
+}
+
+/// The bit of entry `i` in a mask of entries.
+pub(crate) const fn bit(i: u32) -> u64 {
+    1 << (i % RING)
+}

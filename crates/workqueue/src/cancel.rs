@@ -1,0 +1,290 @@
+//! *cancel*: taking a queueing back before its run, wherever its entry is.
+//!
+//! An entry in the FIFO of its pwq is removed. One that is elsewhere, on its way or in a worker's
+//! batch, is left there with a reference: whoever has it finds the queueing gone. So a cancel takes
+//! constant time, and no lock but that of one pool.
+
+use crate::batch::Entry;
+use crate::delay;
+use crate::error::{DisableError, WaitError};
+use crate::item::word::{self, PARKED, PENDING, RUNNING, Seq, TIMER};
+use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle};
+use crate::pwq::{self, Pwq};
+use crate::trace::TraceStep;
+use crate::{current, error::JoinError};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::{Arc, hint};
+
+/// What a cancel has taken back.
+pub(crate) struct Taken {
+    /// What the word was.
+    pub(crate) old: u64,
+    /// Where it was queued; `None` if it waited for its time.
+    pwq: Option<Arc<Pwq>>,
+}
+
+/// Takes a pending queueing back by `take`, which changes the word if it is as seen. `None` if
+/// nothing is pending.
+fn take_back(item: ItemPtr, header: &Header, take: impl Fn(u64) -> Option<u64>) -> Option<Taken> {
+    loop {
+        let seen = header.load();
+        if seen & PENDING == 0 {
+            if header.confirm(seen) {
+                return None;
+            }
+            continue;
+        }
+        if seen & TIMER != 0 {
+            if let Some(old) = take(seen) {
+                return Some(Taken { old, pwq: None });
+            }
+            continue;
+        }
+        let Some(pwq) = pwq::by_id(word::pwq(seen)) else {
+            // It has been run or cancelled meanwhile, and the pwq has gone.
+            hint::spin_loop();
+            continue;
+        };
+        if let Some(old) = take_from(&pwq, item, header, &take) {
+            return Some(Taken {
+                old,
+                pwq: Some(pwq),
+            });
+        }
+    }
+}
+
+/// The same, from a pwq. `None` if it is not there any more.
+fn take_from(
+    pwq: &Pwq,
+    item: ItemPtr,
+    header: &Header,
+    take: impl Fn(u64) -> Option<u64>,
+) -> Option<u64> {
+    let mut state = pwq.lock();
+    let seen = header.load();
+    if seen & (PENDING | TIMER) != PENDING || word::pwq(seen) != pwq.id() {
+        return None;
+    }
+    if seen & PARKED != 0 {
+        // Whoever clears PARKED owns the slot and the colour that the word names.
+        let old = take(seen)?;
+        state.core.cancelled(pwq.index(), word::colour(seen));
+        state.core.release_slot(pwq.index());
+        pwq.pool().unlock(state, false);
+        return Some(old);
+    }
+    let is_it = |entry: &Entry| entry.item == item && entry.seq == word::seq(seen);
+    if state.core.is_at(pwq.index(), header.position(), is_it) {
+        let old = take(seen)?;
+        state.core.remove(pwq.index(), header.position());
+        pwq.pool().unlock(state, false);
+        return Some(old);
+    }
+    // For the entry, which is left where it is.
+    header.add_ref();
+    let old = take(seen);
+    match old {
+        Some(_) => state.core.pwq_mut(pwq.index()).counters.cancelled += 1,
+        // SAFETY: the reference has just been taken, and the caller has another one.
+        None => unsafe { item.drop_ref() },
+    }
+    old
+}
+
+impl Taken {
+    fn trace(&self, item: &str) {
+        let Some(pwq) = &self.pwq else { return };
+        let shared = pwq.wq().shared();
+        if shared.tracing.is_on() {
+            shared.trace(pwq.wq().name(), item, TraceStep::Cancelled);
+        }
+    }
+}
+
+/// Takes a pending queueing of a reusable item back. Returns whether there was one.
+pub(crate) fn cancel(item: &ReusableRef) -> bool {
+    let header = item.header();
+    let taken = take_back(item.ptr(), header, |seen| header.take_pending(seen, 0));
+    let Some(taken) = taken else {
+        return false;
+    };
+    finish(item, &taken);
+    true
+}
+
+fn finish(item: &ReusableRef, taken: &Taken) {
+    if taken.old & TIMER != 0 {
+        drop(delay::disarm(item, word::seq(taken.old)));
+    }
+    taken.trace(item.name());
+    item.tell_cancelled(taken.old);
+}
+
+/// A pending queueing is to wait for another time: it is pending without interruption. Returns its
+/// new number; `None` if nothing was pending.
+pub(crate) fn take_for_later(item: &ReusableRef) -> Option<Seq> {
+    let header = item.header();
+    let seq = std::cell::Cell::new(0);
+    let taken = take_back(item.ptr(), header, |seen| {
+        let (old, new) = header.move_pending(seen)?;
+        seq.set(new);
+        Some(old)
+    })?;
+    finish(item, &taken);
+    Some(seq.get())
+}
+
+/// Cancels a function that has not begun: its handle resolves. Returns whether it was pending.
+pub(crate) fn cancel_task<T>(task: &TaskHandle<T>) -> bool {
+    let header = task.header();
+    let taken = take_back(task.ptr(), header, |seen| {
+        header.take_pending(seen, RUNNING)
+    });
+    let Some(taken) = taken else {
+        return false;
+    };
+    // SAFETY: the function has not been taken: this is who does it.
+    taken.trace(unsafe { task.ptr().name() });
+    task.discard(JoinError::Cancelled);
+    true
+}
+
+/// How long somebody waits.
+#[derive(Clone, Debug)]
+pub(crate) enum Until {
+    Forever,
+    At(Instant),
+}
+
+impl Until {
+    pub(crate) fn after(limit: std::time::Duration) -> Self {
+        Self::At(Clock::system().now() + limit)
+    }
+}
+
+impl ReusableRef {
+    pub(crate) fn refuse_own(&self) -> Result<(), WaitError> {
+        current::refuse_wait(current::runs_item(self.ptr()))
+    }
+
+    /// `false`: the deadline has passed.
+    fn wait_ended(&self, last: Seq, until: &Until) -> Result<(), WaitError> {
+        let ended = &self.extra().ended;
+        let in_time = match until {
+            Until::Forever => {
+                ended.wait_while(|| self.holds(last));
+                true
+            }
+            Until::At(deadline) => {
+                ended.wait_while_until(&Clock::system(), *deadline, || self.holds(last))
+            }
+        };
+        if in_time {
+            Ok(())
+        } else {
+            Err(WaitError::TimedOut)
+        }
+    }
+
+    /// What a flush waits for; `None` if there is nothing.
+    fn begin_flush(&self) -> Result<Option<Seq>, WaitError> {
+        self.refuse_own()?;
+        let Some(last) = self.unended() else {
+            return Ok(None);
+        };
+        if current::runs_any() && self.is_behind_caller() {
+            return Err(WaitError::WouldDeadlock);
+        }
+        Ok(Some(last))
+    }
+
+    /// Whether it is queued and waits for the caller's own slot.
+    fn is_behind_caller(&self) -> bool {
+        is_behind_caller(self.header())
+    }
+
+    pub(crate) fn flush_until(&self, until: &Until) -> Result<bool, WaitError> {
+        match self.begin_flush()? {
+            None => Ok(false),
+            Some(last) => self.wait_ended(last, until).map(|()| true),
+        }
+    }
+
+    pub(crate) async fn flush(&self) -> Result<bool, WaitError> {
+        match self.begin_flush()? {
+            None => Ok(false),
+            Some(last) => {
+                let ended = self.extra().ended.listen_while(|| self.holds(last));
+                ended.await;
+                Ok(true)
+            }
+        }
+    }
+
+    pub(crate) fn cancel_sync_until(&self, until: &Until) -> Result<bool, WaitError> {
+        self.refuse_own()?;
+        let cancel = Cancelling::begin(self);
+        self.wait_ended(cancel.last, until)?;
+        Ok(cancel.was_pending)
+    }
+
+    pub(crate) async fn cancel_sync(&self) -> Result<bool, WaitError> {
+        self.refuse_own()?;
+        let cancel = Cancelling::begin(self);
+        let last = cancel.last;
+        self.extra().ended.listen_while(|| self.holds(last)).await;
+        Ok(cancel.was_pending)
+    }
+
+    pub(crate) fn disable_now(&self) -> Result<(bool, Seq), DisableError> {
+        let last = self.disable()?;
+        Ok((cancel(self), last))
+    }
+
+    pub(crate) fn disable_sync_until(&self, until: &Until) -> Result<bool, DisableError> {
+        self.refuse_own()?;
+        let (was_pending, last) = self.disable_now()?;
+        self.wait_ended(last, until)?;
+        Ok(was_pending)
+    }
+
+    pub(crate) async fn disable_sync(&self) -> Result<bool, DisableError> {
+        self.refuse_own()?;
+        let (was_pending, last) = self.disable_now()?;
+        self.extra().ended.listen_while(|| self.holds(last)).await;
+        Ok(was_pending)
+    }
+}
+
+/// Whether an item is queued and waits for the caller's own slot.
+pub(crate) fn is_behind_caller(header: &Header) -> bool {
+    let seen = header.load();
+    let queued = seen & (PENDING | TIMER) == PENDING;
+    let pwq = queued.then(|| pwq::by_id(word::pwq(seen))).flatten();
+    pwq.is_some_and(|pwq| current::is_behind_caller(&pwq))
+}
+
+/// A cancel that waits: nothing is queued before it ends.
+struct Cancelling<'a> {
+    item: &'a ReusableRef,
+    last: Seq,
+    was_pending: bool,
+}
+
+impl<'a> Cancelling<'a> {
+    fn begin(item: &'a ReusableRef) -> Self {
+        let last = item.begin_cancel();
+        Self {
+            item,
+            last,
+            was_pending: cancel(item),
+        }
+    }
+}
+
+impl Drop for Cancelling<'_> {
+    fn drop(&mut self) {
+        self.item.end_cancel();
+    }
+}

@@ -1,0 +1,99 @@
+//! Something that happens once, and those who wait for it.
+
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::Event;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A number of things that have to happen; those who wait are told when none is left.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    left: AtomicUsize,
+    event: Event,
+}
+
+impl Completion {
+    pub(crate) fn of(things: usize) -> Self {
+        Self {
+            left: AtomicUsize::new(things),
+            event: Event::new(),
+        }
+    }
+
+    /// One thing more. Only while one is left.
+    pub(crate) fn add(&self) {
+        // Relaxed: who adds holds one that is left.
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One thing has happened.
+    pub(crate) fn done(&self) {
+        // Ordering: AcqRel; who waits sees what came before each of them.
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.event.notify_all();
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        // Ordering: Acquire, pairs with `done`.
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn wait_blocking(&self) {
+        self.event.wait_while(|| !self.is_done());
+    }
+
+    /// `false`: the deadline has passed.
+    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Instant) -> bool {
+        self.event
+            .wait_while_until(clock, deadline, || !self.is_done())
+    }
+
+    pub(crate) async fn wait(self: Arc<Self>) {
+        self.event.listen_while(|| !self.is_done()).await;
+    }
+}
+
+/// A wait of this crate as a future.
+///
+/// Does nothing unless polled, but for what the method says that made it. Dropping it ends the wait
+/// and loses nothing: neither a wakeup nor an item.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// # let async_part = async {
+/// wq.spawn(|| ()).detach();
+/// wq.flush().await?; // it has run
+/// # Ok::<(), inflight_workqueue::WaitError>(()) };
+/// # inflight_sync::block_on(async_part)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Wait<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
+
+impl<'a, T> Wait<'a, T> {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'a) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl<T> Future for Wait<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<T> fmt::Debug for Wait<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wait").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,222 @@
+//! How much CPU time the items of each queue use.
+//!
+//! Nothing is measured around an item: that would cost more than many an item takes. From time to
+//! time, while workers run, the timer reads how much CPU time each worker's thread has used
+//! since it last read, and charges it to the queue whose item the worker runs, or has run last, as
+//! a kernel's ticks do. What is right on average is wrong for a single item.
+
+use crate::sampler::proc;
+use crate::worker_pool::WorkerPool;
+use crate::workqueue_inner::WorkqueueInner;
+use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, Weak};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between two readings while workers use CPU time.
+pub(crate) const PERIOD: Duration = Duration::from_millis(10);
+
+/// Between two readings while those that run use none: they sleep without having said so.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// What the meters of a system share. Relaxed, here and below: statistics.
+#[derive(Default)]
+pub(crate) struct Metering {
+    on: AtomicBool,
+    next: AtomicU64,
+    /// By number.
+    queues: Mutex<BTreeMap<u64, Weak<WorkqueueInner>>>,
+}
+
+impl Metering {
+    pub(crate) fn is_on(&self) -> bool {
+        // Threads of a model have no CPU time.
+        !cfg!(any(loom, shuttle)) && self.on.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether that is new. It is never so where CPU times cannot be read, or not in time.
+    pub(crate) fn switch_on(&self, clock: &Clock) -> bool {
+        let possible = proc::used_here().is_some() && !clock.is_manual();
+        possible && !self.on.swap(true, Ordering::Relaxed)
+    }
+
+    /// A number for a new queue; 0 is none's.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What items of that queue use is charged to it.
+    pub(crate) fn register(&self, queue: &Arc<WorkqueueInner>) {
+        let mut queues = self.queues.lock();
+        queues.retain(|_, queue| queue.strong_count() > 0);
+        queues.insert(queue.number(), Arc::downgrade(queue));
+    }
+
+    pub(crate) fn queue(&self, number: u64) -> Option<Arc<WorkqueueInner>> {
+        self.queues.lock().get(&number)?.upgrade()
+    }
+}
+
+/// What a worker tells of itself.
+pub(crate) struct Charged {
+    /// The number of the queue whose item it runs, or has run last.
+    queue: AtomicU64,
+    /// What its thread had used when it became a worker, if somebody wanted to know.
+    before: Option<Duration>,
+}
+
+impl Charged {
+    pub(crate) fn new(metering: &Metering) -> Self {
+        let before = metering.is_on().then(proc::used_here);
+        Self {
+            queue: AtomicU64::new(0),
+            before: before.flatten(),
+        }
+    }
+
+    /// The worker runs an item of that queue.
+    pub(crate) fn set(&self, queue: u64) {
+        if cfg!(any(loom, shuttle)) {
+            return; // Nobody asks, and each step costs a model dearly.
+        }
+        self.queue.store(queue, Ordering::Relaxed);
+    }
+
+    pub(crate) fn queue(&self) -> u64 {
+        self.queue.load(Ordering::Relaxed)
+    }
+
+    /// What its thread had used when it became a worker, if somebody wanted to know.
+    pub(crate) fn before(&self) -> Option<Duration> {
+        self.before
+    }
+}
+
+/// A worker at one moment.
+pub(crate) struct Metered {
+    pub(crate) worker: usize,
+    pub(crate) idle: bool,
+    pub(crate) blocked: bool,
+    /// Batches that its pool has handed out.
+    pub(crate) turn: u64,
+    pub(crate) thread: u32,
+    pub(crate) queue: u64,
+    pub(crate) before: Option<Duration>,
+}
+
+impl Metered {
+    /// Whether it may use CPU time before its pool hears of it again.
+    fn may_compute(&self) -> bool {
+        !self.idle && !self.blocked
+    }
+}
+
+/// One pool's readings.
+#[derive(Default)]
+pub(crate) struct Meter {
+    /// The timer has an alarm.
+    armed: AtomicBool,
+    readings: Mutex<Readings>,
+}
+
+#[derive(Default)]
+struct Readings {
+    workers: BTreeMap<usize, Reading>,
+    period: Duration,
+}
+
+struct Reading {
+    thread: u32,
+    turn: u64,
+    idle: bool,
+    clock: proc::CpuClock,
+    used: Duration,
+}
+
+impl Reading {
+    /// That of the time before, if it is the same thread.
+    fn of(before: Option<Self>, worker: &Metered) -> Option<Self> {
+        if let Some(known) = before.filter(|r| r.thread == worker.thread) {
+            return Some(known);
+        }
+        let clock = proc::CpuClock::open(worker.thread)?;
+        let used = match worker.before {
+            Some(used) => used,
+            None => clock.read()?, // What it used until now was not asked for.
+        };
+        let thread = worker.thread;
+        Some(Self {
+            thread,
+            turn: 0,
+            idle: false,
+            clock,
+            used,
+        })
+    }
+
+    /// What the thread has used since it was asked last.
+    fn advance(&mut self, worker: &Metered) -> Duration {
+        let rested = self.idle && worker.idle && self.turn == worker.turn;
+        (self.idle, self.turn) = (worker.idle, worker.turn);
+        if rested {
+            return Duration::ZERO;
+        }
+        let Some(used) = self.clock.read() else {
+            return Duration::ZERO;
+        };
+        let before = std::mem::replace(&mut self.used, used);
+        used.saturating_sub(before)
+    }
+}
+
+impl Meter {
+    /// U1: a worker is about to run. Returns whether an alarm has to be set for it.
+    ///
+    /// Relaxed: the pool's lock orders this, after the worker's leaving the idle list, with the one
+    /// who looks whether anybody runs after [`disarm`](Meter::disarm).
+    pub(crate) fn arm(&self) -> bool {
+        !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.armed.store(false, Ordering::Relaxed);
+    }
+
+    /// U2, U3: reads what the workers have used and charges it. Returns when to read again, `None`
+    /// if nobody runs.
+    pub(crate) fn read(&self, pool: &WorkerPool) -> Option<Duration> {
+        self.disarm();
+        let workers = pool.metered();
+        let metering = &pool.shared().metering;
+        let mut readings = self.readings.lock();
+        let mut before = std::mem::take(&mut readings.workers);
+        let mut sum = Duration::ZERO;
+        let mut charges = BTreeMap::<u64, Duration>::new();
+        for worker in &workers {
+            let before = before.remove(&worker.worker);
+            let Some(mut reading) = Reading::of(before, worker) else {
+                continue;
+            };
+            let used = reading.advance(worker);
+            readings.workers.insert(worker.worker, reading);
+            *charges.entry(worker.queue).or_default() += used;
+            sum += used;
+        }
+        let nobody_computes = sum < readings.period / 100;
+        readings.period = if nobody_computes {
+            (readings.period * 2).clamp(PERIOD, SLOW)
+        } else {
+            PERIOD
+        };
+        let period = readings.period;
+        drop(readings);
+        for (queue, used) in charges {
+            if let Some(queue) = metering.queue(queue) {
+                queue.used_cpu(used);
+            }
+        }
+        let running = workers.iter().any(Metered::may_compute);
+        running.then_some(period)
+    }
+}

@@ -1,0 +1,474 @@
+//! What the calling thread runs, and what the code that it runs can ask.
+
+use crate::batch::{Entry, Taken};
+use crate::error::WaitError;
+use crate::item::ItemPtr;
+use crate::item::word::Seq;
+use crate::pool_core::{BLOCKED, WorkerId};
+use crate::pwq::Pwq;
+use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::workqueue_inner::{Count, WorkqueueInner};
+use inflight_sync::Arc;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::observer::{self, BlockObserver, ObserverGuard};
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
+    /// What runs here although nobody has queued it, innermost last.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static INLINE: RefCell<Vec<Running>> = RefCell::new(Vec::new());
+}
+
+/// What a thread knows of itself while it runs the batches of a pool.
+pub(crate) struct Context {
+    pub(crate) pool: Arc<WorkerPool>,
+    pub(crate) me: WorkerId,
+    pub(crate) shared: Arc<WorkerShared>,
+    /// The pool in which it counts as running, if that is another one.
+    own: Option<(Arc<WorkerPool>, WorkerId)>,
+    /// The item it runs; `None` between items.
+    item: Cell<Option<Running>>,
+    /// Depth of blocking sections; only the outermost is the pool's business.
+    blocked: Cell<usize>,
+    /// It has blocked since its item began.
+    has_blocked: Cell<bool>,
+    /// The first entry of the batch, and where what its items append has to end.
+    begin: Cell<u32>,
+    append_end: Cell<u32>,
+    /// It went back to its own CPUs before this batch.
+    repatriated: Cell<bool>,
+    /// Its items have queued through the lock.
+    pushed: Cell<bool>,
+}
+
+/// What a thread is running.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    /// `None` if it runs on its caller's thread.
+    item: Option<ItemPtr>,
+    pwq: NonNull<Pwq>,
+    colour: u8,
+    /// Which entry of its batch it is.
+    i: u32,
+    /// Of a BH queue: it may not sleep.
+    bh: bool,
+}
+
+impl Running {
+    fn pwq(&self) -> &Pwq {
+        // SAFETY: an item that runs is in flight, which keeps its pwq alive.
+        unsafe { self.pwq.as_ref() }
+    }
+}
+
+/// Calls within calls beyond this go to a worker.
+const INLINE_DEPTH: usize = 4;
+
+/// Something runs on its caller's thread.
+pub(crate) struct Inline(());
+
+/// Whether the calling thread may run one more.
+pub(crate) fn may_begin_inline() -> bool {
+    // While the thread's locals are being destroyed it runs nothing.
+    let depth = INLINE.try_with(|inline| inline.borrow().len());
+    depth.is_ok_and(|depth| depth < INLINE_DEPTH)
+}
+
+/// From now on the calling thread runs an item of that pwq.
+pub(crate) fn begin_inline(pwq: &Pwq) -> Inline {
+    let running = Running {
+        item: None,
+        pwq: NonNull::from(pwq),
+        colour: 0,
+        i: 0,
+        bh: false,
+    };
+    INLINE.with(|inline| inline.borrow_mut().push(running));
+    Inline(())
+}
+
+impl Drop for Inline {
+    fn drop(&mut self) {
+        // It was there when this one began.
+        let _ = INLINE.try_with(|inline| inline.borrow_mut().pop());
+    }
+}
+
+impl Context {
+    pub(crate) fn new(pool: Arc<WorkerPool>, me: WorkerId, shared: Arc<WorkerShared>) -> Rc<Self> {
+        Self::guest(pool, me, shared, None)
+    }
+
+    /// Of a thread that counts as running in another pool, or in none.
+    pub(crate) fn guest(
+        pool: Arc<WorkerPool>,
+        me: WorkerId,
+        shared: Arc<WorkerShared>,
+        own: Option<(Arc<WorkerPool>, WorkerId)>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            pool,
+            me,
+            shared,
+            own,
+            item: Cell::new(None),
+            blocked: Cell::new(0),
+            has_blocked: Cell::new(false),
+            begin: Cell::new(0),
+            append_end: Cell::new(0),
+            repatriated: Cell::new(false),
+            pushed: Cell::new(false),
+        })
+    }
+
+    /// A batch that begins there has been taken; its items may append until it has so many entries.
+    pub(crate) fn begin_batch(&self, begin: u32, most: u64) {
+        self.begin.set(begin);
+        let most = most.min(1 << 20) as u32;
+        self.append_end.set(begin.wrapping_add(most));
+    }
+
+    #[inline]
+    pub(crate) fn begin_item(&self, pwq: &Pwq, entry: Entry, i: u32) {
+        self.shared.charged.set(pwq.wq().number());
+        self.has_blocked.set(false);
+        self.item.set(Some(Running {
+            item: Some(entry.item),
+            pwq: NonNull::from(pwq),
+            colour: entry.colour,
+            i,
+            bh: self.pool.attrs().bh,
+        }));
+    }
+
+    #[inline]
+    pub(crate) fn end_item(&self) {
+        self.item.set(None);
+    }
+
+    pub(crate) fn take_pushed(&self) -> bool {
+        self.pushed.replace(false)
+    }
+
+    pub(crate) fn set_repatriated(&self) {
+        self.repatriated.set(true);
+    }
+
+    /// The type of the function that runs.
+    pub(crate) fn function_name(&self) -> &'static str {
+        self.shared.function.get().map_or("", |f| f.name())
+    }
+
+    /// Whether what runs is a work that its function may queue.
+    pub(crate) fn runs_work(&self) -> bool {
+        self.shared.function.get().is_some_and(|f| f.is_work())
+    }
+
+    /// Whether the worker has been on its CPU, as far as is known, since the item began.
+    pub(crate) fn has_stayed(&self) -> bool {
+        // Relaxed: a hint.
+        !self.has_blocked.get() && self.shared.found.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts what was found out while an item of that pwq ran. What is found later is not counted.
+    #[inline]
+    pub(crate) fn count_findings(&self, pwq: &Pwq) {
+        if self.repatriated.replace(false) {
+            pwq.wq().counted(Count::Repatriated, 1);
+        }
+        // Relaxed: a statistic.
+        let found = self.shared.found.load(Ordering::Relaxed);
+        if found != 0 {
+            self.shared.found.store(0, Ordering::Relaxed);
+            pwq.wq().counted(
+                if found == FOUND_ASLEEP {
+                    Count::FoundAsleep
+                } else {
+                    Count::Intensive
+                },
+                1,
+            );
+        }
+    }
+
+    /// *append*: behind the own batch, without the lock.
+    #[inline]
+    fn append(&self, pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
+        let Some(running) = self.item.get() else {
+            return false;
+        };
+        let batch = &self.shared.batch;
+        let room = self.append_end.get().wrapping_sub(batch.end()) as i32 > 0;
+        let may = std::ptr::eq(running.pwq.as_ptr(), pwq)
+            && room
+            && self.blocked.get() == 0
+            && pwq.may_append()
+            && !batch.is_recalled();
+        let appended = may && {
+            let entry = Entry {
+                item,
+                seq,
+                colour: running.colour,
+                counted: false,
+            };
+            let taken = Taken {
+                entry,
+                pwq: running.pwq,
+            };
+            batch.append(self.begin.get(), taken)
+        };
+        self.pushed.set(!appended);
+        appended
+    }
+
+    /// A blocking section begins.
+    fn enter(&self) {
+        // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
+        // else may run.
+        let Some(running) = self.item.get().filter(|running| !running.bh) else {
+            return;
+        };
+        let depth = self.blocked.get();
+        self.blocked.set(depth + 1);
+        if depth > 0 {
+            return;
+        }
+        self.has_blocked.set(true);
+        let state = self
+            .pool
+            .return_batch(self.me, &self.shared.batch, running.i);
+        let brought = match &self.own {
+            None => self.pool.block(state, self.me),
+            Some((own, me)) => {
+                self.pool.unlock(state, true);
+                own.block(own.lock(), *me)
+            }
+        };
+        if brought {
+            running.pwq().wq().counted(Count::CmWakeup, 1);
+        }
+    }
+
+    fn leave(&self) {
+        if self.item.get().is_none_or(|running| running.bh) {
+            return;
+        }
+        let depth = self.blocked.get() - 1;
+        self.blocked.set(depth);
+        if depth == 0 {
+            let (pool, me) = match &self.own {
+                None => (&self.pool, self.me),
+                Some((own, me)) => (own, *me),
+            };
+            pool.unblock(me);
+        }
+    }
+
+    pub(crate) fn begin_blocking(&self) -> impl Drop + '_ {
+        struct Section<'a>(&'a Context);
+        impl Drop for Section<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+        self.enter();
+        Section(self)
+    }
+}
+
+/// The item was found asleep, or computing for long.
+pub(crate) const FOUND_ASLEEP: u8 = 1;
+pub(crate) const FOUND_INTENSIVE: u8 = 2;
+
+impl BlockObserver for Context {
+    fn blocking(&self) {
+        refuse_sleep();
+        self.enter();
+    }
+
+    fn unblocked(&self) {
+        self.leave();
+    }
+}
+
+/// The thread is what its context says until this is dropped.
+pub(crate) struct Installed {
+    before: Option<Rc<Context>>,
+    _observer: ObserverGuard,
+}
+
+pub(crate) fn install(context: Rc<Context>) -> Installed {
+    let observer = observer::install(context.clone());
+    let before = CURRENT.with(|current| current.replace(Some(context)));
+    Installed {
+        before,
+        _observer: observer,
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let _ = CURRENT.try_with(|current| current.replace(before));
+    }
+}
+
+fn current() -> Option<Rc<Context>> {
+    // While the thread's locals are being destroyed it is no worker any more.
+    CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
+}
+
+/// *append* for the calling thread, if it is a worker that runs an item of that pwq.
+#[inline]
+pub(crate) fn append(pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
+    let here = CURRENT.try_with(|current| {
+        let current = current.borrow();
+        current
+            .as_ref()
+            .is_some_and(|context| context.append(pwq, item, seq))
+    });
+    here.unwrap_or(false)
+}
+
+/// Whether the calling thread runs such an item, as a worker or because it has called it.
+fn runs(such: impl Fn(&Running) -> bool) -> bool {
+    let inline = INLINE.try_with(|inline| inline.borrow().iter().any(&such));
+    let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.item.get()));
+    inline.unwrap_or(false) || item().ok().flatten().is_some_and(|item| such(&item))
+}
+
+/// Whether the calling thread runs this item.
+pub(crate) fn runs_item(item: ItemPtr) -> bool {
+    runs(|running| running.item == Some(item))
+}
+
+/// Whether the calling thread runs an item of this queue.
+pub(crate) fn runs_item_of(wq: &WorkqueueInner) -> bool {
+    runs(|running| std::ptr::eq(&**running.pwq().wq(), wq))
+}
+
+/// Whether the calling thread runs an item.
+pub(crate) fn runs_any() -> bool {
+    runs(|_| true)
+}
+
+/// Whether the caller is a BH item, which may not sleep.
+pub(crate) fn may_not_sleep() -> bool {
+    runs(|running| running.bh)
+}
+
+/// Whether an item that waits in `pwq` waits for the caller's own return: the caller has the only
+/// slot.
+pub(crate) fn is_behind_caller(pwq: &Pwq) -> bool {
+    let same_limit = |running: &Running| {
+        let own = running.pwq();
+        match (own.nr_active(), pwq.nr_active()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => std::ptr::eq(own, pwq),
+            _ => false,
+        }
+    };
+    pwq.wq().has_one_slot(pwq) && runs(same_limit)
+}
+
+/// The wait that the caller wants would be for its own return if it waited for such an item, or it
+/// may not wait at all.
+pub(crate) fn refuse_wait(own: bool) -> Result<(), WaitError> {
+    if own || may_not_sleep() {
+        return Err(WaitError::WouldDeadlock);
+    }
+    Ok(())
+}
+
+fn refuse_sleep() {
+    // Who is being unwound has been told.
+    assert!(
+        !may_not_sleep() || inflight_sync::thread::panicking(),
+        "an item of a BH workqueue may not sleep"
+    );
+}
+
+/// The item that the calling worker runs, with its pwq.
+pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
+    let context = current()?;
+    let running = context.item.get()?;
+    Some(f(running.item?, running.pwq(), &context))
+}
+
+impl WorkerPool {
+    /// *block*: the worker does not count as running. Returns whether another one is brought.
+    fn block(
+        &self,
+        mut state: inflight_sync::MutexGuard<'_, crate::worker_pool::PoolState>,
+        me: WorkerId,
+    ) -> bool {
+        state.core.workers.set_flag(me, BLOCKED, true);
+        self.unlock(state, true)
+    }
+
+    /// The worker counts again. One that comes back may be one too many.
+    fn unblock(&self, me: WorkerId) {
+        let mut state = self.lock();
+        state.core.workers.set_flag(me, BLOCKED, false);
+        self.unlock(state, false);
+    }
+}
+
+/// Says that the calling item gets on, though it takes long: the
+/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
+/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread that
+/// is no worker it does nothing.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
+/// use std::time::Duration;
+///
+/// let builder = WorkqueueSystem::builder();
+/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+/// let wq = sys.workqueue("scrub").bound().build()?;
+/// let scrubbed = wq.spawn(|| {
+///     let regions = 0..8;
+///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
+/// });
+/// assert_eq!(scrubbed.wait()?, 56);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn touch_watchdog() {
+    let _ = with_running(|_, pwq, context| {
+        context.pool.touch();
+        pwq.wq().counted(Count::Touched, 1);
+    });
+}
+
+/// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
+///
+/// Around a read from a file, a lock that is held for long, a wait for a device. The pool wakes or
+/// starts another worker if work waits, at the price of one lock section before and one after. When
+/// `f` has returned, the item goes on at once, even if that makes one running worker too many for a
+/// while. Waiting with this library's own means (`flush`, `JoinHandle::wait`, bits, tags) counts as
+/// blocking by itself. Nested sections count once. On a thread that is no worker it just calls `f`.
+///
+/// # Panics
+///
+/// Inside an item of a BH queue, which may not sleep; `f` is not called.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, blocking};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("reads").bound().build()?;
+/// let read = wq.spawn(|| blocking(|| std::fs::read("Cargo.toml")));
+/// assert!(!read.wait()??.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    refuse_sleep();
+    let context = current();
+    let _section = context.as_ref().map(|context| context.begin_blocking());
+    f()
+}

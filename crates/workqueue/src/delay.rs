@@ -1,0 +1,197 @@
+//! Items that wait for their time.
+
+use crate::cancel;
+use crate::error::QueueError;
+use crate::item::ReusableRef;
+use crate::item::word::{Seq, is_live};
+use crate::pwq::NOT_OPEN;
+use crate::shared::SystemShared;
+use crate::timer::{Delayed, Job, NotSet, TimerKey};
+use crate::work::{Modified, Queued};
+use crate::workqueue::Workqueue;
+use crate::workqueue_inner::Origin;
+use inflight_sync::Arc;
+use std::time::Duration;
+
+/// The timer of an item, under the lock of the item's `Extra`.
+pub(crate) struct Armed {
+    key: TimerKey,
+    seq: Seq,
+    cpu: usize,
+    wq: Workqueue,
+}
+
+/// What the timer has.
+struct Expiry {
+    item: ReusableRef,
+    seq: Seq,
+    cpu: usize,
+    wq: Workqueue,
+}
+
+impl Delayed for Expiry {
+    fn expire(self: Box<Self>) {
+        let Self { item, seq, cpu, wq } = *self;
+        drop(forget(&item, seq));
+        let queued = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
+        if queued.is_err() {
+            wq.inner().refused_later(&item, seq);
+        }
+    }
+
+    fn abandon(self: Box<Self>) {
+        drop(forget(&self.item, self.seq));
+        self.wq.inner().refused_later(&self.item, self.seq);
+    }
+}
+
+/// The timer of that queueing, which is the item's no more.
+fn forget(item: &ReusableRef, seq: Seq) -> Option<Armed> {
+    let mut state = item.known_state()?;
+    let is_it = state.timer.as_ref().is_some_and(|armed| armed.seq == seq);
+    is_it.then(|| state.timer.take()).flatten()
+}
+
+/// The queueing was cancelled: its timer goes. Returns what is to be dropped without a lock.
+pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>)> {
+    let armed = forget(item, seq)?;
+    let job = armed.wq.inner().shared().timers.remove(armed.key);
+    Some((armed, job))
+}
+
+impl Workqueue {
+    /// Whether the queue and its timer take something now.
+    fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
+        let shared: &Arc<SystemShared> = self.inner().shared();
+        let flags = self.inner().flags_of(cpu)?;
+        if flags & NOT_OPEN != 0 {
+            self.inner().may_queue(flags, Origin::Anybody)?;
+        }
+        let started = shared.timers.start(shared);
+        started.map_err(|e| QueueError::NoTimer(e.kind()))
+    }
+
+    pub(crate) fn queue_later(
+        &self,
+        item: &ReusableRef,
+        cpu: usize,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        if delay.is_zero() {
+            return self.inner().queue(item, cpu);
+        }
+        self.check_open(cpu)?;
+        match item.header().set_pending(None) {
+            Err(answer) => Ok(answer),
+            Ok(seq) => {
+                self.arm(item, seq, cpu, delay)?;
+                Ok(Queued::Queued)
+            }
+        }
+    }
+
+    pub(crate) fn requeue_later(
+        &self,
+        item: &ReusableRef,
+        cpu: usize,
+        delay: Duration,
+    ) -> Result<Modified, QueueError> {
+        if delay.is_zero() {
+            self.inner().check_queueing(cpu)?;
+        } else {
+            self.check_open(cpu)?;
+        }
+        loop {
+            let (seq, modified) = match cancel::take_for_later(item) {
+                Some(seq) => (seq, Modified::Moved),
+                None => match item.header().set_pending(None) {
+                    Ok(seq) => (seq, Modified::Queued),
+                    Err(Queued::Disabled) => return Ok(Modified::Disabled),
+                    Err(_) => continue, // Somebody else has queued it meanwhile.
+                },
+            };
+            if delay.is_zero() {
+                let queued = self.inner().queue_pending(item, seq, cpu, Origin::Anybody);
+                if queued.is_err() {
+                    cancel::cancel(item);
+                }
+                queued?;
+            } else {
+                self.arm(item, seq, cpu, delay)?;
+            }
+            return Ok(modified);
+        }
+    }
+
+    /// The item, which is pending with that number, is queued when its time comes.
+    fn arm(
+        &self,
+        item: &ReusableRef,
+        seq: Seq,
+        cpu: usize,
+        delay: Duration,
+    ) -> Result<(), QueueError> {
+        let shared = self.inner().shared();
+        let expiry = Expiry {
+            item: item.clone(),
+            seq,
+            cpu,
+            wq: self.clone(),
+        };
+        let mut state = item.extra().state.lock();
+        if !is_live(item.header().load(), seq) {
+            drop(state);
+            return Ok(()); // It was cancelled; `expiry` is dropped without the lock.
+        }
+        let at = shared.clock.now() + delay;
+        let set = shared
+            .timers
+            .set(shared, at, Job::Delayed(Box::new(expiry)));
+        let before = match set {
+            Ok(key) => Ok(state.timer.replace(Armed {
+                key,
+                seq,
+                cpu,
+                wq: self.clone(),
+            })),
+            Err(why) => Err(why),
+        };
+        drop(state);
+        match before {
+            Ok(before) => {
+                drop(before);
+                Ok(())
+            }
+            Err(why) => {
+                cancel::cancel(item);
+                Err(match why {
+                    NotSet::Closed => QueueError::ShutDown,
+                    NotSet::NoThread(kind) => QueueError::NoTimer(kind),
+                })
+            }
+        }
+    }
+}
+
+/// If the item waits for its time, it is queued now. Returns whether it did. If its queue takes
+/// nothing, it goes on waiting.
+pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
+    let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.wq.clone());
+    let state = item.known_state();
+    let known = state.and_then(|state| state.timer.as_ref().map(armed));
+    let Some((key, seq, cpu, wq)) = known else {
+        return Ok(false);
+    };
+    wq.inner().check_queueing(cpu)?;
+    let Some(job) = wq.inner().shared().timers.remove(key) else {
+        return Ok(true); // The timer is at it, or somebody has cancelled it.
+    };
+    let forgotten = forget(item, seq);
+    let queued = wq.inner().queue_pending(item, seq, cpu, Origin::Anybody);
+    if queued.is_err() {
+        // The queue has closed since it was asked.
+        cancel::cancel(item);
+    }
+    drop((job, forgotten));
+    queued.map(|()| true)
+}

@@ -1,0 +1,209 @@
+//! How a spawned function has ended if it has no result.
+
+use super::{QueueError, WaitError};
+use crate::item::Name;
+use crate::panics::message;
+use inflight_sync::Mutex;
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+
+/// Why a spawned function gave no result.
+///
+/// ```
+/// use inflight_workqueue::{JoinError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let failed = wq.spawn(|| panic!("no luck")).wait();
+/// assert!(matches!(failed, Err(JoinError::Panicked(p)) if p.message() == Some("no luck")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked.
+    Panicked(PanicPayload),
+    /// It was cancelled before it began.
+    Cancelled,
+    /// The workqueue did not take it.
+    Rejected(QueueError),
+    /// The caller waits for itself: it is the function, or holds the only slot it could run in. Or
+    /// it is an item of a BH queue.
+    WouldDeadlock,
+    /// The time for the wait is over. The handle can be waited for again.
+    TimedOut,
+    /// The handle was polled again after it had given its result.
+    Taken,
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(p) => match p.message() {
+                Some(message) => write!(f, "the function {} panicked: {message}", p.item()),
+                None => write!(f, "the function {} panicked", p.item()),
+            },
+            Self::Cancelled => f.write_str("the function was cancelled before it began"),
+            Self::Rejected(e) => write!(f, "the function was not queued: {e}"),
+            Self::WouldDeadlock => WaitError::WouldDeadlock.fmt(f),
+            Self::TimedOut => WaitError::TimedOut.fmt(f),
+            Self::Taken => f.write_str("the result has already been taken"),
+        }
+    }
+}
+
+impl Error for JoinError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Rejected(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// What a panicking function threw.
+///
+/// ```
+/// use inflight_workqueue::{JoinError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let thrown = wq.spawn(|| std::panic::panic_any(7u32)).wait();
+/// let Err(JoinError::Panicked(payload)) = thrown else { panic!("it panics") };
+/// assert_eq!(*payload.into_inner().downcast::<u32>().unwrap(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PanicPayload {
+    item: Name,
+    message: Option<String>,
+    /// The lock is never contended. It makes the error `Sync`, as error types are expected to be.
+    payload: Mutex<Box<dyn Any + Send>>,
+}
+
+impl PanicPayload {
+    pub(crate) fn new(item: Name, payload: Box<dyn Any + Send>) -> Self {
+        Self {
+            item,
+            message: message(&payload),
+            payload: Mutex::new(payload),
+        }
+    }
+
+    /// The name of the item that panicked: the type of its function.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// fn rescan() {
+    ///     panic!("no disk");
+    /// }
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(rescan).wait() else { panic!() };
+    /// assert!(p.item().ends_with("rescan"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn item(&self) -> &str {
+        &self.item
+    }
+
+    /// The text, if a text was thrown, as `panic!` does.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("at {}", 3)).wait() else { panic!() };
+    /// assert_eq!(p.message(), Some("at 3"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    /// The value itself, for `downcast` or `std::panic::resume_unwind`.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("text")).wait() else { panic!() };
+    /// assert!(p.into_inner().is::<&str>());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn into_inner(self) -> Box<dyn Any + Send> {
+        self.payload.into_inner()
+    }
+}
+
+impl fmt::Debug for PanicPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PanicPayload")
+            .field("item", &self.item)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A function that a workqueue did not take, and why.
+///
+/// ```
+/// use inflight_workqueue::{QueueError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// wq.destroy_blocking()?;
+/// let Err(rejected) = wq.try_spawn(|| 7) else { panic!("it is gone") };
+/// assert_eq!(rejected.error(), QueueError::Destroyed);
+/// assert_eq!(rejected.into_inner()(), 7, "it can be run elsewhere");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Rejected<F> {
+    error: QueueError,
+    f: F,
+}
+
+impl<F> Rejected<F> {
+    pub(crate) fn new(error: QueueError, f: F) -> Self {
+        Self { error, f }
+    }
+
+    /// Why.
+    ///
+    /// See the type's example.
+    #[must_use]
+    pub fn error(&self) -> QueueError {
+        self.error
+    }
+
+    /// The function.
+    ///
+    /// See the type's example.
+    #[must_use]
+    pub fn into_inner(self) -> F {
+        self.f
+    }
+}
+
+impl<F> fmt::Debug for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the function was not queued: {}", self.error)
+    }
+}
+
+impl<F> Error for Rejected<F> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}

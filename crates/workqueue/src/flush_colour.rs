@@ -1,0 +1,174 @@
+//! Flush colours: which entries of a pwq were queued before a flush began.
+//!
+//! Every entry bears the colour of the moment it was queued in, and each colour counts its entries.
+//! A flush closes the current colour and is over when no entry of it or of an older one is left.
+//! Later entries bear a later colour, so they do not hold it up. As in the kernel there are sixteen,
+//! so fifteen flushes can be under way; those that begin meanwhile share the next colour.
+
+/// So many colours there are.
+pub(crate) const COLOURS: usize = 16;
+
+/// The number of a flush of one pwq.
+pub(crate) type FlushNumber = u64;
+
+/// What is in flight in a pwq, by colour.
+#[derive(Debug, Default)]
+pub(crate) struct FlushColours {
+    in_flight: [u32; COLOURS],
+    total: usize,
+    /// The next flush. Its colour is what entries get now.
+    next: FlushNumber,
+    /// Every flush below is over.
+    over: FlushNumber,
+    /// There was no colour for the next flush when somebody wanted to begin it.
+    wanted: bool,
+}
+
+const fn colour_of(flush: FlushNumber) -> u8 {
+    (flush % COLOURS as u64) as u8
+}
+
+impl FlushColours {
+    /// Entries that have not ended.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.total
+    }
+
+    /// An entry has been queued.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> u8 {
+        let colour = colour_of(self.next);
+        self.enter_as(colour, 1);
+        colour
+    }
+
+    /// Entries are counted under a colour that others have kept open.
+    #[inline]
+    pub(crate) fn enter_as(&mut self, colour: u8, entries: usize) {
+        self.in_flight[usize::from(colour)] += entries as u32;
+        self.total += entries;
+    }
+
+    /// Entries have ended. Returns whether a flush is over by that.
+    #[inline]
+    pub(crate) fn leave(&mut self, colour: u8, entries: usize) -> bool {
+        let left = &mut self.in_flight[usize::from(colour)];
+        debug_assert!(*left as usize >= entries, "an entry ends once");
+        *left -= entries as u32;
+        self.total -= entries;
+        *left == 0 && self.over < self.next && self.advance()
+    }
+
+    fn advance(&mut self) -> bool {
+        let before = self.over;
+        loop {
+            while self.over < self.next && self.in_flight[usize::from(colour_of(self.over))] == 0 {
+                self.over += 1;
+            }
+            if !self.wanted || self.is_full() {
+                return self.over > before;
+            }
+            self.wanted = false;
+            self.next += 1;
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.next - self.over == COLOURS as u64 - 1
+    }
+
+    /// A flush begins. Returns which one it is to wait for; `None` if nothing is in flight.
+    pub(crate) fn begin_flush(&mut self) -> Option<FlushNumber> {
+        if self.total == 0 {
+            return None;
+        }
+        if self.is_full() {
+            self.wanted = true;
+        } else if self.in_flight[usize::from(colour_of(self.next))] > 0 {
+            self.next += 1;
+            return Some(self.next - 1);
+        } else {
+            // Nothing has come since the flush before.
+            return Some(self.next - 1);
+        }
+        Some(self.next)
+    }
+
+    /// Every flush below this is over.
+    pub(crate) fn over(&self) -> FlushNumber {
+        self.over
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_flush_of_nothing_is_over() {
+        assert_eq!(FlushColours::default().begin_flush(), None);
+    }
+
+    #[test]
+    fn later_entries_do_not_hold_a_flush() {
+        let mut colours = FlushColours::default();
+        let before = colours.enter();
+        let flush = colours.begin_flush().unwrap();
+        let after = colours.enter();
+        assert!(!(colours.over() > flush));
+        assert!(colours.leave(before, 1), "the flusher is told");
+        assert!((colours.over() > flush));
+        assert!(!colours.leave(after, 1), "nobody waits for this one");
+    }
+
+    /// I.22: one flush more than there are colours, over one old entry.
+    #[test]
+    fn seventeen_flushes_share_what_is_left() {
+        let mut colours = FlushColours::default();
+        let old = colours.enter();
+        let mut later = Vec::new();
+        let flushes: Vec<_> = (0..17)
+            .map(|_| {
+                let flush = colours.begin_flush().unwrap();
+                later.push(colours.enter());
+                flush
+            })
+            .collect();
+        assert!(flushes.iter().all(|flush| !(colours.over() > *flush)));
+        colours.leave(old, 1);
+        for colour in later {
+            colours.leave(colour, 1);
+        }
+        assert!(flushes.iter().all(|flush| (colours.over() > *flush)));
+        assert_eq!(colours.in_flight(), 0);
+    }
+
+    proptest! {
+        /// A flush waits for what was there and, if fifteen are under way, for what comes until the
+        /// next one can begin; for nothing else.
+        #[test]
+        fn against_a_list_of_entries(steps in proptest::collection::vec((0..3u8, 0..50usize), 0..300)) {
+            let mut colours = FlushColours::default();
+            let (mut entries, mut flushes) = (Vec::<(u8, u32)>::new(), Vec::new());
+            for (n, (step, at)) in (0u32..).zip(steps) {
+                match step {
+                    0 => entries.push((colours.enter(), n)),
+                    1 if !entries.is_empty() => {
+                        let (colour, _) = entries.remove(at % entries.len());
+                        colours.leave(colour, 1);
+                    }
+                    2 => flushes.extend(colours.begin_flush().map(|flush| (flush, n))),
+                    _ => {}
+                }
+                for (flush, since) in &flushes {
+                    let waits = entries.iter().any(|(_, queued)| queued < since);
+                    prop_assert!(!(waits && (colours.over() > *flush)), "it is over too early");
+                }
+                flushes.retain(|(flush, _)| !(colours.over() > *flush));
+                prop_assert!(!entries.is_empty() || flushes.is_empty(), "all has ended");
+                prop_assert_eq!(colours.in_flight(), entries.len());
+            }
+        }
+    }
+}

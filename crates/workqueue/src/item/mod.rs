@@ -1,0 +1,294 @@
+//! Items: what a workqueue runs.
+//!
+//! Every item begins with a [`Header`]; behind it lies a function, what it captures, or a result.
+//! Entries of queues name items by plain pointers. What keeps an item alive is its
+//! [word](word): PENDING, RUNNING or HANDLES. Who clears the last of them frees it. A handle, and an
+//! entry that a cancel has left behind, count in `refs`; HANDLES is there while `refs` is not 0.
+//!
+//! The events on the word, and why none is lost, are in `PROTOCOL.md`, part *item*.
+
+mod extra;
+mod reusable;
+mod state;
+mod task;
+pub(crate) mod word;
+
+pub(crate) use reusable::{ReusableRef, Run};
+pub(crate) use state::{Claim, Parked};
+pub(crate) use task::{Job, Named, NewTask, TaskHandle};
+
+use crate::error::JoinError;
+use crate::panics::contained;
+use inflight_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::borrow::Cow;
+use std::ptr::NonNull;
+use word::Seq;
+
+/// What an item is called: the type of its function, unless the user has said otherwise.
+pub(crate) type Name = Cow<'static, str>;
+
+/// What every item begins with: 32 bytes, so that a closure of 32 bytes makes it one cache line.
+pub(crate) struct Header {
+    vtable: &'static VTable,
+    word: AtomicU64,
+    /// Handles, and entries that cancels have left behind.
+    refs: AtomicU32,
+    /// Where its entry is in the queue of its pwq. A hint, checked under the pool's lock.
+    position: AtomicU32,
+    /// Of a closure: who waits for its end. Of a reusable item: an [`Extra`].
+    extra: AtomicPtr<()>,
+}
+
+/// What differs from item to item.
+pub(crate) struct VTable {
+    /// Claims the item for the queueing with that number, runs and ends it.
+    ///
+    /// # Safety
+    ///
+    /// The item is of this table's type; the caller has the entry of that queueing.
+    run: unsafe fn(ItemPtr, Seq, &RunScope<'_>) -> Ran,
+    /// # Safety
+    ///
+    /// The item is of this table's type, and nobody uses it any more.
+    free: unsafe fn(ItemPtr),
+    /// # Safety
+    ///
+    /// The item is of this table's type, and lives while the name is used.
+    name: unsafe fn(ItemPtr) -> NonNull<str>,
+    /// The type of its function.
+    function_name: fn() -> &'static str,
+    /// It is a work that its function may queue.
+    is_work: bool,
+    /// Of a task: moves the result out.
+    ///
+    /// # Safety
+    ///
+    /// The end has been seen, the result was not taken, and there is room for it at the pointer.
+    take: unsafe fn(ItemPtr, *mut ()),
+    /// Of a task: drops the function and ends the task with an error.
+    ///
+    /// # Safety
+    ///
+    /// The caller has cleared PENDING and set RUNNING.
+    discard: unsafe fn(ItemPtr, JoinError),
+}
+
+/// Names a function that items run.
+#[derive(Clone, Copy)]
+pub(crate) struct Function(&'static VTable);
+
+impl Function {
+    pub(crate) fn key(self) -> usize {
+        std::ptr::from_ref(self.0).addr()
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        (self.0.function_name)()
+    }
+
+    pub(crate) fn is_work(self) -> bool {
+        self.0.is_work
+    }
+}
+
+/// A function, or none, that others may look at.
+pub(crate) struct FunctionCell(AtomicPtr<VTable>);
+
+impl FunctionCell {
+    pub(crate) fn new() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, function: Option<Function>) {
+        let function = function.map_or(std::ptr::null(), |f| std::ptr::from_ref(f.0));
+        // Relaxed, here and below: a hint; what it points to has always been there.
+        self.0.store(function.cast_mut(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<Function> {
+        // SAFETY: only tables that live for ever are stored.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }.map(Function)
+    }
+}
+
+/// A pointer to an item. Who has one says why the item lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ItemPtr(NonNull<Header>);
+
+// SAFETY: what items hold is `Send`, and their headers are made of atomics.
+unsafe impl Send for ItemPtr {}
+
+/// How a run has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Returned,
+    /// With the message, if there was a text.
+    Panicked {
+        item: Name,
+        message: Option<String>,
+    },
+}
+
+/// What has become of an entry.
+pub(crate) enum Ran {
+    Ended {
+        ended: Ended,
+        /// So many times it ran more than once.
+        again: u32,
+        /// Its entry was parked meanwhile, and is to be put back.
+        parked: Option<Parked>,
+    },
+    /// The queueing was cancelled.
+    Stale,
+    /// The item runs elsewhere: the entry is to be parked.
+    Elsewhere,
+}
+
+/// What a run asks its worker.
+pub(crate) struct RunScope<'a> {
+    /// Who is told that it begins and ends, if somebody wants to know.
+    pub(crate) trace: Option<&'a dyn Fn(&str, Step<'_>)>,
+    /// Whether an item that wants to run again may do so at once, after so many runs.
+    pub(crate) may_rerun: &'a dyn Fn(u32) -> bool,
+    /// Queues an item that wants to run again, and runs at the moment.
+    pub(crate) requeue: &'a dyn Fn(ItemPtr),
+}
+
+/// A step of a run that can be traced.
+pub(crate) enum Step<'a> {
+    Started,
+    Ended(&'a Ended),
+}
+
+impl RunScope<'_> {
+    fn tell(&self, item: ItemPtr, step: Step<'_>) {
+        if let Some(trace) = self.trace {
+            // SAFETY: the item runs, so it lives.
+            trace(unsafe { item.name() }, step);
+        }
+    }
+}
+
+impl Header {
+    fn new(vtable: &'static VTable, word: u64) -> Self {
+        Self {
+            vtable,
+            word: AtomicU64::new(word),
+            refs: AtomicU32::new(1),
+            position: AtomicU32::new(0),
+            extra: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Where its entry is in the queue of its pwq, as far as is known.
+    pub(crate) fn position(&self) -> u32 {
+        // Relaxed: written and checked under the pool's lock.
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_position(&self, position: u32) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    /// One more handle or entry. The caller has one, or runs the item.
+    pub(crate) fn add_ref(&self) {
+        // Relaxed: the caller's own keeps the item alive; nothing is published.
+        let before = self.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(before < u32::MAX / 2, "too many handles of one work");
+    }
+}
+
+impl ItemPtr {
+    /// # Safety
+    ///
+    /// The item lives as long as the reference is used.
+    pub(crate) unsafe fn header<'a>(self) -> &'a Header {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// For comparison, and for people.
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr().get()
+    }
+
+    /// Asks for its first line.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        // SAFETY: nothing is read: the address alone is used.
+        inflight_sync::prefetch_to_write(unsafe { self.0.as_ref() });
+    }
+
+    /// What differs between the functions of items.
+    ///
+    /// # Safety
+    ///
+    /// The item lives.
+    #[inline]
+    pub(crate) unsafe fn function(self) -> Function {
+        // SAFETY: the caller's promise.
+        Function(unsafe { self.header() }.vtable)
+    }
+
+    /// # Safety
+    ///
+    /// The item lives as long as the name is used.
+    pub(crate) unsafe fn name<'a>(self) -> &'a str {
+        // SAFETY: the table is that of the item, which lives.
+        unsafe { (self.header().vtable.name)(self).as_ref() }
+    }
+
+    /// Claims the item for its entry, runs it and ends it.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the entry of that queueing, and gives it up unless the item is
+    /// [`Ran::Elsewhere`].
+    #[inline]
+    pub(crate) unsafe fn run(self, seq: Seq, scope: &RunScope<'_>) -> Ran {
+        // SAFETY: the entry keeps the item alive, by PENDING or by `refs`; the table is the item's.
+        unsafe { (self.header().vtable.run)(self, seq, scope) }
+    }
+
+    /// Gives a handle, or an entry that was left behind, up. Frees the item with the last one.
+    ///
+    /// # Safety
+    ///
+    /// The caller has one, and does not use it any more.
+    pub(crate) unsafe fn drop_ref(self) {
+        // SAFETY: what the caller has keeps the item alive.
+        let header = unsafe { self.header() };
+        // Ordering: AcqRel; what was done with each handle comes before the item is freed.
+        if header.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: nobody has a handle.
+            unsafe { self.drop_handles() };
+        }
+    }
+
+    /// The same, where nobody expects the item's destructor to panic.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn release(self) {
+        // SAFETY: handed on.
+        let _ = contained(|| unsafe { self.drop_ref() });
+    }
+
+    /// Clears HANDLES.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has a handle any more.
+    unsafe fn drop_handles(self) {
+        // SAFETY: HANDLES has kept the item alive until here.
+        let header = unsafe { self.header() };
+        // Ordering: AcqRel, pairs with the end of a run and with cancels, one of which comes last.
+        let old = header.word.fetch_and(!word::HANDLES, Ordering::AcqRel);
+        if old & (word::PENDING | word::RUNNING | word::TELLING) == 0 {
+            // SAFETY: nothing keeps it alive.
+            unsafe { (header.vtable.free)(self) };
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Items that can be queued again and again.
+
+use super::extra::{Extra, State};
+use super::word::*;
+use super::{Claim, Ended, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use crate::error::{DisableError, NotDisabled};
+use crate::panics::{caught, dispose, message};
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::{AtomicU32, Ordering};
+use std::ops::ControlFlow;
+use std::ptr::NonNull;
+
+/// What a reusable item runs.
+pub(crate) trait Run: Send + Sync {
+    /// Whether it may want to run again.
+    const REPEATS: bool = false;
+    /// Whether it is a work that its function may queue.
+    const IS_WORK: bool = false;
+
+    fn name(&self) -> &str;
+
+    /// `Continue`: it wants to run again.
+    fn run(&self) -> ControlFlow<()>;
+}
+
+#[repr(C)]
+struct Reusable<R> {
+    head: Head,
+    run: R,
+}
+
+#[repr(C)]
+struct Head {
+    header: Header,
+    /// The queueing that runs or has run last.
+    running: AtomicU32,
+}
+
+/// A handle on a reusable item.
+pub(crate) struct ReusableRef(ItemPtr);
+
+// SAFETY: what it runs is `Send` and `Sync`; the head is made of atomics.
+unsafe impl Send for ReusableRef {}
+// SAFETY: as above.
+unsafe impl Sync for ReusableRef {}
+
+impl<R: Run> Reusable<R> {
+    const VTABLE: VTable = VTable {
+        run: Self::run,
+        free: Self::free,
+        name: |item| {
+            // SAFETY: the item is of this type and lives.
+            NonNull::from(unsafe { item.0.cast::<Self>().as_ref() }.run.name())
+        },
+        function_name: std::any::type_name::<R>,
+        is_work: R::IS_WORK,
+        take: |_, _| unreachable!("it is no task"),
+        discard: |_, _| unreachable!("it is no task"),
+    };
+
+    unsafe fn free(item: ItemPtr) {
+        // SAFETY: it is from `ReusableRef::new`, and nobody uses it any more.
+        let mut item = unsafe { Box::from_raw(item.0.cast::<Self>().as_ptr()) };
+        item.head.header.drop_extra();
+    }
+
+    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
+        // SAFETY: the entry keeps the item alive, by PENDING or by `refs`; then RUNNING does.
+        let this = unsafe { item.0.cast::<Self>().as_ref() };
+        let header = &this.head.header;
+        match header.claim(seq) {
+            Claim::Started => {}
+            Claim::Elsewhere => return Ran::Elsewhere,
+            Claim::Stale => {
+                // SAFETY: the cancel has left a reference with the entry.
+                unsafe { item.release() };
+                return Ran::Stale;
+            }
+        }
+        // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the run
+        // before: who reads this number sees what that run did. Who reads an older one waits for this
+        // run too.
+        this.head.running.store(seq, Ordering::Release);
+        scope.tell(item, Step::Started);
+        let mut again = 0;
+        let ended = loop {
+            match caught(|| this.run.run()) {
+                Ok(ControlFlow::Break(())) => break Ended::Returned,
+                Ok(ControlFlow::Continue(())) => {
+                    if R::REPEATS && this.head.is_left_alone() && (scope.may_rerun)(again + 1) {
+                        again += 1;
+                        continue;
+                    }
+                    // While it runs, so that who stops it sees it all the time.
+                    (scope.requeue)(item);
+                    break Ended::Returned;
+                }
+                Err(payload) => {
+                    let message = message(&payload);
+                    dispose(payload);
+                    let item = this.run.name().to_owned().into();
+                    break Ended::Panicked { item, message };
+                }
+            }
+        };
+        scope.tell(item, Step::Ended(&ended));
+        let old = header.end();
+        let parked = Header::parked_in(old);
+        if old & AWAITED != 0 {
+            header.extra().ended.notify_all();
+            // SAFETY: `end` has taken a reference for this.
+            unsafe { item.release() };
+        } else {
+            // SAFETY: the item is not used after this unless it is PENDING, as a parked one is.
+            unsafe { item.free_after(old) };
+        }
+        Ran::Ended {
+            ended,
+            again,
+            parked,
+        }
+    }
+}
+
+impl Head {
+    /// Nobody wants anything of it. A hint: to all others a row of runs is one run, and this only
+    /// makes it shorter.
+    fn is_left_alone(&self) -> bool {
+        // Relaxed: as said.
+        self.header.word.load(Ordering::Relaxed) & (PENDING | AWAITED | BLOCKED) == 0
+    }
+}
+
+impl ReusableRef {
+    pub(crate) fn new<R: Run + 'static>(run: R) -> Self {
+        let head = Head {
+            header: Header::new(&Reusable::<R>::VTABLE, HANDLES),
+            running: AtomicU32::new(0),
+        };
+        let item = Box::into_raw(Box::new(Reusable { head, run }));
+        // SAFETY: a box is not null.
+        Self(ItemPtr(unsafe { NonNull::new_unchecked(item) }.cast()))
+    }
+
+    /// A handle on the item that the calling thread runs.
+    ///
+    /// # Safety
+    ///
+    /// The item is a reusable one, and the calling thread runs it.
+    pub(crate) unsafe fn of_running(item: ItemPtr) -> Self {
+        // SAFETY: it runs, so it lives.
+        let header = unsafe { item.header() };
+        header.add_ref();
+        // Nobody else makes a first handle, and RUNNING keeps the item alive until it is there.
+        header.word.fetch_or(HANDLES, Ordering::Relaxed);
+        Self(item)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the handle keeps the item alive, and every reusable item begins with a head.
+        unsafe { self.0.0.cast::<Head>().as_ref() }
+    }
+
+    pub(crate) fn ptr(&self) -> ItemPtr {
+        self.0
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.head().header
+    }
+
+    pub(crate) fn extra(&self) -> &Extra {
+        self.header().extra()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        // SAFETY: the handle keeps the item alive.
+        unsafe { self.0.name() }
+    }
+
+    /// Whether it is pending, and whether it runs.
+    pub(crate) fn activity(&self) -> (bool, bool) {
+        let seen = self.header().load();
+        (seen & PENDING != 0, seen & RUNNING != 0)
+    }
+
+    /// The last queueing, if it or one before it has not ended.
+    pub(crate) fn unended(&self) -> Option<Seq> {
+        let seen = self.header().load();
+        (seen & (PENDING | RUNNING) != 0).then(|| seq(seen))
+    }
+
+    /// Whether a queueing up to `last` is pending or runs. If so, who ends it tells
+    /// [`Extra::ended`].
+    pub(crate) fn holds(&self, last: Seq) -> bool {
+        let holds = |seen: u64| {
+            // Ordering: Acquire, pairs with the Release in `run`.
+            let running = || is_up_to(self.head().running.load(Ordering::Acquire), last);
+            let pending = seen & PENDING != 0 && is_up_to(seq(seen), last);
+            pending || (seen & RUNNING != 0 && running())
+        };
+        holds(self.header().load()) && holds(self.header().await_end())
+    }
+
+    /// Those who wait look again, if a cancel has found AWAITED in the word.
+    pub(crate) fn tell_cancelled(&self, old: u64) {
+        if old & AWAITED != 0 {
+            self.extra().ended.notify_all();
+        }
+    }
+
+    /// From now on nothing is queued, until [`end_cancel`](ReusableRef::end_cancel). Returns the
+    /// last queueing until now.
+    pub(crate) fn begin_cancel(&self) -> Seq {
+        let mut state = self.extra().state.lock();
+        state.cancels += 1;
+        seq(self.header().set_blocked(CANCELLING, true))
+    }
+
+    pub(crate) fn end_cancel(&self) {
+        let mut state = self.extra().state.lock();
+        state.cancels -= 1;
+        if state.cancels == 0 {
+            self.header().set_blocked(CANCELLING, false);
+        }
+    }
+
+    /// One level more. Returns the last queueing until now.
+    pub(crate) fn disable(&self) -> Result<Seq, DisableError> {
+        let mut state = self.extra().state.lock();
+        let depth = state.depth.checked_add(1);
+        state.depth = depth.ok_or(DisableError::DepthOverflow)?;
+        Ok(seq(self.header().set_blocked(DISABLED, true)))
+    }
+
+    /// One level less; whether it was the last.
+    pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
+        let mut state = self.extra().state.lock();
+        state.depth = state.depth.checked_sub(1).ok_or(NotDisabled)?;
+        if state.depth == 0 {
+            self.header().set_blocked(DISABLED, false);
+        }
+        Ok(state.depth == 0)
+    }
+
+    /// What is under the lock of [`Extra`], if there is anything.
+    pub(crate) fn known_state(&self) -> Option<MutexGuard<'_, State>> {
+        Some(self.header().known_extra()?.state.lock())
+    }
+}
+
+impl Clone for ReusableRef {
+    fn clone(&self) -> Self {
+        self.header().add_ref();
+        Self(self.0)
+    }
+}
+
+impl Drop for ReusableRef {
+    fn drop(&mut self) {
+        // SAFETY: the handle is given up.
+        unsafe { self.0.drop_ref() };
+    }
+}

@@ -1,0 +1,226 @@
+//! The events on an item's word. `PROTOCOL.md`, part *item*.
+
+use super::word::{self, *};
+use super::{Header, ItemPtr};
+use crate::panics::contained;
+use crate::work::Queued;
+use inflight_sync::atomic::Ordering;
+
+/// What a drawer finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// RUNNING is the caller's.
+    Started,
+    /// The queueing was cancelled.
+    Stale,
+    /// Somebody else runs the item.
+    Elsewhere,
+}
+
+/// An entry that was kept in its item while that ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parked {
+    pub(crate) pwq: u32,
+    pub(crate) seq: Seq,
+    pub(crate) colour: u8,
+}
+
+impl Parked {
+    const fn of(word: u64) -> Self {
+        Self {
+            pwq: word::pwq(word),
+            seq: word::seq(word),
+            colour: word::colour(word),
+        }
+    }
+}
+
+impl Header {
+    /// The word, for who looks at it under the lock of the pool that it names.
+    pub(crate) fn load(&self) -> u64 {
+        // Ordering: Acquire, pairs with *end*: who sees that a run has ended sees what it did.
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// *queue*: sets PENDING, unless it is there or the item takes nothing. `pwq` is the one that it
+    /// is about to be queued on; `None` for a timer.
+    ///
+    /// A refusal is a read-modify-write too: it proves that the flag is set now, and it releases what
+    /// the caller did before to the run that will clear it.
+    pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            if seen & BLOCKED != 0 {
+                return Err(Queued::Disabled);
+            }
+            let pending = seen & PENDING != 0;
+            let new = if pending {
+                seen
+            } else {
+                let queued = (seen | PENDING).wrapping_add(SEQ_ONE);
+                match pwq {
+                    Some(pwq) => with_pwq(queued, pwq),
+                    None => with_pwq(queued, 0) | TIMER,
+                }
+            };
+            // Ordering: Release, pairs with the Acquire of *claim*.
+            let set =
+                self.word
+                    .compare_exchange_weak(seen, new, Ordering::Release, Ordering::Relaxed);
+            match set {
+                Ok(_) if pending => return Err(Queued::AlreadyPending),
+                Ok(_) => return Ok(seq(new)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// *redirect*: the live queueing goes to another pwq, or from its timer to one. `false`: it was
+    /// cancelled.
+    pub(crate) fn redirect(&self, seq: Seq, pwq: u32) -> bool {
+        let to = |seen: u64| is_live(seen, seq).then(|| with_pwq(seen & !TIMER, pwq));
+        // Relaxed: until the entry is pushed, under a lock, nobody but a cancel looks at it.
+        let moved = self
+            .word
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);
+        moved.is_ok()
+    }
+
+    /// *claim*: RUNNING for PENDING, right before the run.
+    #[inline]
+    pub(crate) fn claim(&self, seq: Seq) -> Claim {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            if !is_live(seen, seq) {
+                return Claim::Stale;
+            }
+            if seen & RUNNING != 0 {
+                return Claim::Elsewhere;
+            }
+            debug_assert_eq!(seen & PARKED, 0, "an entry that is drawn is not parked");
+            let new = with_pwq(seen & !PENDING | RUNNING, 0);
+            // Ordering: Acquire, pairs with *queue*, refused ones too, and with the *end* before.
+            let claimed =
+                self.word
+                    .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
+            match claimed {
+                Ok(_) => return Claim::Started,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// *park*: under the lock of the entry's pool, the entry goes into the word, if the item still
+    /// runs and the queueing is live. Else it is to be claimed again.
+    pub(crate) fn park(&self, seq: Seq, colour: u8) -> bool {
+        let into = |seen: u64| {
+            let parks = is_live(seen, seq) && seen & RUNNING != 0;
+            parks.then(|| with_colour(seen | PARKED, colour))
+        };
+        // Relaxed: the lock orders this with *put back* and with *cancel*.
+        self.word
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, into)
+            .is_ok()
+    }
+
+    /// *end*, of an item whose end can be waited for more than once. Returns what the word was, with
+    /// a reference for the caller if somebody is to be told.
+    pub(super) fn end(&self) -> u64 {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let awaited = seen & AWAITED != 0;
+            if awaited {
+                // Who waits has a handle; it may go as soon as RUNNING has gone.
+                self.add_ref();
+            }
+            let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
+            // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire, pairs
+            // with the last handle's: this may free the item.
+            let ended = self
+                .word
+                .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
+            match ended {
+                Ok(old) => return old,
+                Err(now) => {
+                    if awaited {
+                        // Relaxed: the waiter's handle is there, so this is not the last.
+                        self.refs.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    seen = now;
+                }
+            }
+        }
+    }
+
+    /// What the end of a run has left for its runner.
+    pub(super) fn parked_in(old: u64) -> Option<Parked> {
+        (old & PARKED != 0).then(|| Parked::of(old))
+    }
+
+    /// *cancel*, of a queueing that is parked, waits for its time or, under the lock of the pool that
+    /// the word names, is anywhere else: it is pending no more, and `then` is set. `None` if the word
+    /// is not `seen` any more. Returns what the word was.
+    pub(crate) fn take_pending(&self, seen: u64, then: u64) -> Option<u64> {
+        self.change_pending(seen, seen & !PENDING | then)
+    }
+
+    /// The same, but it stays pending, as a new queueing that waits for its time. Returns that.
+    pub(crate) fn move_pending(&self, seen: u64) -> Option<(u64, Seq)> {
+        let new = (seen | TIMER).wrapping_add(SEQ_ONE);
+        Some((self.change_pending(seen, new)?, seq(new)))
+    }
+
+    fn change_pending(&self, seen: u64, new: u64) -> Option<u64> {
+        let timer = new & PENDING;
+        let gone = PARKED | AWAITED | COLOUR | if timer == 0 { TIMER } else { 0 };
+        let new = with_pwq(new, 0) & !gone;
+        // Ordering: AcqRel; what was queued before is seen by the caller, and what the caller did
+        // before is seen by the runs of later queueings.
+        let taken = self
+            .word
+            .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
+        taken.ok()
+    }
+
+    /// A cancel finds nothing pending: a read-modify-write all the same, so that the runs of later
+    /// queueings see what the caller did before. `false` if the word is not `seen` any more.
+    pub(crate) fn confirm(&self, seen: u64) -> bool {
+        // Ordering: as in `take_pending`.
+        let same = self
+            .word
+            .compare_exchange(seen, seen, Ordering::AcqRel, Ordering::Relaxed);
+        same.is_ok()
+    }
+
+    /// *wait*: the word, with AWAITED set.
+    pub(super) fn await_end(&self) -> u64 {
+        // Ordering: Acquire, pairs with *end*; Release, so that who ends sees how to tell the waiter.
+        self.word.fetch_or(AWAITED, Ordering::AcqRel)
+    }
+
+    /// Sets or clears one of DISABLED and CANCELLING, under the lock of `Extra`. Returns the word
+    /// before.
+    pub(super) fn set_blocked(&self, bit: u64, on: bool) -> u64 {
+        // Relaxed: the word alone decides between this and *queue*.
+        if on {
+            self.word.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            self.word.fetch_and(!bit, Ordering::Relaxed)
+        }
+    }
+}
+
+impl ItemPtr {
+    /// The last step of a run that has cleared RUNNING.
+    ///
+    /// # Safety
+    ///
+    /// `old` is what the word was then, and the caller does not use the item after that unless it
+    /// was PENDING.
+    pub(super) unsafe fn free_after(self, old: u64) {
+        if old & (PENDING | HANDLES) == 0 {
+            // SAFETY: RUNNING was the last that kept it alive.
+            let _ = contained(|| unsafe { (self.header().vtable.free)(self) });
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! A function that runs once, and the handle on its result, in one block of memory.
+//!
+//! The worker and the handle own the block together, and the last of them frees it. A worker that
+//! finds no handle is the only owner: it needs no read-modify-write.
+
+use super::word::*;
+use super::{Claim, Ended, Header, ItemPtr, Name, Ran, RunScope, Step, VTable};
+use crate::error::{JoinError, PanicPayload};
+use crate::panics::{Payload, caught, contained, dispose, message};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::blocks;
+use inflight_sync::cell::UnsafeCell;
+use inflight_sync::wait::Notify;
+use std::alloc::Layout;
+use std::any::type_name;
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::ptr::{self, NonNull};
+
+/// Of a task: its result has been taken.
+const TAKEN: u64 = DISABLED;
+
+/// A function that runs once, and what it is called.
+pub(crate) trait Job<T>: Send {
+    fn name(&self) -> &str;
+
+    /// The result; or the name and what a panic has thrown.
+    fn run(self) -> Result<T, (Name, Payload)>;
+}
+
+impl<T, F: FnOnce() -> T + Send> Job<T> for F {
+    fn name(&self) -> &str {
+        type_name::<F>()
+    }
+
+    #[inline]
+    fn run(self) -> Result<T, (Name, Payload)> {
+        caught(self).map_err(|payload| (type_name::<F>().into(), payload))
+    }
+}
+
+/// A function with a name of its own.
+pub(crate) struct Named<F> {
+    pub(crate) name: Name,
+    pub(crate) f: F,
+}
+
+impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(self) -> Result<T, (Name, Payload)> {
+        caught(self.f).map_err(|payload| (self.name, payload))
+    }
+}
+
+type Outcome<T> = Result<T, Box<JoinError>>;
+
+/// The function before the run, the result after it.
+union Content<F, T> {
+    f: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Outcome<T>>,
+}
+
+#[repr(C)]
+struct Task<F, T> {
+    header: Header,
+    /// The function is that of whoever cleared PENDING; the result is the handle's, once RUNNING has
+    /// been cleared, and until then the runner's.
+    content: UnsafeCell<Content<F, T>>,
+}
+
+/// A task that nobody has queued yet, or whose queueing was refused.
+pub(crate) struct NewTask<F, T> {
+    item: ItemPtr,
+    owns: PhantomData<(F, T)>,
+}
+
+/// The one handle on a task.
+pub(crate) struct TaskHandle<T> {
+    item: ItemPtr,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the function is `Send`, and so is the result; the header is made of atomics.
+unsafe impl<T: Send> Send for TaskHandle<T> {}
+// SAFETY: nothing of the result is reached by a shared reference.
+unsafe impl<T: Send> Sync for TaskHandle<T> {}
+
+impl<F, T> Task<F, T>
+where
+    F: Job<T> + 'static,
+    T: Send + 'static,
+{
+    const VTABLE: VTable = VTable {
+        run: Self::run,
+        free: Self::free,
+        name: Self::name,
+        function_name: type_name::<F>,
+        is_work: false,
+        take: |item, out| {
+            // SAFETY: the caller has seen the end, and `out` has room for an outcome.
+            unsafe { out.cast::<Outcome<T>>().write(Self::take(item)) };
+        },
+        discard: Self::discard,
+    };
+
+    const LAYOUT: Layout = Layout::new::<Self>();
+
+    #[inline]
+    fn make(f: F) -> ItemPtr {
+        let block = blocks::allocate(Self::LAYOUT).cast::<Self>();
+        // SAFETY: the block has this layout and is ours.
+        unsafe {
+            block.write(Self {
+                header: Header::new(&Self::VTABLE, PENDING | HANDLES),
+                content: UnsafeCell::new(Content {
+                    f: ManuallyDrop::new(f),
+                }),
+            });
+        }
+        ItemPtr(block.cast())
+    }
+
+    /// # Safety
+    ///
+    /// The item is of this type and lives.
+    unsafe fn of<'a>(item: ItemPtr) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe { item.0.cast::<Self>().as_ref() }
+    }
+
+    /// # Safety
+    ///
+    /// The caller owns the function: it has cleared PENDING, or has the only pointer.
+    unsafe fn take_function(&self) -> F {
+        // SAFETY: the caller's promise.
+        self.content
+            .with_mut(|p| unsafe { ManuallyDrop::take(&mut (*p).f) })
+    }
+
+    unsafe fn name(item: ItemPtr) -> NonNull<str> {
+        // SAFETY: whoever asks for the name of a task has it before the run or runs it.
+        let this = unsafe { Self::of(item) };
+        // SAFETY: so the function is there, and nobody changes it.
+        this.content
+            .with(|p| unsafe { NonNull::from((*p).f.name()) })
+    }
+
+    unsafe fn take(item: ItemPtr) -> Outcome<T> {
+        // SAFETY: the handle keeps the item alive.
+        let this = unsafe { Self::of(item) };
+        // SAFETY: the end has been seen, so the result is there and the handle's.
+        this.content
+            .with_mut(|p| unsafe { ManuallyDrop::take(&mut (*p).outcome) })
+    }
+
+    /// The block alone.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the item any more, and its payload has been taken.
+    unsafe fn free_block(item: ItemPtr) {
+        // SAFETY: it is from `make`; the pointer has been handed on as it was.
+        unsafe { blocks::free(item.0.cast(), Self::LAYOUT) };
+    }
+
+    unsafe fn free(item: ItemPtr) {
+        // SAFETY: the caller is the last who knows the item.
+        let header = unsafe { item.header() };
+        let waiter = header.extra.load(Ordering::Relaxed).cast::<Notify>();
+        let taken = header.word.load(Ordering::Relaxed) & TAKEN != 0;
+        // SAFETY: it has ended, so the result is there unless it was taken.
+        let outcome = (!taken).then(|| unsafe { Self::take(item) });
+        // SAFETY: nobody knows the item any more.
+        unsafe { Self::free_block(item) };
+        // Foreign destructors come last.
+        contained(|| drop(outcome));
+        if !waiter.is_null() {
+            // SAFETY: from `Box::into_raw` in `wait`; nobody else has taken it.
+            contained(|| drop(unsafe { Box::from_raw(waiter) }));
+        }
+    }
+
+    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
+        // SAFETY: the entry keeps the item alive, by PENDING or by `refs`.
+        let this = unsafe { Self::of(item) };
+        // Ordering: Acquire, pairs with the handle's Release when it went.
+        if this.header.word.load(Ordering::Acquire) & (HANDLES | PENDING) == PENDING {
+            // SAFETY: nobody has a handle, so nobody else can clear PENDING: we are alone.
+            return unsafe { Self::run_alone(item, scope) };
+        }
+        match this.header.claim(seq) {
+            Claim::Started => {}
+            Claim::Stale => {
+                // SAFETY: the cancel has left a reference with the entry.
+                unsafe { item.release() };
+                return Ran::Stale;
+            }
+            Claim::Elsewhere => unreachable!("a task is queued once"),
+        }
+        let name = scope.trace.map(|_| {
+            // SAFETY: claimed, and the function is still there.
+            unsafe { item.name() }.to_owned()
+        });
+        if let (Some(trace), Some(name)) = (scope.trace, &name) {
+            trace(name, Step::Started);
+        }
+        // SAFETY: claimed.
+        let f = unsafe { this.take_function() };
+        let (outcome, ended) = Self::outcome(f);
+        if let (Some(trace), Some(name)) = (scope.trace, &name) {
+            trace(name, Step::Ended(&ended));
+        }
+        // SAFETY: RUNNING is ours, and the function has been taken.
+        unsafe { Self::complete(item, outcome) };
+        Ran::over(ended)
+    }
+
+    /// # Safety
+    ///
+    /// The caller has the only pointer to the item.
+    unsafe fn run_alone(item: ItemPtr, scope: &RunScope<'_>) -> Ran {
+        let name = scope.trace.map(|_| {
+            // SAFETY: the function is still there.
+            unsafe { item.name() }.to_owned()
+        });
+        // SAFETY: the caller's promise.
+        let f = unsafe { Self::of(item).take_function() };
+        // The block is free before the run, and warm for what that queues.
+        // SAFETY: the function has been taken.
+        unsafe { Self::free_block(item) };
+        if let (Some(trace), Some(name)) = (scope.trace, &name) {
+            trace(name, Step::Started);
+        }
+        let (outcome, ended) = Self::outcome(f);
+        contained(|| drop(outcome));
+        if let (Some(trace), Some(name)) = (scope.trace, &name) {
+            trace(name, Step::Ended(&ended));
+        }
+        Ran::over(ended)
+    }
+
+    fn outcome(f: F) -> (Outcome<T>, Ended) {
+        match f.run() {
+            Ok(value) => (Ok(value), Ended::Returned),
+            Err((item, payload)) => {
+                let ended = Ended::Panicked {
+                    item: item.clone(),
+                    message: message(&payload),
+                };
+                let payload = PanicPayload::new(item, payload);
+                (Err(Box::new(JoinError::Panicked(payload))), ended)
+            }
+        }
+    }
+
+    /// Publishes the result.
+    ///
+    /// # Safety
+    ///
+    /// The caller has set RUNNING, and the payload has been taken.
+    unsafe fn complete(item: ItemPtr, outcome: Outcome<T>) {
+        // SAFETY: RUNNING keeps it alive.
+        let this = unsafe { Self::of(item) };
+        let outcome = ManuallyDrop::new(outcome);
+        // SAFETY: nobody else reaches the payload before RUNNING is cleared.
+        this.content
+            .with_mut(|p| unsafe { p.write(Content { outcome }) });
+        let word = &this.header.word;
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let tells = seen & (AWAITED | HANDLES) == AWAITED | HANDLES;
+            let new = seen & !(RUNNING | AWAITED) | if tells { TELLING } else { 0 };
+            // Ordering: Release, pairs with the handle, which sees the end and takes the result;
+            // Acquire, pairs with the handle's Release when it went.
+            match word.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed) {
+                // The handle may have freed the block already.
+                Ok(_) if !tells => break,
+                Ok(_) => {
+                    // Ordering: AcqRel, pairs with the swap in `wait`.
+                    let waiter = this.header.extra.swap(ptr::null_mut(), Ordering::AcqRel);
+                    if !waiter.is_null() {
+                        // SAFETY: from `Box::into_raw` in `wait`; the swap has made it ours.
+                        let waiter = unsafe { Box::from_raw(waiter.cast::<Notify>()) };
+                        // A waker's panic is not the function's.
+                        contained(|| waiter.notify());
+                    }
+                    // Ordering: AcqRel, pairs with the handle's, one of which comes last.
+                    seen = word.fetch_and(!TELLING, Ordering::AcqRel);
+                    break;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        if seen & HANDLES == 0 {
+            // SAFETY: the handle has gone, and RUNNING or TELLING was the last.
+            unsafe { Self::free(item) };
+        }
+    }
+
+    unsafe fn discard(item: ItemPtr, why: JoinError) {
+        // SAFETY: the caller has cleared PENDING.
+        let f = unsafe { Self::of(item).take_function() };
+        // Whatever the function's destructor does, the handle resolves.
+        let dropped = caught(|| drop(f));
+        // SAFETY: the caller has set RUNNING.
+        unsafe { Self::complete(item, Err(Box::new(why))) };
+        if let Err(payload) = dropped {
+            if inflight_sync::thread::panicking() {
+                dispose(payload);
+            } else {
+                std::panic::resume_unwind(payload);
+            }
+        }
+    }
+}
+
+impl Ran {
+    fn over(ended: Ended) -> Self {
+        Self::Ended {
+            ended,
+            again: 0,
+            parked: None,
+        }
+    }
+}
+
+impl<F, T> NewTask<F, T>
+where
+    F: Job<T> + 'static,
+    T: Send + 'static,
+{
+    #[inline]
+    pub(crate) fn new(f: F) -> Self {
+        Self {
+            item: Task::<F, T>::make(f),
+            owns: PhantomData,
+        }
+    }
+
+    pub(crate) fn ptr(&self) -> ItemPtr {
+        self.item
+    }
+
+    /// It is about to be queued on that pwq.
+    #[inline]
+    pub(crate) fn set_pwq(&self, pwq: u32) {
+        // SAFETY: it lives while nobody has queued it.
+        let word = unsafe { &self.item.header().word };
+        // Relaxed: the pool's lock publishes it.
+        word.store(with_pwq(PENDING | HANDLES, pwq), Ordering::Relaxed);
+    }
+
+    /// The handle, once it has been queued.
+    #[inline]
+    pub(crate) fn into_handle(self) -> TaskHandle<T> {
+        TaskHandle {
+            item: self.item,
+            result: PhantomData,
+        }
+    }
+
+    /// Its queueing was refused: the handle says why.
+    pub(crate) fn reject(self, why: JoinError) -> TaskHandle<T> {
+        let handle = self.into_handle();
+        // Relaxed: nobody else knows the task.
+        let word = &handle.header().word;
+        word.store(RUNNING | HANDLES, Ordering::Relaxed);
+        handle.discard(why);
+        handle
+    }
+
+    /// Its queueing was refused: the function comes back.
+    pub(crate) fn into_function(self) -> F {
+        // SAFETY: it is of this type, and nobody else knows it.
+        unsafe {
+            let f = Task::<F, T>::of(self.item).take_function();
+            Task::<F, T>::free_block(self.item);
+            f
+        }
+    }
+}
+
+impl<T> TaskHandle<T> {
+    pub(crate) fn ptr(&self) -> ItemPtr {
+        self.item
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the handle keeps the item alive.
+        unsafe { self.item.header() }
+    }
+
+    /// Whether the result is there, or has been taken.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.header().load() & (PENDING | RUNNING) == 0
+    }
+
+    /// The result if it is there.
+    pub(crate) fn try_take(&mut self) -> Option<Result<T, JoinError>> {
+        // Ordering: Acquire, pairs with `complete`.
+        let seen = self.header().load();
+        if seen & (PENDING | RUNNING) != 0 {
+            return None;
+        }
+        if seen & TAKEN != 0 {
+            return Some(Err(JoinError::Taken));
+        }
+        // Relaxed: the handle alone looks at it, or whoever frees the item after it.
+        self.header().word.fetch_or(TAKEN, Ordering::Relaxed);
+        // SAFETY: the end has been seen, and this is the first to take it.
+        let outcome = unsafe {
+            let mut outcome = MaybeUninit::<Outcome<T>>::uninit();
+            (self.header().vtable.take)(self.item, outcome.as_mut_ptr().cast());
+            outcome.assume_init()
+        };
+        Some(outcome.map_err(|error| *error))
+    }
+
+    /// The result, or `notify` is told when it comes.
+    pub(crate) fn take_or_wait(&mut self, notify: Notify) -> Option<Result<T, JoinError>> {
+        let waiter = Box::into_raw(Box::new(notify));
+        // Ordering: AcqRel; Release publishes the waiter to `complete`.
+        let old = self.header().extra.swap(waiter.cast(), Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: from `Box::into_raw` above; the swap has made it ours.
+            drop(unsafe { Box::from_raw(old.cast::<Notify>()) });
+        }
+        // Ordering: AcqRel, pairs with `complete`: it sees AWAITED and takes the waiter, or this sees
+        // the end.
+        let seen = self.header().word.fetch_or(AWAITED, Ordering::AcqRel);
+        if seen & (PENDING | RUNNING) != 0 {
+            return None;
+        }
+        self.try_take()
+    }
+
+    /// The caller has cancelled the queueing, and set RUNNING for that.
+    pub(crate) fn discard(&self, why: JoinError) {
+        // SAFETY: as the caller says.
+        unsafe { (self.header().vtable.discard)(self.item, why) };
+    }
+}
+
+impl<T> Drop for TaskHandle<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Only the handle adds references, for entries that its cancels leave behind.
+        let refs = &self.header().refs;
+        // Ordering: AcqRel; what was done with the task comes before it is freed.
+        let is_last = refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last {
+            // SAFETY: the handle and all entries have gone.
+            unsafe { self.item.drop_handles() };
+        }
+    }
+}
+
+// A closure of 32 bytes, or a result, lies on one line with its header.
+const _: () = assert!(mem::size_of::<Header>() <= 32 || cfg!(any(loom, shuttle)));

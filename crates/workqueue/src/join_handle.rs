@@ -1,0 +1,287 @@
+//! The result of a spawned function.
+
+use crate::cancel;
+use crate::current;
+use crate::error::JoinError;
+use crate::item::TaskHandle;
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::Notify;
+use inflight_sync::{Arc, Parker, hint};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// So often a waiting thread looks for the result before it sleeps.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 40 };
+
+/// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
+///
+/// A future, for tasks; [`wait`](JoinHandle::wait), for threads. It always resolves: to the result,
+/// to the panic, or to the reason why the function did not run. Dropping the handle, or a wait for
+/// it, detaches: the function runs all the same.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// let handle = wq.spawn(|| "done");
+/// # let async_part = async {
+/// assert_eq!(handle.await?, "done");
+/// # Ok::<(), inflight_workqueue::JoinError>(()) };
+/// # inflight_sync::block_on(async_part)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "`detach` says that nobody is to learn how the function ended"]
+pub struct JoinHandle<T> {
+    task: Joined<T>,
+    clock: Clock,
+}
+
+/// What a handle waits for.
+enum Joined<T> {
+    /// A function.
+    Task(TaskHandle<T>),
+    /// A future.
+    Future(Arc<dyn FutureOutcome<T>>),
+}
+
+/// The end of a future.
+pub(crate) trait FutureOutcome<T>: Send + Sync {
+    /// The result if it is there, else `notify` is told when it comes.
+    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>>;
+
+    /// Whether the result is there, or has been taken.
+    fn is_finished(&self) -> bool;
+
+    /// See [`JoinHandle::try_cancel`].
+    fn try_cancel(&self) -> bool;
+
+    /// Whether the caller is the future.
+    fn is_own(&self) -> bool;
+
+    /// Whether the next poll waits for the caller's own slot.
+    fn is_behind_caller(&self) -> bool;
+}
+
+impl<T> JoinHandle<T> {
+    #[inline]
+    pub(crate) fn of_task(task: TaskHandle<T>, clock: Clock) -> Self {
+        let task = Joined::Task(task);
+        Self { task, clock }
+    }
+
+    pub(crate) fn of_future(future: Arc<dyn FutureOutcome<T>>, clock: Clock) -> Self {
+        let task = Joined::Future(future);
+        Self { task, clock }
+    }
+
+    fn is_own(&self) -> bool {
+        match &self.task {
+            Joined::Task(task) => current::runs_item(task.ptr()),
+            Joined::Future(future) => future.is_own(),
+        }
+    }
+
+    /// Whether a wait for it would be a wait for the caller's own return.
+    fn waits_for_caller(&self) -> bool {
+        if !current::runs_any() {
+            return false;
+        }
+        let behind = || match &self.task {
+            Joined::Task(task) => cancel::is_behind_caller(task.header()),
+            Joined::Future(future) => future.is_behind_caller(),
+        };
+        self.is_own() || (!self.is_finished() && (current::may_not_sleep() || behind()))
+    }
+
+    fn try_take(&mut self) -> Option<Result<T, JoinError>> {
+        match &mut self.task {
+            Joined::Task(task) => task.try_take(),
+            Joined::Future(_) => None,
+        }
+    }
+
+    fn take_or_wait(&mut self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>> {
+        match &mut self.task {
+            Joined::Task(task) => match task.try_take() {
+                Some(result) => Some(result),
+                None => task.take_or_wait(notify()),
+            },
+            Joined::Future(future) => future.take_or_wait(notify),
+        }
+    }
+
+    /// Waits for the result. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`] that says why there is no result. [`JoinError::WouldDeadlock`] inside the
+    /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
+    /// that item's slot, and inside any BH item; the function is detached then, and runs later.
+    /// Polling the handle as a future, and a timed wait, do not look at slots.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.spawn(|| 1 + 1).wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(mut self) -> Result<T, JoinError> {
+        if self.waits_for_caller() {
+            return Err(JoinError::WouldDeadlock);
+        }
+        for _ in 0..LOOKS {
+            if let Some(result) = self.try_take() {
+                return result;
+            }
+            hint::spin_loop();
+        }
+        let parker = Parker::current();
+        loop {
+            let me = &mut || Notify::Thread(parker.unparker());
+            if let Some(result) = self.take_or_wait(me) {
+                return result;
+            }
+            parker.park();
+        }
+    }
+
+    /// As [`wait`](JoinHandle::wait), but what is not waited for does not run: its caller has no
+    /// handle by which to take it back.
+    pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
+        // What has begun has a slot of its own, so it does not wait for the caller's any more.
+        if self.waits_for_caller() && self.try_cancel() {
+            return Err(JoinError::WouldDeadlock);
+        }
+        self.wait()
+    }
+
+    /// Waits for the result, at most for `limit` on the system's clock. If that is over, the function
+    /// goes on, and the handle can be waited for again.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`] that says why there is no result; [`JoinError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let mut handle = wq.spawn(|| 1 + 1);
+    /// match handle.wait_timeout(Duration::from_secs(60)) {
+    ///     Err(JoinError::TimedOut) => handle.detach(), // too slow for us
+    ///     result => assert_eq!(result?, 2),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_timeout(&mut self, limit: Duration) -> Result<T, JoinError> {
+        if self.is_own() || current::may_not_sleep() {
+            return Err(JoinError::WouldDeadlock);
+        }
+        let deadline: Instant = self.clock.now() + limit;
+        let parker = Parker::current();
+        let mut in_time = true;
+        loop {
+            let me = &mut || Notify::Thread(parker.unparker());
+            match self.take_or_wait(me) {
+                Some(result) => return result,
+                None if !in_time => return Err(JoinError::TimedOut),
+                None => in_time = parker.park_until(&self.clock, deadline),
+            }
+        }
+    }
+
+    /// Cancels the function if it has not begun; `true` if so. The handle then gives
+    /// [`JoinError::Cancelled`].
+    ///
+    /// A future is not polled any more, and is dropped; `true` if it had not ended. If it is being
+    /// polled, that is when the poll has ended, and the handle gives the result if that poll was
+    /// the last.
+    ///
+    /// The function is dropped in this call. If that panics, so does the call, after the handle has
+    /// resolved.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let handle = wq.spawn(|| "ran");
+    /// if handle.try_cancel() {
+    ///     assert!(matches!(handle.wait(), Err(JoinError::Cancelled)));
+    /// } else {
+    ///     assert_eq!(handle.wait()?, "ran");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
+    pub fn try_cancel(&self) -> bool {
+        match &self.task {
+            Joined::Task(task) => cancel::cancel_task(task),
+            Joined::Future(future) => future.try_cancel(),
+        }
+    }
+
+    /// Whether the result is there.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let handle = wq.spawn(|| ());
+    /// wq.flush_blocking()?;
+    /// assert!(handle.is_finished());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match &self.task {
+            Joined::Task(task) => task.is_finished(),
+            Joined::Future(future) => future.is_finished(),
+        }
+    }
+
+    /// Nobody is to learn how the function ends; it runs all the same. As dropping the handle.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// wq.spawn(|| println!("written back")).detach();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn detach(self) {
+        drop(self);
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_own() {
+            return Poll::Ready(Err(JoinError::WouldDeadlock));
+        }
+        let me = &mut || Notify::Task(cx.waker().clone());
+        match self.take_or_wait(me) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+// Nothing in it is pinned.
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("finished", &self.is_finished())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one.
+//!
+//! The protocol, in the words of `PROTOCOL.md`, part *slot and pending*:
+//!
+//! ```text
+//! acquire:  A1 take a slot if one is free       release:  R1 give the slot back    R2 fence
+//!           A2 lock, append to pending                    R3 nobody pends -> done
+//!           A3 fence   A4 as A1                           R4 lock, as A1 for the first that pends
+//! ```
+//!
+//! Either A3 comes before R2, and R3 sees who pends; or R2 before A3, and A4 sees the slot.
+//! Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a lock.
+
+use inflight_sync::Mutex;
+use inflight_sync::asym::fence_after_rmw;
+use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
+use std::collections::VecDeque;
+
+/// Names a pwq for those that have no pointer to it.
+pub type PwqId = u32;
+
+/// A limit for the batches of several pwqs.
+#[derive(Debug)]
+pub struct NrActive {
+    nr: AtomicUsize,
+    max: AtomicUsize,
+    /// The length of `pending`; written under its lock.
+    waiting: AtomicUsize,
+    pending: Mutex<VecDeque<PwqId>>,
+}
+
+impl NrActive {
+    /// So many slots, all free.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self {
+            nr: AtomicUsize::new(0),
+            max: AtomicUsize::new(max),
+            waiting: AtomicUsize::new(0),
+            pending: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    fn take(&self) -> bool {
+        let more = |nr| (nr < self.max.load(Ordering::Relaxed)).then_some(nr + 1);
+        // Ordering: Acquire, pairs with the Release of `release`: with a limit of one, each batch
+        // sees what the batch before has done.
+        self.nr
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// A slot, if one is free and nobody waits.
+    pub fn try_acquire(&self) -> bool {
+        !self.has_pending() && self.take()
+    }
+
+    /// A slot for that pwq, or it waits for one, behind those that wait. It does not wait already.
+    pub fn acquire(&self, pwq: PwqId) -> bool {
+        if self.try_acquire() {
+            return true;
+        }
+        let mut pending = self.pending.lock();
+        pending.push_back(pwq);
+        self.waiting.store(pending.len(), Ordering::Relaxed);
+        // Ordering: A3, pairs with the fence in `release` (R2).
+        fence(Ordering::SeqCst);
+        if pending.len() > 1 || !self.take() {
+            return false;
+        }
+        pending.pop_back();
+        self.waiting.store(pending.len(), Ordering::Relaxed);
+        true
+    }
+
+    /// A slot is given back. Returns the pwq that has it now, if one has waited.
+    #[must_use = "the slot is that pwq's"]
+    pub fn release(&self) -> Option<PwqId> {
+        // Ordering: R1, Release, pairs with the Acquire of `take`.
+        self.nr.fetch_sub(1, Ordering::Release);
+        // Ordering: R2, pairs with the fence in `acquire` (A3).
+        fence_after_rmw();
+        self.next()
+    }
+
+    /// The first pwq that waits, with a slot, if there is one.
+    pub fn next(&self) -> Option<PwqId> {
+        if !self.has_pending() {
+            return None;
+        }
+        let mut pending = self.pending.lock();
+        if pending.is_empty() || !self.take() {
+            return None;
+        }
+        let pwq = pending.pop_front();
+        self.waiting.store(pending.len(), Ordering::Relaxed);
+        pwq
+    }
+
+    /// The pwq does not wait any more. `false`: it has been given a slot.
+    pub fn forget(&self, pwq: PwqId) -> bool {
+        let mut pending = self.pending.lock();
+        let at = pending.iter().position(|p| *p == pwq);
+        if let Some(at) = at {
+            pending.remove(at);
+            self.waiting.store(pending.len(), Ordering::Relaxed);
+        }
+        at.is_some()
+    }
+
+    /// Changes the number of slots. After a rise, [`next`](NrActive::next) is to be asked until it
+    /// has none.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+        // Ordering: as R2: who pends after this sees the new limit.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a pwq waits.
+    pub fn has_pending(&self) -> bool {
+        // Relaxed: the fences order it where that matters.
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Slots in use, and how many there are.
+    pub fn level(&self) -> (usize, usize) {
+        let nr = self.nr.load(Ordering::Relaxed);
+        (nr, self.max.load(Ordering::Relaxed))
+    }
+}
+
+/// The part of each memory node, and that of pools which span several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeShares {
+    /// By node.
+    pub nodes: Vec<usize>,
+    /// For pools whose CPUs span several nodes.
+    pub nodeless: usize,
+}
+
+/// A node gets its part by CPUs, rounded up, at least `min_active` and at most `max_active`. With no
+/// CPU anywhere each gets `min_active`. No part is 0 unless all are, or items that end up there all
+/// the same would never run.
+///
+/// The sum can exceed `max_active`, by rounding and by the floor; the part of pools without a node
+/// comes on top. `cpus` counts the usable online CPUs of each node.
+#[must_use]
+pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> NodeShares {
+    let total: usize = cpus.iter().sum();
+    let floor = min_active.max(1).min(max_active);
+    let part = |&cpus: &usize| match total {
+        0 => floor,
+        _ => (max_active * cpus).div_ceil(total).clamp(floor, max_active),
+    };
+    NodeShares {
+        nodes: cpus.iter().map(part).collect(),
+        nodeless: max_active,
+    }
+}
+
+/// How many interdependent items are sure to make progress on any node, unless it is set.
+#[must_use]
+pub const fn default_min_active(max_active: usize) -> usize {
+    const FLOOR: usize = 8;
+    if max_active < FLOOR {
+        max_active
+    } else {
+        FLOOR
+    }
+}

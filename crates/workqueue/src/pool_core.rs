@@ -1,0 +1,618 @@
+//! The state of a worker pool: queues, slots, workers. Pure: no threads, no clocks, no memory of
+//! items. The pool keeps it behind its lock; the simulator drives it in virtual time.
+//!
+//! - A **pwq** is the link of a workqueue and this pool, with one FIFO of entries.
+//! - The **worklist** names the pwqs that have entries and a slot. A pwq without a slot is not on it;
+//!   nothing moves from one list to another.
+//! - A **batch** is what a worker takes in one section of the lock. It holds a slot of each pwq it
+//!   has entries of, whatever their number, because it runs them one after another.
+//! - **Concurrency management**: `nr_running` counts workers that are neither idle nor blocked nor
+//!   known to compute for long. While it is below the target and work is listed, a worker is brought.
+
+use crate::fifo::Fifo;
+use crate::flush_colour::{FlushColours, FlushNumber};
+use crate::nr_active::{NrActive, PwqId};
+use inflight_sync::Arc;
+use std::collections::VecDeque;
+
+mod workers;
+
+use workers::Workers;
+pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
+pub use workers::{WakeAction, WorkerId, WorkerPhase};
+
+/// A pwq of one pool.
+pub type PwqIndex = u32;
+
+/// What a batch may last, in ns.
+const SLICE_NS: u64 = 20_000;
+
+/// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
+/// on another CPU costs.
+pub(crate) const WAKE_NS: u64 = 20_000;
+
+/// What a queue of entries needs to know of one.
+pub trait PoolItem: Copy {
+    /// The flush colour it is counted under.
+    fn colour(&self) -> u8;
+    /// It is counted under that colour.
+    fn set_colour(&mut self, colour: u8);
+    /// It stands there in the FIFO of its pwq.
+    fn set_position(&self, position: u32);
+}
+
+/// How many batches with entries of a pwq there may be at once.
+#[derive(Clone, Debug)]
+pub enum Limit {
+    /// Any number.
+    None,
+    /// The pwq has slots of its own.
+    Own {
+        /// So many.
+        max: usize,
+        /// In use.
+        used: usize,
+    },
+    /// It shares slots with others.
+    Shared(Arc<NrActive>),
+}
+
+/// What went through a pwq.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PwqCounters {
+    pub(crate) queued: u64,
+    /// Runs that have ended.
+    pub(crate) ended: u64,
+    pub(crate) cancelled: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct PwqState<T> {
+    id: PwqId,
+    pub(crate) fifo: Fifo<T>,
+    pub(crate) limit: Limit,
+    pub(crate) colours: FlushColours,
+    /// On the worklist, with a slot.
+    listed: bool,
+    /// On the list of those that wait for a slot.
+    pending: bool,
+    /// Nothing is taken from it.
+    pub(crate) frozen: bool,
+    /// The same, until the pwq that it replaces is idle.
+    pub(crate) plugged: bool,
+    /// Another pwq has replaced it: it takes nothing, and somebody wants to know when it is idle.
+    pub(crate) retired: bool,
+    /// While something is in flight in it, its queue counts it as busy.
+    pub(crate) counted: bool,
+    /// A worker that runs its items does not count as running.
+    unmanaged: bool,
+    /// Items that run on their callers' threads.
+    pub(crate) inline: usize,
+    pub(crate) counters: PwqCounters,
+}
+
+/// What is left to do when the lock has been released.
+#[derive(Clone, Debug)]
+pub enum Deferred {
+    /// That pwq, of this or another pool, is to be given a slot of the limit.
+    Slot(Arc<NrActive>, PwqId),
+    /// Flushes of that pwq below that number are over.
+    Flushed(PwqIndex, FlushNumber),
+    /// Nothing is in flight in that pwq any more. It is counted among the busy ones of its queue, or
+    /// not.
+    Idle(PwqIndex, bool),
+}
+
+/// The state of a worker pool.
+#[derive(Debug)]
+pub struct PoolCore<T> {
+    pwqs: Vec<Option<PwqState<T>>>,
+    worklist: VecDeque<PwqIndex>,
+    /// Entries of the pwqs on the worklist.
+    listed: usize,
+    pub(crate) workers: Workers,
+    /// What an item takes, in ns: a moving average.
+    service_ns: u64,
+    /// Batches of more than one entry are taken.
+    batching: bool,
+    /// Batches taken.
+    taken: u64,
+    deferred: Vec<Deferred>,
+}
+
+impl<T: PoolItem> PoolCore<T> {
+    /// A pool of which so many workers may run at once.
+    #[must_use]
+    pub fn new(target: usize) -> Self {
+        Self {
+            pwqs: Vec::new(),
+            worklist: VecDeque::new(),
+            listed: 0,
+            workers: Workers::new(target),
+            service_ns: 1_000,
+            batching: false,
+            taken: 0,
+            deferred: Vec::new(),
+        }
+    }
+
+    /// Whether batches of more than one entry are taken: only if somebody looks after the pool, or
+    /// the rest of a batch would wait for an item that sleeps.
+    pub fn set_batching(&mut self, on: bool) {
+        self.batching = on;
+    }
+
+    /// A pwq joins. `unmanaged`: a worker that runs its items does not count as running.
+    pub fn add_pwq(&mut self, id: PwqId, limit: Limit, unmanaged: bool) -> PwqIndex {
+        let pwq = PwqState {
+            id,
+            fifo: Fifo::default(),
+            limit,
+            colours: FlushColours::default(),
+            listed: false,
+            pending: false,
+            frozen: false,
+            plugged: false,
+            retired: false,
+            counted: false,
+            unmanaged,
+            inline: 0,
+            counters: PwqCounters::default(),
+        };
+        let at = match self.pwqs.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.pwqs.push(None);
+                self.pwqs.len() - 1
+            }
+        };
+        self.pwqs[at] = Some(pwq);
+        at as PwqIndex
+    }
+
+    /// A pwq in which nothing is in flight goes.
+    pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
+        let pwq = self.pwqs[index as usize].take().expect("it is there");
+        debug_assert_eq!(pwq.colours.in_flight(), 0, "it is idle");
+        if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
+            // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
+            let _ = nr_active.forget(pwq.id);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pwq(&self, index: PwqIndex) -> &PwqState<T> {
+        self.pwqs[index as usize].as_ref().expect("it is there")
+    }
+
+    #[inline]
+    pub(crate) fn pwq_mut(&mut self, index: PwqIndex) -> &mut PwqState<T> {
+        self.pwqs[index as usize].as_mut().expect("it is there")
+    }
+
+    pub(crate) fn pwqs(&self) -> impl Iterator<Item = (PwqIndex, &PwqState<T>)> {
+        let pwqs = self.pwqs.iter().enumerate();
+        pwqs.filter_map(|(at, pwq)| Some((at as PwqIndex, pwq.as_ref()?)))
+    }
+
+    /// What is to be done once the lock has been released.
+    #[inline]
+    pub fn take_deferred(&mut self) -> Vec<Deferred> {
+        std::mem::take(&mut self.deferred)
+    }
+
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// *queue*: an entry at the end of a pwq. Returns whether the pwq is busy by that, and counted.
+    #[inline]
+    pub fn push(&mut self, index: PwqIndex, mut item: T) -> bool {
+        let pwq = self.pwq_mut(index);
+        let first = pwq.counted && pwq.colours.in_flight() == 0;
+        item.set_colour(pwq.colours.enter());
+        pwq.counters.queued += 1;
+        item.set_position(pwq.fifo.push_back(item));
+        if pwq.listed {
+            self.listed += 1;
+        } else {
+            self.list(index);
+        }
+        first
+    }
+
+    /// An entry that had been taken goes back to the head, counted as it is.
+    pub fn put_back(&mut self, index: PwqIndex, item: T) {
+        let pwq = self.pwq_mut(index);
+        item.set_position(pwq.fifo.push_front(item));
+        if pwq.listed {
+            self.listed += 1;
+        } else {
+            self.list(index);
+        }
+    }
+
+    /// Names a pwq in the worklist if it has entries and can have a slot.
+    pub(crate) fn list(&mut self, index: PwqIndex) {
+        let pwq = self.pwq_mut(index);
+        if !pwq.listed && pwq.has_work() && pwq.acquire_slot() {
+            self.list_with_slot(index);
+        }
+    }
+
+    fn list_with_slot(&mut self, index: PwqIndex) {
+        let pwq = self.pwq_mut(index);
+        pwq.listed = true;
+        let entries = pwq.fifo.len();
+        self.listed += entries;
+        self.worklist.push_back(index);
+    }
+
+    /// A pwq that has become empty, frozen or plugged goes off the worklist.
+    fn unlist(&mut self, index: PwqIndex) {
+        let pwq = self.pwq_mut(index);
+        if !std::mem::replace(&mut pwq.listed, false) {
+            return;
+        }
+        let entries = pwq.fifo.len();
+        self.listed -= entries;
+        self.worklist.retain(|listed| *listed != index);
+        self.release_slot(index);
+    }
+
+    /// *grant*: the pwq, which has waited, has a slot now. It passes it on if it has no use for it.
+    pub fn grant(&mut self, index: PwqIndex) {
+        let pwq = self.pwq_mut(index);
+        pwq.pending = false;
+        if !pwq.listed && pwq.has_work() {
+            self.list_with_slot(index);
+        } else {
+            self.release_slot(index);
+        }
+    }
+
+    /// A batch, or an item with a parked entry, gives a slot of that pwq back.
+    pub(crate) fn release_slot(&mut self, index: PwqIndex) {
+        match &mut self.pwq_mut(index).limit {
+            Limit::None => {}
+            Limit::Own { used, .. } => {
+                *used -= 1;
+                self.list(index);
+            }
+            Limit::Shared(nr_active) => {
+                let next = nr_active.release();
+                let next = next.map(|pwq| Deferred::Slot(nr_active.clone(), pwq));
+                self.deferred.extend(next);
+                self.list(index);
+            }
+        }
+    }
+
+    /// The limit of a pwq with slots of its own changes.
+    pub(crate) fn set_max(&mut self, index: PwqIndex, new: usize) {
+        if let Limit::Own { max, .. } = &mut self.pwq_mut(index).limit {
+            *max = new;
+        }
+        self.list(index);
+    }
+
+    /// Entries are taken from the pwq, or not, by one of the reasons not to.
+    pub(crate) fn set_stopped(&mut self, index: PwqIndex, set: impl FnOnce(&mut PwqState<T>)) {
+        let pwq = self.pwq_mut(index);
+        set(pwq);
+        if pwq.is_stopped() {
+            self.unlist(index);
+        } else {
+            self.list(index);
+        }
+    }
+
+    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order.
+    /// Returns how many there are.
+    pub fn take(&mut self, worker: WorkerId, mut sink: impl FnMut(PwqIndex, T)) -> usize {
+        let mut room = self.room();
+        let mut taken = 0;
+        while taken < room {
+            let Some(&index) = self.worklist.front() else {
+                break;
+            };
+            let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+            let mut entries = pwq.fifo.len().min(room - taken);
+            if pwq.unmanaged {
+                if taken > 0 {
+                    break;
+                }
+                self.workers.set_flag(worker, INTENSIVE, true);
+                (entries, room) = (1, 1);
+            } else if pwq.slot_is_wanted() {
+                // Who waits for the slot has it after each item.
+                (entries, room) = (1, taken + 1);
+            }
+            for _ in 0..entries {
+                sink(index, pwq.fifo.pop_front().expect("it has so many"));
+            }
+            taken += entries;
+            self.listed -= entries;
+            self.pass(worker, index);
+        }
+        self.taken += u64::from(taken > 0);
+        taken
+    }
+
+    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if the
+    /// batch has one already; what is left waits behind the other pwqs.
+    #[inline]
+    fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
+        self.worklist.pop_front();
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let has_more = !pwq.fifo.is_empty();
+        let held = &mut self.workers.get_mut(worker).held;
+        if held.contains(&index) {
+            if has_more {
+                self.worklist.push_back(index);
+            } else {
+                pwq.listed = false;
+                self.release_slot(index);
+            }
+            return;
+        }
+        if pwq.is_limited() {
+            held.push(index);
+        }
+        pwq.listed = false;
+        if has_more && pwq.acquire_slot() {
+            pwq.listed = true;
+            self.worklist.push_back(index);
+        } else if has_more {
+            self.listed -= pwq.fifo.len();
+        }
+    }
+
+    /// How many entries a batch may have.
+    #[inline]
+    fn room(&self) -> usize {
+        if !self.batching {
+            return 1;
+        }
+        let most = u64::from(crate::batch::BATCH_MAX);
+        let room = (SLICE_NS / self.service_ns.max(1)).clamp(1, most) as usize;
+        if self.workers.target() > 1 && self.is_worth_a_wake() {
+            // Somebody else can run the other half.
+            return room.min(self.listed.div_ceil(2)).max(1);
+        }
+        room
+    }
+
+    fn is_worth_a_wake(&self) -> bool {
+        self.listed as u64 * self.service_ns >= WAKE_NS
+    }
+
+    /// *settle*: so many entries have ended, `ran` of them by running.
+    #[inline]
+    pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        pwq.counters.ended += ran as u64;
+        if pwq.colours.leave(colour, entries) {
+            let over = pwq.colours.over();
+            self.deferred.push(Deferred::Flushed(index, over));
+        }
+        if (pwq.counted || pwq.retired) && pwq.colours.in_flight() == 0 {
+            self.deferred.push(Deferred::Idle(index, pwq.counted));
+        }
+    }
+
+    /// A worker's batch gives its slots back, but that of `keep`.
+    #[inline]
+    pub fn release_held(&mut self, worker: WorkerId, keep: Option<PwqIndex>) {
+        if self.workers.get_mut(worker).held.is_empty() {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.workers.get_mut(worker).held);
+        held.retain(|&index| {
+            let kept = Some(index) == keep;
+            if !kept {
+                self.release_slot(index);
+            }
+            kept
+        });
+        self.workers.get_mut(worker).held = held;
+    }
+
+    /// The slot of that pwq, if the batch holds one, is somebody else's from now on.
+    pub(crate) fn hand_over_slot(&mut self, worker: WorkerId, index: PwqIndex) {
+        let held = &mut self.workers.get_mut(worker).held;
+        held.retain(|held| *held != index);
+    }
+
+    /// *put back*: the entry that was parked goes to the head, and its slot with it.
+    pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
+        self.put_back_with_slot(index, Some(item));
+    }
+
+    /// A slot comes back with an entry, or with one that has been cancelled.
+    fn put_back_with_slot(&mut self, index: PwqIndex, item: Option<T>) {
+        let Some(item) = item else {
+            return self.release_slot(index);
+        };
+        let pwq = self.pwq_mut(index);
+        item.set_position(pwq.fifo.push_front(item));
+        if pwq.listed {
+            self.listed += 1;
+            self.release_slot(index);
+        } else if pwq.is_stopped() {
+            self.release_slot(index);
+        } else {
+            // In this section nobody else can have the slot: nothing overtakes the entry.
+            self.list_with_slot(index);
+        }
+    }
+
+    /// An item of the pwq is to run on its caller's thread: takes a slot, if one is free and nobody
+    /// waits. Goes on with [`enter_inline`](PoolCore::enter_inline).
+    pub(crate) fn begin_inline(&mut self, index: PwqIndex) -> bool {
+        let pwq = self.pwq_mut(index);
+        if !pwq.fifo.is_empty() || pwq.is_stopped() || pwq.slot_is_wanted() {
+            return false;
+        }
+        match &mut pwq.limit {
+            Limit::None => true,
+            Limit::Own { .. } => pwq.acquire_slot(),
+            Limit::Shared(nr_active) => nr_active.try_acquire(),
+        }
+    }
+
+    /// The item is in flight. Returns its colour.
+    pub(crate) fn enter_inline(&mut self, index: PwqIndex) -> u8 {
+        let pwq = self.pwq_mut(index);
+        pwq.inline += 1;
+        pwq.counters.queued += 1;
+        pwq.colours.enter()
+    }
+
+    /// It has ended.
+    pub(crate) fn end_inline(&mut self, index: PwqIndex, colour: u8) {
+        self.pwq_mut(index).inline -= 1;
+        self.ended(index, colour, 1, 1);
+        self.release_slot(index);
+    }
+
+    /// Whether an entry stands at that position of the FIFO.
+    pub(crate) fn is_at(
+        &mut self,
+        index: PwqIndex,
+        position: u32,
+        is_it: impl FnOnce(&T) -> bool,
+    ) -> bool {
+        self.pwq_mut(index).fifo.at(position).is_some_and(is_it)
+    }
+
+    /// *cancel*: takes an entry that stands there out of the FIFO.
+    pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
+        let pwq = self.pwq_mut(index);
+        let entry = pwq.fifo.remove(position).expect("it stands there");
+        if pwq.fifo.has_holes() {
+            pwq.fifo
+                .compact(|entry, position| entry.set_position(position));
+        }
+        let (listed, empty) = (pwq.listed, pwq.fifo.is_empty());
+        self.listed -= usize::from(listed);
+        if empty {
+            self.unlist(index);
+        }
+        self.cancelled(index, entry.colour());
+    }
+
+    /// An entry that is in no queue was cancelled, and is not in flight any more.
+    pub(crate) fn cancelled(&mut self, index: PwqIndex, colour: u8) {
+        self.pwq_mut(index).counters.cancelled += 1;
+        self.ended(index, colour, 1, 0);
+    }
+
+    /// Who must be brought for what is listed, besides those that run. While somebody runs and it is
+    /// little, nobody, unless `now`.
+    #[inline]
+    pub fn need_worker(&mut self, now: bool) -> WakeAction {
+        if self.worklist.is_empty() || self.workers.are_enough() {
+            return WakeAction::None;
+        }
+        if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {
+            return WakeAction::None;
+        }
+        self.workers.bring()
+    }
+
+    /// Whether listed work waits for workers that run.
+    pub fn has_waiting(&self) -> bool {
+        !self.worklist.is_empty()
+    }
+
+    /// Entries that could be taken.
+    pub fn listed(&self) -> usize {
+        self.listed
+    }
+
+    /// Batches taken since the pool was made.
+    pub(crate) fn progress(&self) -> u64 {
+        self.taken
+    }
+
+    /// What an item takes, in ns.
+    pub fn service_ns(&self) -> u64 {
+        self.service_ns
+    }
+
+    /// Items took so many ns each.
+    #[inline]
+    pub fn note_service(&mut self, ns: u64) {
+        self.service_ns = if ns > self.service_ns {
+            (self.service_ns + ns).div_ceil(2)
+        } else {
+            self.service_ns - (self.service_ns - ns) / 8
+        };
+    }
+
+    /// A pwq on the worklist is next.
+    pub(crate) fn bring_to_front(&mut self, index: PwqIndex) {
+        if let Some(at) = self.worklist.iter().position(|listed| *listed == index) {
+            self.worklist.remove(at);
+            self.worklist.push_front(index);
+        }
+    }
+
+    /// The pwqs that wait for a worker, in their turn.
+    pub(crate) fn worklist(&self) -> impl Iterator<Item = PwqIndex> {
+        self.worklist.iter().copied()
+    }
+
+    /// A flush of a pwq begins. `None`: there is nothing to wait for.
+    pub(crate) fn begin_flush(&mut self, index: PwqIndex) -> Option<FlushNumber> {
+        self.pwq_mut(index).colours.begin_flush()
+    }
+}
+
+impl<T: PoolItem> PwqState<T> {
+    fn is_stopped(&self) -> bool {
+        self.frozen || self.plugged
+    }
+
+    fn has_work(&self) -> bool {
+        !self.fifo.is_empty() && !self.is_stopped()
+    }
+
+    fn is_limited(&self) -> bool {
+        !matches!(self.limit, Limit::None)
+    }
+
+    #[inline]
+    fn acquire_slot(&mut self) -> bool {
+        match &mut self.limit {
+            Limit::None => true,
+            Limit::Own { max, used } => {
+                let free = *used < *max;
+                *used += usize::from(free);
+                free
+            }
+            Limit::Shared(_) if self.pending => false,
+            Limit::Shared(nr_active) => {
+                self.pending = !nr_active.acquire(self.id);
+                !self.pending
+            }
+        }
+    }
+
+    /// Another pwq waits for a slot of the same limit.
+    fn slot_is_wanted(&self) -> bool {
+        matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())
+    }
+
+    /// It has entries and could run them, but has no slot.
+    pub(crate) fn waits_for_slot(&self) -> bool {
+        self.has_work() && !self.listed
+    }
+
+    /// Nothing of it is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.colours.in_flight() == 0
+    }
+}

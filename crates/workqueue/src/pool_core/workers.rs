@@ -1,0 +1,318 @@
+//! The workers of a pool: who is idle, who counts as running, and who is brought.
+
+use super::PwqIndex;
+
+/// A worker of one pool.
+pub type WorkerId = usize;
+
+/// Reasons not to count as running.
+pub(crate) const BLOCKED: u8 = 1;
+/// It was found asleep.
+pub(crate) const ASLEEP: u8 = 2;
+/// It computes for long, or its item's queue is not managed.
+pub(crate) const INTENSIVE: u8 = 4;
+/// A rescuer, or a worker of another pool.
+pub(crate) const GUEST: u8 = 8;
+
+/// Where a worker is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerPhase {
+    /// There is no such worker.
+    Free,
+    /// Its thread is being made.
+    Creating,
+    /// It is idle and has been woken.
+    Waking,
+    /// It runs items, or looks for some.
+    Active,
+    /// It sleeps until it is woken.
+    Idle,
+    /// It is told to leave.
+    Leaving,
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    phase: WorkerPhase,
+    /// Reasons not to count as running.
+    flags: u8,
+    /// It has no thread, and is not one of those that are idle.
+    aside: bool,
+    /// Entries of its batch below this are accounted for.
+    pub(crate) settled: u32,
+    /// Entries that others have put back and the worker has not noticed: from, to.
+    pub(crate) recalled: Option<(u32, u32)>,
+    /// Limited pwqs of which its batch holds a slot.
+    pub(crate) held: Vec<PwqIndex>,
+    /// When it went idle, in ns.
+    idle_since: u64,
+    /// Entries of its batch that are counted as in flight although they were not when they were
+    /// appended, a bit each as in [`Batch`](crate::batch::Batch).
+    pub(crate) counted_later: u64,
+}
+
+/// What is to be done about workers once the lock has been released.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeAction {
+    /// Nothing.
+    None,
+    /// This idle worker is woken.
+    Wake(WorkerId),
+    /// A thread is made for this worker.
+    Create(WorkerId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Workers {
+    all: Vec<Worker>,
+    /// The one that went idle last is woken first.
+    idle: Vec<WorkerId>,
+    target: usize,
+    nr_running: usize,
+    /// All but the free ones, those that leave, and guests.
+    nr_workers: usize,
+    /// Nobody is created.
+    pub(crate) creates: bool,
+}
+
+impl Workers {
+    pub(crate) fn new(target: usize) -> Self {
+        Self {
+            all: Vec::new(),
+            idle: Vec::new(),
+            target,
+            nr_running: 0,
+            nr_workers: 0,
+            creates: true,
+        }
+    }
+
+    pub(crate) fn target(&self) -> usize {
+        self.target
+    }
+
+    pub(crate) fn set_target(&mut self, target: usize) {
+        self.target = target;
+    }
+
+    /// Workers that count as running, those on their way included.
+    pub(crate) fn nr_running(&self) -> usize {
+        self.nr_running
+    }
+
+    /// All workers that the pool has, those on their way included.
+    pub(crate) fn nr_workers(&self) -> usize {
+        self.nr_workers
+    }
+
+    pub(crate) fn nr_idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(crate) fn are_enough(&self) -> bool {
+        self.nr_running >= self.target
+    }
+
+    /// One of those that run is to go: more run than may.
+    #[inline]
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.nr_running > self.target
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, worker: WorkerId) -> &Worker {
+        &self.all[worker]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, worker: WorkerId) -> &mut Worker {
+        &mut self.all[worker]
+    }
+
+    /// Those that there are.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        let all = self.all.iter().enumerate();
+        all.filter(|(_, w)| w.phase != WorkerPhase::Free)
+    }
+
+    fn change(&mut self, worker: WorkerId, change: impl FnOnce(&mut Worker)) {
+        let worker = &mut self.all[worker];
+        let before = worker.is_running();
+        change(worker);
+        let after = worker.is_running();
+        self.nr_running = self.nr_running + usize::from(after) - usize::from(before);
+    }
+
+    fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {
+        let new = Worker {
+            phase: WorkerPhase::Free,
+            flags,
+            aside: false,
+            settled: 0,
+            recalled: None,
+            held: Vec::new(),
+            idle_since: 0,
+            counted_later: 0,
+        };
+        let free = self.all.iter().position(|w| w.phase == WorkerPhase::Free);
+        let worker = match free {
+            Some(free) => {
+                // Its batch goes on counting where it was.
+                let settled = self.all[free].settled;
+                self.all[free] = Worker { settled, ..new };
+                free
+            }
+            None => {
+                self.all.push(new);
+                self.all.len() - 1
+            }
+        };
+        self.nr_workers += usize::from(flags & GUEST == 0);
+        self.change(worker, |w| w.phase = phase);
+        worker
+    }
+
+    /// An idle worker is woken, or else one is created.
+    pub(crate) fn bring(&mut self) -> WakeAction {
+        if let Some(worker) = self.idle.pop() {
+            self.change(worker, |w| w.phase = WorkerPhase::Waking);
+            return WakeAction::Wake(worker);
+        }
+        if !self.creates {
+            return WakeAction::None;
+        }
+        WakeAction::Create(self.add(WorkerPhase::Creating, 0))
+    }
+
+    /// A further worker is created, as the first of a pool.
+    pub(crate) fn create(&mut self) -> WorkerId {
+        self.add(WorkerPhase::Creating, 0)
+    }
+
+    /// A rescuer, or a worker of another pool, comes to run entries of this one.
+    pub(crate) fn attach(&mut self) -> WorkerId {
+        self.add(WorkerPhase::Active, GUEST)
+    }
+
+    /// A worker without a thread, which is idle and only brought by its number.
+    pub(crate) fn add_aside(&mut self) -> WorkerId {
+        let worker = self.add(WorkerPhase::Idle, 0);
+        self.all[worker].aside = true;
+        self.nr_workers -= 1;
+        worker
+    }
+
+    /// It is idle again.
+    pub(crate) fn set_aside(&mut self, worker: WorkerId) {
+        self.change(worker, |w| {
+            w.phase = WorkerPhase::Idle;
+            w.flags = 0;
+        });
+    }
+
+    /// One that has been created or woken is there.
+    pub(crate) fn arrive(&mut self, worker: WorkerId) {
+        debug_assert!(matches!(
+            self.all[worker].phase,
+            WorkerPhase::Creating | WorkerPhase::Waking
+        ));
+        self.change(worker, |w| w.phase = WorkerPhase::Active);
+    }
+
+    /// There is nothing for it to do, since so many ns.
+    pub(crate) fn park(&mut self, worker: WorkerId, since: u64) {
+        self.change(worker, |w| {
+            debug_assert!(w.held.is_empty(), "its batch has ended");
+            w.phase = WorkerPhase::Idle;
+            w.flags &= GUEST;
+            w.idle_since = since;
+        });
+        self.idle.push(worker);
+    }
+
+    /// It has left, or its thread was refused.
+    pub(crate) fn remove(&mut self, worker: WorkerId) {
+        self.idle.retain(|idle| *idle != worker);
+        let w = &self.all[worker];
+        let counted = w.flags & GUEST == 0 && !w.aside && w.phase != WorkerPhase::Leaving;
+        self.nr_workers -= usize::from(counted);
+        self.change(worker, |w| (w.phase, w.aside) = (WorkerPhase::Free, false));
+    }
+
+    #[inline]
+    pub(crate) fn set_flag(&mut self, worker: WorkerId, flag: u8, on: bool) {
+        self.change(worker, |w| {
+            w.flags = if on { w.flags | flag } else { w.flags & !flag };
+        });
+    }
+
+    #[inline]
+    pub(crate) fn has_flag(&self, worker: WorkerId, flag: u8) -> bool {
+        self.all[worker].flags & flag != 0
+    }
+
+    /// Its items have ended: what was found out about them counts no more.
+    #[inline]
+    pub(crate) fn clear_flags(&mut self, worker: WorkerId) {
+        if self.all[worker].flags & !GUEST != 0 {
+            self.change(worker, |w| w.flags &= GUEST);
+        }
+    }
+
+    /// Whether there are more idle workers than may stay: two, and one for each four busy ones.
+    pub(crate) fn are_too_many_idle(&self) -> bool {
+        let idle = self.idle.len();
+        let busy = self.nr_workers - idle;
+        idle > 2 && (idle - 2) * 4 >= busy
+    }
+
+    /// The one that has been idle for longest, and since when.
+    pub(crate) fn coldest(&self) -> Option<(WorkerId, u64)> {
+        let worker = *self.idle.first()?;
+        Some((worker, self.all[worker].idle_since))
+    }
+
+    /// An idle worker is to leave.
+    pub(crate) fn dismiss(&mut self, worker: WorkerId) {
+        self.idle.retain(|idle| *idle != worker);
+        self.nr_workers -= 1;
+        self.change(worker, |w| w.phase = WorkerPhase::Leaving);
+    }
+
+    /// Takes this idle worker for something else than `bring` would.
+    pub(crate) fn bring_this(&mut self, worker: WorkerId) -> WakeAction {
+        if self.all[worker].phase != WorkerPhase::Idle {
+            return WakeAction::None;
+        }
+        self.idle.retain(|idle| *idle != worker);
+        self.change(worker, |w| w.phase = WorkerPhase::Waking);
+        WakeAction::Wake(worker)
+    }
+}
+
+impl Worker {
+    pub(crate) fn phase(&self) -> WorkerPhase {
+        self.phase
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.flags & (BLOCKED | ASLEEP) != 0
+    }
+
+    /// Nothing is known of it that would let others run beside it.
+    pub(crate) fn may_hold_others_back(&self) -> bool {
+        self.flags & !GUEST == 0
+    }
+
+    /// Whether it counts as running.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_running()
+    }
+
+    /// It is active or on its way, and no reason says that it does not run.
+    fn is_running(&self) -> bool {
+        use WorkerPhase::{Active, Creating, Waking};
+        matches!(self.phase, Creating | Waking | Active) && self.flags == 0
+    }
+}

@@ -1,0 +1,304 @@
+//! A pool_workqueue: the link of a workqueue and a pool. What its pool's lock guards of it is a
+//! [`PwqState`](crate::pool_core::PwqState); this is what others need.
+
+use crate::batch::Entry;
+use crate::completion::Completion;
+use crate::flush_colour::FlushNumber;
+use crate::nr_active::{NrActive, PwqId};
+use crate::pool_core::{Limit, PoolCore, PwqIndex};
+use crate::worker_pool::{Later, PoolState, WorkerPool};
+use crate::workqueue_inner::WorkqueueInner;
+use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use inflight_sync::registry::Registry;
+use inflight_sync::{Arc, Mutex, MutexGuard};
+
+/// Entries wait in its FIFO.
+const QUEUED: u8 = 1;
+/// It is frozen.
+const FROZEN: u8 = 1 << 1;
+/// Another pwq has replaced it.
+pub(crate) const RETIRED: u8 = 1 << 2;
+/// Only items of its own queue may queue.
+pub(crate) const DRAINING: u8 = 1 << 3;
+/// Its queue takes nothing more.
+pub(crate) const DESTROYED: u8 = 1 << 4;
+/// The system takes nothing more.
+pub(crate) const SHUT_DOWN: u8 = 1 << 5;
+
+/// It has left its pool, which knows its index no more.
+const GONE: u8 = 1 << 6;
+
+/// One of these is there: a push has to look closer.
+pub(crate) const NOT_OPEN: u8 = RETIRED | DRAINING | DESTROYED | SHUT_DOWN;
+
+/// All pwqs of the process, by the numbers that items bear.
+static PWQS: Registry<Pwq> = Registry::new(crate::item::word::PWQ_BITS);
+
+pub(crate) struct Pwq {
+    id: PwqId,
+    index: PwqIndex,
+    pool: Arc<WorkerPool>,
+    wq: Arc<WorkqueueInner>,
+    /// The limit that it shares with others, if it does.
+    nr_active: Option<Arc<NrActive>>,
+    /// Written under the pool's lock.
+    flags: AtomicU8,
+    /// Runs that followed another one at once, without an entry of their own.
+    reruns: AtomicU64,
+    /// Flushes that wait for it, by number. Locked inside the pool's lock.
+    flushes: Mutex<Vec<(FlushNumber, Arc<Completion>)>>,
+    /// The pwq that waits until this one is idle.
+    successor: Mutex<Option<Arc<Pwq>>>,
+}
+
+/// There are as many pwqs as items can name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooMany;
+
+/// The pwq of that number, if it still is.
+pub(crate) fn by_id(id: PwqId) -> Option<Arc<Pwq>> {
+    PWQS.get(id)
+}
+
+/// A pwq that has waited is given a slot of the limit; if it has gone, the next one.
+pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
+    let mut next = Some(id);
+    while let Some(id) = next {
+        if let Some(pwq) = by_id(id) {
+            let mut state = pwq.lock();
+            if !pwq.is_gone() {
+                state.core.grant(pwq.index);
+                pwq.pool.unlock(state, false);
+                return;
+            }
+        }
+        next = nr_active.release();
+    }
+}
+
+impl Pwq {
+    /// A pwq of that queue in that pool, with a limit of its own or a shared one.
+    pub(crate) fn new(
+        wq: &Arc<WorkqueueInner>,
+        pool: &Arc<WorkerPool>,
+        limit: Limit,
+        unmanaged: bool,
+        set: impl FnOnce(&Self, &mut PoolCore<Entry>),
+    ) -> Result<Arc<Self>, TooMany> {
+        let nr_active = match &limit {
+            Limit::Shared(nr_active) => Some(nr_active.clone()),
+            _ => None,
+        };
+        let id = PWQS.reserve().ok_or(TooMany)?;
+        Ok(pool.add_pwq(|core| {
+            let index = core.add_pwq(id, limit, unmanaged);
+            let pwq = Arc::new(Self {
+                id,
+                index,
+                pool: pool.clone(),
+                wq: wq.clone(),
+                nr_active,
+                flags: AtomicU8::new(0),
+                reruns: AtomicU64::new(0),
+                flushes: Mutex::default(),
+                successor: Mutex::default(),
+            });
+            PWQS.set(id, &pwq);
+            set(&pwq, core);
+            (index, pwq)
+        }))
+    }
+
+    pub(crate) fn id(&self) -> PwqId {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> PwqIndex {
+        self.index
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Arc<WorkerPool> {
+        &self.pool
+    }
+
+    #[inline]
+    pub(crate) fn wq(&self) -> &Arc<WorkqueueInner> {
+        &self.wq
+    }
+
+    pub(crate) fn nr_active(&self) -> Option<&Arc<NrActive>> {
+        self.nr_active.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.pool.lock()
+    }
+
+    /// The flags. Under the lock they are true.
+    #[inline]
+    pub(crate) fn flags(&self) -> u8 {
+        // Ordering: Acquire; who is told that the queue was closed, and then queues from an item,
+        // sees the flag.
+        self.flags.load(Ordering::Acquire)
+    }
+
+    /// Under the pool's lock.
+    #[inline]
+    pub(crate) fn set_flag(&self, flag: u8, on: bool) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        let new = if on { flags | flag } else { flags & !flag };
+        if new != flags {
+            // Ordering: Release, pairs with the Acquire in `flags`.
+            self.flags.store(new, Ordering::Release);
+        }
+    }
+
+    /// Under the pool's lock: whether entries wait.
+    #[inline]
+    pub(crate) fn set_queued(&self, queued: bool) {
+        self.set_flag(QUEUED, queued);
+    }
+
+    /// Whether an item of this pwq may append to the batch that it is in: nothing waits before it,
+    /// and the queue is open.
+    #[inline]
+    pub(crate) fn may_append(&self) -> bool {
+        self.flags() == 0
+    }
+
+    /// *freeze* and *thaw*. A freeze takes back what workers have not begun.
+    pub(crate) fn set_frozen(&self, frozen: bool, later: &mut Later) {
+        let mut state = self.lock();
+        self.set_flag(FROZEN, frozen);
+        state
+            .core
+            .set_stopped(self.index, |pwq| pwq.frozen = frozen);
+        if frozen {
+            state.recall_all(|pwq| std::ptr::eq(pwq, self));
+        }
+        self.pool.unlock_later(state, true, later);
+    }
+
+    /// The limit of its own changes.
+    pub(crate) fn set_max(&self, max: usize, lowered: bool, later: &mut Later) {
+        let mut state = self.lock();
+        state.core.set_max(self.index, max);
+        if lowered {
+            state.recall_all(|pwq| std::ptr::eq(pwq, self));
+        }
+        self.pool.unlock_later(state, true, later);
+    }
+
+    /// What workers have not begun of it goes back.
+    pub(crate) fn recall(&self, later: &mut Later) {
+        let mut state = self.lock();
+        state.recall_all(|pwq| std::ptr::eq(pwq, self));
+        self.pool.unlock_later(state, true, later);
+    }
+
+    /// A flush begins: `flush` is done once more when what is in flight now has ended.
+    pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, later: &mut Later) {
+        let mut state = self.lock();
+        if let Some(number) = state.core.begin_flush(self.index) {
+            flush.add();
+            self.flushes.lock().push((number, flush.clone()));
+            // A batch with an ended entry and a long one behind it is settled by a look.
+            self.pool.watch_for_flush(&mut state);
+        }
+        self.pool.unlock_later(state, false, later);
+    }
+
+    /// Flushes below that number are over.
+    pub(crate) fn flushed(&self, over: FlushNumber) {
+        let mut done = Vec::new();
+        self.flushes.lock().retain(|(number, flush)| {
+            let waits = *number >= over;
+            if !waits {
+                done.push(flush.clone());
+            }
+            waits
+        });
+        done.iter().for_each(|flush| flush.done());
+    }
+
+    /// Whether flushes wait for it.
+    pub(crate) fn has_flushes(&self) -> bool {
+        !self.flushes.lock().is_empty()
+    }
+
+    /// Nothing is in flight any more.
+    pub(crate) fn became_idle(self: &Arc<Self>, counted: bool) {
+        self.unplug_successor();
+        self.pool.dismiss_if_unused();
+        if counted {
+            self.wq.pwq_is_idle();
+        }
+    }
+
+    /// It is retired, and idle or about to be: `successor` is to wait for that.
+    pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
+        *self.successor.lock() = Some(successor.clone());
+    }
+
+    /// If it is retired and idle, the pwq that waits for that goes on.
+    pub(crate) fn unplug_successor(&self) {
+        let mut next = self.take_successor();
+        while let Some(pwq) = next {
+            let mut state = pwq.lock();
+            state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
+            pwq.pool.unlock(state, false);
+            next = pwq.take_successor();
+        }
+    }
+
+    /// Nothing is in flight and nobody queues: it leaves its pool.
+    pub(crate) fn remove(&self) {
+        let mut state = self.lock();
+        self.set_flag(GONE, true);
+        let own = state.remove_pwq(self.index);
+        drop(state);
+        drop(own);
+        self.pool.dismiss_if_unused();
+    }
+
+    /// Under the lock.
+    fn is_gone(&self) -> bool {
+        self.flags() & GONE != 0
+    }
+
+    /// Whether it is idle, and neither waits for another one nor is waited for.
+    pub(crate) fn has_had_its_turn(&self) -> bool {
+        let state = self.lock();
+        let pwq = state.core.pwq(self.index);
+        pwq.is_idle() && !pwq.plugged && self.successor.lock().is_none()
+    }
+
+    fn take_successor(&self) -> Option<Arc<Self>> {
+        let state = self.lock();
+        if self.is_gone() {
+            return None;
+        }
+        let pwq = state.core.pwq(self.index);
+        let over = pwq.retired && pwq.is_idle() && !pwq.plugged;
+        over.then(|| self.successor.lock().take()).flatten()
+    }
+
+    /// So many runs followed another one at once.
+    pub(crate) fn count_reruns(&self, reruns: u32) {
+        // Relaxed: a statistic.
+        self.reruns.fetch_add(u64::from(reruns), Ordering::Relaxed);
+    }
+
+    pub(crate) fn reruns(&self) -> u64 {
+        self.reruns.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Pwq {
+    fn drop(&mut self) {
+        PWQS.free(self.id);
+    }
+}

@@ -1,0 +1,81 @@
+//! Tells users of what the system has found out, on a thread of its own: a slow callback holds up
+//! nothing but later reports.
+
+use crate::panics::contained;
+use crate::shared::SystemShared;
+use crate::threads::End;
+use inflight_sync::{Arc, Mutex, Parker, Unparker};
+use std::collections::VecDeque;
+
+/// So many reports wait at most; what is more is dropped.
+const WAITING_MAX: usize = 1_024;
+
+/// One call of a user's function.
+type Report = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+pub(crate) struct Reporter(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Report>,
+    started: bool,
+    thread: Option<Unparker>,
+    stopped: bool,
+    dropped: u64,
+}
+
+impl Reporter {
+    /// The report is given soon, after those before it.
+    pub(crate) fn send(&self, shared: &Arc<SystemShared>, report: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.lock();
+        if !state.started && !state.stopped {
+            let me = shared.clone();
+            let started = shared.start_thread("inflight/report".to_owned(), move || run(&me));
+            state.started = started.is_ok();
+        }
+        if state.stopped || !state.started || state.waiting.len() >= WAITING_MAX {
+            state.dropped += 1;
+            return;
+        }
+        state.waiting.push_back(Box::new(report));
+        let thread = state.thread.clone();
+        drop(state);
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+
+    /// How many reports were dropped because too many waited, or for want of a thread.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+
+    /// The thread leaves when it has given what waits.
+    pub(crate) fn stop(&self) {
+        let mut state = self.0.lock();
+        state.stopped = true;
+        let thread = state.thread.clone();
+        drop(state);
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+}
+
+fn run(shared: &Arc<SystemShared>) -> End {
+    shared.settle_housekeeper(0);
+    let parker = Parker::current();
+    loop {
+        let (report, stopped) = {
+            let mut state = shared.reporter.0.lock();
+            state.thread.get_or_insert_with(|| parker.unparker());
+            (state.waiting.pop_front(), state.stopped)
+        };
+        match report {
+            Some(report) => drop(contained(report)),
+            None if stopped => return End::WithSystem,
+            None => parker.park(),
+        }
+    }
+}

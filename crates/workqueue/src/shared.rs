@@ -1,0 +1,96 @@
+//! What the pools and queues of a system have in common.
+
+use crate::cpu_time::Metering;
+use crate::hog::Hogs;
+use crate::known_blockers::KnownBlockers;
+use crate::report::Reporter;
+use crate::sampler::Sampling;
+use crate::submitters::Submitters;
+use crate::system_inner::SystemInner;
+use crate::threads::Threads;
+use crate::timer::TimerQueue;
+use crate::trace::Tracing;
+use crate::watchdog::Watchdog;
+use inflight_sync::asym::AsymFence;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::fault::Faults;
+use inflight_sync::time::Clock;
+use inflight_sync::wait::Event;
+use inflight_sync::{Mutex, Weak};
+use inflight_topology::{CpuSet, Topology};
+use std::io;
+use std::time::Duration;
+
+/// What every pool of a system shares.
+pub(crate) struct SystemShared {
+    /// Whose it is.
+    pub(crate) system: Weak<SystemInner>,
+    /// The machine as it was when the system was made.
+    pub(crate) topology: Topology,
+    /// And as it is now.
+    pub(crate) now: Mutex<Topology>,
+    /// The CPUs of unbound queues.
+    pub(crate) unbound_cpus: Mutex<CpuSet>,
+    /// How often one of those has changed. Relaxed: a worker that sees it late is late.
+    pub(crate) refreshes: AtomicUsize,
+    pub(crate) clock: Clock,
+    pub(crate) faults: Faults,
+    /// Of batches: recalls are rare, starts are not.
+    pub(crate) fence: AsymFence,
+    /// After how long an idle worker too many leaves.
+    pub(crate) idle_timeout: Duration,
+    pub(crate) sampling: Sampling,
+    pub(crate) known_blockers: KnownBlockers,
+    pub(crate) hogs: Hogs,
+    /// Who submits to unbound queues.
+    pub(crate) submitters: Submitters,
+    pub(crate) metering: Metering,
+    pub(crate) tracing: Tracing,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) reporter: Reporter,
+    /// The priority of the process.
+    pub(crate) base_nice: i32,
+    /// Why a thread did not get the priority it should have.
+    pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
+    pub(crate) threads: Mutex<Threads>,
+    /// A thread's function has returned.
+    pub(crate) thread_over: Event,
+    pub(crate) timers: TimerQueue,
+    /// Queues that may save power do.
+    pub(crate) power_efficient: bool,
+}
+
+impl SystemShared {
+    /// How often the machine has changed, or the CPUs of unbound queues.
+    pub(crate) fn refreshed(&self) -> usize {
+        // Relaxed: as said where it is.
+        self.refreshes.load(Ordering::Relaxed)
+    }
+
+    /// Whether that is a CPU: of the machine there was at first, or of that there is now.
+    pub(crate) fn has_cpu(&self, cpu: usize) -> bool {
+        let has = |topology: &Topology| {
+            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
+        };
+        has(&self.topology) || has(&self.now.lock())
+    }
+
+    /// Something has been brought to run: the watchdog is to look after a while.
+    pub(crate) fn arm_watchdog(&self) {
+        if self.watchdog.threshold().is_some() {
+            if let Some(system) = self.system.upgrade() {
+                system.arm_watchdog();
+            }
+        }
+    }
+
+    /// The machine as it is now.
+    pub(crate) fn machine(&self) -> Topology {
+        self.now.lock().clone()
+    }
+
+    /// Whether somebody looks after pools in which items wait: in a model, by its hand.
+    pub(crate) fn looks_after_pools(&self) -> bool {
+        self.sampling.on && (cfg!(loom) || !self.clock.is_manual())
+    }
+}

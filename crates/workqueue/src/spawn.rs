@@ -1,0 +1,206 @@
+//! Functions and futures on a workqueue.
+
+use crate::current;
+use crate::error::{JoinError, Rejected};
+use crate::future;
+use crate::item::{Job, Name, Named, NewTask};
+use crate::join_handle::JoinHandle;
+use crate::workqueue::Workqueue;
+use inflight_sync::time::Clock;
+use std::future::Future;
+
+impl Workqueue {
+    #[inline]
+    fn clock(&self) -> Clock {
+        self.inner().shared().clock.clone()
+    }
+
+    #[inline]
+    fn spawn_job<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
+    where
+        F: Job<T> + 'static,
+        T: Send + 'static,
+    {
+        let task = match self.inner().spawn(cpu, f) {
+            Ok(task) => task,
+            Err((refusal, task)) => task.reject(JoinError::Rejected(refusal)),
+        };
+        JoinHandle::of_task(task, self.clock())
+    }
+
+    /// As [`spawn`](Workqueue::spawn), on a CPU.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.spawn_on(0, || 6 * 7).wait()?, 42);
+    /// assert!(wq.spawn_on(99_999, || ()).wait().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_on<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.check_cpu(cpu) {
+            Ok(()) => self.spawn_job(cpu, f),
+            Err(refusal) => {
+                let task = NewTask::new(f).reject(JoinError::Rejected(refusal));
+                JoinHandle::of_task(task, self.clock())
+            }
+        }
+    }
+
+    /// Queues `f` to run once, on the CPU the caller runs on.
+    ///
+    /// The handle gives the result, as a future or to a waiting thread. If the queue refuses the
+    /// function, the handle gives [`JoinError::Rejected`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert_eq!(wq.spawn(|| 6 * 7).wait()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn<T, F>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn_job(self.inner().here(), f)
+    }
+
+    /// Runs `f` and waits for its result: here, on the caller's thread, if no worker is about to
+    /// come for it.
+    ///
+    /// Waking a worker and being woken by it costs more than most functions. So if the pool is not
+    /// busy, a slot of `max_active` is free and nobody waits for one, `f` runs at once as an item
+    /// of this queue: it takes the slot, is counted, and a flush or drain waits for it; only the
+    /// thread is the caller's. Else it is as `spawn(f).wait()`, and so it is for bound, strict and
+    /// highpri queues, whose workers are what they are for, and for calls within calls more than
+    /// four deep. It does not overtake: while an item waits, it is queued behind that.
+    ///
+    /// The idea is that of waiting threads that help, as in rayon's `join`.
+    ///
+    /// # Errors
+    ///
+    /// A [`JoinError`], as [`JoinHandle::wait`] gives; a panic of `f` does not go on in the caller.
+    /// After [`JoinError::WouldDeadlock`] `f` has not run and does not. Inside a BH item that is
+    /// the answer whenever `f` cannot run at once on the caller's thread.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Attrs, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("sums").unbound(Attrs::new()).build()?;
+    /// let me = std::thread::current().id();
+    /// assert_eq!(wq.call(|| std::thread::current().id())?, me, "nothing else was queued");
+    /// assert_eq!(wq.stats().completed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call<T, F>(&self, f: F) -> Result<T, JoinError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.inner().call_inline(f) {
+            Ok(result) => result,
+            // It would not wait for the item, which would run all the same.
+            Err(_) if current::may_not_sleep() => Err(JoinError::WouldDeadlock),
+            Err(f) => self.spawn(f).wait_or_take_back(),
+        }
+    }
+
+    /// Polls `future` on this queue's workers, under its limits, until it has ended.
+    ///
+    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
+    /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
+    /// two polls the future is nobody's. A wake allocates nothing. A
+    /// wake by the queue's own waker is taken while the queue is drained. A future that has not ended
+    /// when the queue is destroyed, or the system ends, ends with [`JoinError::Rejected`]; one that
+    /// nobody can wake any more, with [`JoinError::Cancelled`]. Dropping the handle detaches the
+    /// future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    ///
+    /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let read = wq.spawn(|| vec![1, 2, 3]);
+    /// let sum = wq.spawn_future(async move { read.await.map(|v| v.iter().sum::<i32>()) });
+    /// assert_eq!(sum.wait()??, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_future<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        future::spawn(self, future).0
+    }
+
+    /// As [`spawn`](Workqueue::spawn), but a function that the queue refuses comes back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`], with the function and the reason.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// match wq.try_spawn(|| 6 * 7) {
+    ///     Ok(handle) => assert_eq!(handle.wait()?, 42),
+    ///     Err(rejected) => assert_eq!(rejected.into_inner()(), 42), // here, then
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_spawn<T, F>(&self, f: F) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.inner().spawn(self.inner().here(), f) {
+            Ok(task) => Ok(JoinHandle::of_task(task, self.clock())),
+            Err((refusal, task)) => Err(Rejected::new(refusal, task.into_function())),
+        }
+    }
+
+    /// As [`spawn`](Workqueue::spawn), with a name for traces, stall reports and panics. Without, a
+    /// function has the name of its type.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let Err(JoinError::Panicked(p)) = wq.spawn_named("rescan", || panic!()).wait() else { panic!() };
+    /// assert_eq!(p.item(), "rescan");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_named<T, F>(&self, name: impl Into<Name>, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let name = name.into();
+        self.spawn_job(self.inner().here(), Named { name, f })
+    }
+}
+
+#[cfg(feature = "futures")]
+impl futures_task::Spawn for Workqueue {
+    fn spawn_obj(
+        &self,
+        future: futures_task::FutureObj<'static, ()>,
+    ) -> Result<(), futures_task::SpawnError> {
+        match future::spawn(self, future) {
+            (_, Some(_)) => Err(futures_task::SpawnError::shutdown()),
+            (detached, None) => {
+                drop(detached);
+                Ok(())
+            }
+        }
+    }
+}

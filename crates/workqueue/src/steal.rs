@@ -1,0 +1,502 @@
+//! When an idle pod takes the waiting items of a busy one: locality that wastes no CPU.
+//!
+//! Workers stay in their pod; batches may run elsewhere. A batch is taken at most once and run at
+//! once; the next item of the same submitter goes to its own pod again. So no state is moved back and
+//! forth.
+//!
+//! Two decisions, as pure functions of what a pool knows anyway: whom to wake for a new item, and
+//! where a worker looks that finds nothing in its own pool. Each rule of the one has its partner in
+//! the other, so whoever is woken for an item finds it.
+
+#[cfg(any(test, feature = "unstable-sim"))]
+use inflight_topology::Scope;
+use inflight_topology::{CpuSet, Topology};
+
+/// What a pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its memory node.
+    pub node: Option<usize>,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// Its cores: fewer than CPUs if siblings share them.
+    pub cores: usize,
+}
+
+/// What is known of a pool at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Items that nobody has taken.
+    pub waiting: usize,
+    /// Workers that run or are on their way; blocked ones do not count.
+    pub awake: usize,
+    /// What an item takes, in ns.
+    pub service: u64,
+    /// What a worker takes from being woken to running, in ns.
+    pub delay: u64,
+    /// Threads, other than workers, that have submitted from its CPUs lately. They need them too.
+    pub submitters: usize,
+}
+
+/// What moving costs and what it saves. The defaults are for a machine of one or two sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Another cache and another wake, in ns.
+    pub transfer: u64,
+    /// How many times as dear a transfer to another node is, in tenths.
+    pub far_tenths: u64,
+    /// How much longer an item takes on a core whose sibling is busy, in percent of its time.
+    pub sibling_percent: u64,
+    /// A pool whose waiting items take longer than this, in ns, may be helped.
+    pub near: u64,
+    /// The same from another node.
+    pub far: u64,
+    /// Workers awake for each CPU, at most: the target of a pool.
+    pub lanes: usize,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            transfer: 4_000,
+            far_tenths: 25,
+            sibling_percent: 40,
+            near: 200_000,
+            far: 600_000,
+            lanes: 1,
+        }
+    }
+}
+
+/// Why an item may leave its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Its pod has only siblings of busy CPUs left, another one has whole cores.
+    Sibling,
+    /// Submitters need the CPUs of its pod.
+    Submitters,
+    /// Much waits in its pod.
+    Backlog,
+}
+
+/// Who is to be woken for an item that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeTarget {
+    /// A worker of its own pod.
+    Own,
+    /// A worker of that pod, to steal it.
+    Other(usize, Reason),
+    /// Nobody: those that run will take it.
+    Nobody,
+}
+
+/// The pods of a scope.
+#[derive(Clone, Debug)]
+pub struct StealPolicy {
+    pods: Vec<Pod>,
+    costs: Costs,
+}
+
+impl Pod {
+    /// These CPUs of this machine.
+    pub(crate) fn new(topology: &Topology, cpus: &CpuSet) -> Self {
+        let smt = inflight_topology::Scope::Smt;
+        let lead = |cpu| topology.pod_of(smt, cpu)?.cpus().first();
+        let cores: CpuSet = cpus.iter().filter_map(lead).collect();
+        let node = cpus.first().and_then(|cpu| topology.node_of(cpu));
+        Self {
+            node: node.filter(|_| cpus.iter().all(|cpu| topology.node_of(cpu) == node)),
+            cpus: cpus.len(),
+            cores: cores.len().max(1),
+        }
+    }
+}
+
+impl StealPolicy {
+    /// The pods of a scope of this machine.
+    #[cfg(any(test, feature = "unstable-sim"))]
+    pub fn new(topology: &Topology, scope: Scope, costs: Costs) -> Self {
+        let pods = topology.pods(scope).iter();
+        Self::of(
+            pods.map(|pod| Pod::new(topology, pod.cpus())).collect(),
+            costs,
+        )
+    }
+
+    /// These pods.
+    pub(crate) fn of(pods: Vec<Pod>, costs: Costs) -> Self {
+        Self { pods, costs }
+    }
+
+    /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its own
+    /// to be woken, or what waits there is worth no move.
+    pub fn keeps(&self, own: usize, mine: &Load) -> bool {
+        let nearest = self.costs.near.min(self.costs.far);
+        let backlog = self.is_full(own, mine) && self.drain_ns(own, mine) >= nearest;
+        !(self.seeks_place(own, mine) || backlog)
+    }
+
+    /// Whether an item would run better elsewhere than beside those that are awake in its own pod, if
+    /// there is a place.
+    pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
+        let sibling =
+            self.is_packed(own, mine) && self.sibling_loss(own, mine) > self.costs.transfer;
+        sibling || self.is_crowded(own, mine)
+    }
+
+    /// Its workers have all the whole cores. An item that leaves is run elsewhere instead of here:
+    /// one must be awake, or the item would have no other promise than who is woken there.
+    fn is_packed(&self, pod: usize, load: &Load) -> bool {
+        load.awake >= self.cores_left(pod, load).max(1)
+    }
+
+    /// Half of the pod's CPUs or more are needed by those who submit there, and its workers have
+    /// the rest.
+    fn is_crowded(&self, pod: usize, load: &Load) -> bool {
+        let crowd = 2 * load.submitters >= self.pods[pod].cpus;
+        crowd && load.awake >= self.cpus_left(pod, load)
+    }
+
+    /// All workers that it may have are awake.
+    fn is_full(&self, pod: usize, load: &Load) -> bool {
+        load.awake >= self.cap(pod)
+    }
+
+    /// How many workers of a pod may be awake.
+    pub fn cap(&self, pod: usize) -> usize {
+        self.pods[pod].cpus * self.costs.lanes
+    }
+
+    /// Workers for which there is a whole core each.
+    fn cores_left(&self, pod: usize, load: &Load) -> usize {
+        self.pods[pod].cores.saturating_sub(load.submitters)
+    }
+
+    /// Workers for which there is a CPU each.
+    fn cpus_left(&self, pod: usize, load: &Load) -> usize {
+        self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
+    }
+
+    fn has_place(&self, pod: usize, load: &Load) -> bool {
+        load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
+    }
+
+    /// What is lost, in ns, when an item runs beside a busy sibling.
+    fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
+        let pod = &self.pods[pod];
+        if pod.cores == pod.cpus {
+            return 0;
+        }
+        load.service.saturating_mul(self.costs.sibling_percent) / 100
+    }
+
+    /// How long the pod's CPUs need for what waits, in ns.
+    fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
+        load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
+    }
+
+    /// Whether they are on the same node.
+    pub fn is_near(&self, a: usize, b: usize) -> bool {
+        self.pods[a].node == self.pods[b].node
+    }
+
+    /// The other pods, nearest first: the next ones of the node, then the rest.
+    fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+        let all = self.pods.len();
+        let around = move || (1..all).map(move |k| (from + k) % all);
+        let near = around().filter(move |to| self.is_near(from, *to));
+        near.chain(around().filter(move |to| !self.is_near(from, *to)))
+    }
+
+    /// Whether a whole core in `to` is worth a move.
+    fn pays(&self, loss: u64, from: usize, to: usize) -> bool {
+        let transfer = self.costs.transfer;
+        if self.is_near(from, to) {
+            return loss > transfer;
+        }
+        // What is remote for longer than the item itself runs is not seen here: be careful.
+        loss > 4 * transfer * self.costs.far_tenths / 10
+    }
+
+    fn threshold(&self, from: usize, to: usize) -> u64 {
+        if self.is_near(from, to) {
+            self.costs.near
+        } else {
+            self.costs.far
+        }
+    }
+
+    /// Its workers start soon enough after a wake to be of use.
+    fn is_prompt(&self, load: &Load) -> bool {
+        load.delay <= self.costs.near.max(load.service)
+    }
+
+    /// *wake*: an item has been queued in pool `own`.
+    pub fn wake_for(&self, own: usize, loads: &[Load]) -> WakeTarget {
+        let mine = &loads[own];
+        if self.is_packed(own, mine) {
+            let loss = self.sibling_loss(own, mine);
+            let whole_core = |to: &usize| {
+                let theirs = &loads[*to];
+                theirs.waiting == 0
+                    && theirs.awake < self.cores_left(*to, theirs)
+                    && self.pays(loss, own, *to)
+            };
+            if let Some(to) = self.others(own).find(whole_core) {
+                return WakeTarget::Other(to, Reason::Sibling);
+            }
+        }
+        if self.is_crowded(own, mine) {
+            let place = |to: &usize| loads[*to].waiting == 0 && self.has_place(*to, &loads[*to]);
+            if let Some(to) = self.others(own).find(place) {
+                return WakeTarget::Other(to, Reason::Submitters);
+            }
+        }
+        if !self.is_full(own, mine) {
+            return WakeTarget::Own;
+        }
+        let drain = self.drain_ns(own, mine);
+        let idle = |to: &usize| {
+            let theirs = &loads[*to];
+            drain >= self.threshold(own, *to)
+                && theirs.waiting == 0
+                && theirs.awake < self.pods[*to].cpus
+                && self.is_prompt(theirs)
+        };
+        match self.others(own).find(idle) {
+            Some(to) => WakeTarget::Other(to, Reason::Backlog),
+            None => WakeTarget::Nobody,
+        }
+    }
+
+    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From whose
+    /// it takes a batch, if from any.
+    pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
+        let mine = &loads[thief];
+        if mine.awake <= self.cores_left(thief, mine) {
+            let packed = |from: &usize| {
+                let theirs = &loads[*from];
+                let loss = self.sibling_loss(*from, theirs);
+                self.is_packed(*from, theirs) && self.pays(loss, *from, thief)
+            };
+            if let Some(from) = self.longest(thief, loads, packed) {
+                return Some((from, Reason::Sibling));
+            }
+        }
+        let has_place = mine.submitters < self.pods[thief].cpus;
+        if has_place && mine.awake <= self.cpus_left(thief, mine) {
+            let crowded = |from: &usize| self.is_crowded(*from, &loads[*from]);
+            if let Some(from) = self.longest(thief, loads, crowded) {
+                return Some((from, Reason::Submitters));
+            }
+        }
+        if !self.is_prompt(mine) {
+            return None;
+        }
+        let slow = |from: &usize| {
+            let theirs = &loads[*from];
+            let drain = self.drain_ns(*from, theirs);
+            self.is_full(*from, theirs) && drain >= self.threshold(thief, *from).max(1)
+        };
+        let from = self.longest(thief, loads, slow)?;
+        Some((from, Reason::Backlog))
+    }
+
+    /// Of the pods that qualify the one in which most waits: one of the same node if any.
+    fn longest(
+        &self,
+        thief: usize,
+        loads: &[Load],
+        qualifies: impl Fn(&usize) -> bool,
+    ) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for from in self.others(thief).filter(|from| loads[*from].waiting > 0) {
+            if best.is_some_and(|best| self.is_near(thief, best) && !self.is_near(thief, from)) {
+                break;
+            }
+            let longer = best.is_none_or(|best| loads[from].waiting > loads[best].waiting);
+            if longer && qualifies(&from) {
+                best = Some(from);
+            }
+        }
+        best
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The published machine: 4 caches of 3 cores of 2 threads.
+    fn policy() -> StealPolicy {
+        let topology = Topology::synthetic("cache:4 core:3 smt:2").unwrap();
+        StealPolicy::new(&topology, Scope::Cache, Costs::default())
+    }
+
+    fn idle() -> [Load; 4] {
+        let load = Load {
+            service: 174_000,
+            ..Load::default()
+        };
+        [load; 4]
+    }
+
+    #[test]
+    fn an_item_stays_while_a_core_is_free() {
+        let mut loads = idle();
+        for awake in 0..3 {
+            loads[0].awake = awake;
+            assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+        }
+    }
+
+    #[test]
+    fn a_whole_core_elsewhere_is_better_than_a_sibling_in_its_own_pod() {
+        let mut loads = idle();
+        loads[0].awake = 3;
+        loads[0].waiting = 1;
+        let sent = WakeTarget::Other(1, Reason::Sibling);
+        assert_eq!(policy().wake_for(0, &loads), sent);
+        loads[1].awake = 1; // the one that was woken
+        assert_eq!(policy().victim(1, &loads), Some((0, Reason::Sibling)));
+        // Not for short items, and not if those are busy too.
+        loads[0].service = 8_000;
+        assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+        loads[0].service = 174_000;
+        loads[1..].iter_mut().for_each(|load| load.awake = 3);
+        assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+    }
+
+    #[test]
+    fn submitters_keep_their_cores() {
+        let mut loads = idle();
+        loads[0].submitters = 2;
+        loads[0].awake = 1;
+        let sent = WakeTarget::Other(1, Reason::Sibling);
+        assert_eq!(policy().wake_for(0, &loads), sent);
+        // A crowd: items of any length leave, as long as somebody of the pod is awake.
+        loads.iter_mut().for_each(|load| load.service = 2_000);
+        loads[0].submitters = 6;
+        let sent = WakeTarget::Other(1, Reason::Submitters);
+        assert_eq!(policy().wake_for(0, &loads), sent);
+        loads[0].awake = 0;
+        assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+    }
+
+    #[test]
+    fn a_backlog_is_shared_when_all_workers_are_awake() {
+        let mut loads = idle();
+        loads.iter_mut().for_each(|load| load.service = 9_000);
+        loads[0].awake = 12;
+        loads[0].waiting = 133;
+        assert_eq!(policy().wake_for(0, &loads), WakeTarget::Nobody);
+        loads[0].waiting = 134;
+        let sent = WakeTarget::Other(1, Reason::Backlog);
+        assert_eq!(policy().wake_for(0, &loads), sent);
+        loads[1].awake = 1;
+        assert_eq!(policy().victim(1, &loads), Some((0, Reason::Backlog)));
+        loads[1].delay = 300_000; // its workers come late
+        assert_eq!(policy().victim(1, &loads), None);
+    }
+
+    #[test]
+    fn nothing_moves_when_all_are_saturated() {
+        let mut loads = idle();
+        for load in &mut loads {
+            *load = Load {
+                waiting: 20,
+                awake: 12,
+                submitters: 6,
+                ..*load
+            };
+        }
+        assert_eq!(policy().wake_for(0, &loads), WakeTarget::Nobody);
+    }
+
+    #[test]
+    fn other_nodes_come_last_and_only_for_long_items() {
+        let topology = Topology::synthetic("numa:2 cache:2 core:3 smt:2").unwrap();
+        let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
+        let mut loads = idle();
+        loads[0].awake = 3;
+        loads[1].awake = 3;
+        assert!(matches!(
+            policy.wake_for(0, &loads),
+            WakeTarget::Other(2, _)
+        ));
+        loads[0].service = 90_000; // 36 us would be saved; 40 us are asked for
+        assert_eq!(policy.wake_for(0, &loads), WakeTarget::Own);
+        loads[1].awake = 0;
+        assert!(matches!(
+            policy.wake_for(0, &loads),
+            WakeTarget::Other(1, _)
+        ));
+    }
+
+    /// Its own workers are on their way: they are nearer.
+    #[test]
+    fn a_backlog_is_its_own_while_workers_are_to_be_had() {
+        let mut loads = idle();
+        loads[0].waiting = 1_000;
+        loads[1].awake = 1;
+        loads[0].awake = 5;
+        // With cores of one thread each, so that only the length of the list counts.
+        let topology = Topology::synthetic("cache:4 core:6").unwrap();
+        let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
+        assert_eq!(policy.victim(1, &loads), None);
+        loads[0].awake = 6;
+        assert_eq!(policy.victim(1, &loads), Some((0, Reason::Backlog)));
+    }
+
+    fn load() -> impl Strategy<Value = Load> {
+        let counts = (0..30usize, 0..14usize, 0..8usize);
+        (counts, 0..400_000u64, 0..400_000u64).prop_map(|(counts, service, delay)| Load {
+            waiting: counts.0,
+            awake: counts.1,
+            submitters: counts.2,
+            service,
+            delay,
+        })
+    }
+
+    proptest! {
+        /// Whoever is woken for an item of another pod finds a victim, and by the same reason or a
+        /// better one. Nobody is sent away from a pod in which nobody is awake.
+        #[test]
+        fn who_is_woken_finds_something(
+            two_nodes in any::<bool>(),
+            own in 0..4usize,
+            mut loads in proptest::array::uniform4(load()),
+        ) {
+            let description = if two_nodes { "numa:2 cache:2" } else { "cache:4" };
+            let topology = Topology::synthetic(&format!("{description} core:3 smt:2")).unwrap();
+            let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
+            loads[own].waiting += 1;
+            match policy.wake_for(own, &loads) {
+                WakeTarget::Other(to, reason) => {
+                    let seeks = policy.seeks_place(own, &loads[own]);
+                    prop_assert!(seeks || reason == Reason::Backlog);
+                    prop_assert!(!policy.keeps(own, &loads[own]));
+                    prop_assert!(to != own && loads[own].awake > 0);
+                    prop_assert_eq!(loads[to].waiting, 0);
+                    loads[to].awake += 1;
+                    let found = policy.victim(to, &loads).map(|(_, reason)| reason as u8);
+                    prop_assert!(found.is_some_and(|found| found <= reason as u8));
+                }
+                WakeTarget::Own => prop_assert!(loads[own].awake < policy.cap(own)),
+                WakeTarget::Nobody => prop_assert!(loads[own].awake >= policy.cap(own)),
+            }
+        }
+
+        /// A thief never finds its own pod, nor one that has nothing, nor one whose own workers are
+        /// on their way to it.
+        #[test]
+        fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
+            if let Some((from, _)) = policy().victim(thief, &loads) {
+                prop_assert!(from != thief && loads[from].waiting > 0);
+                prop_assert!(loads[from].awake > 0 && !policy().keeps(from, &loads[from]));
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! From which CPUs threads submit that are no workers: they need those CPUs too.
+//! `PROTOCOL.md`, part *stealing*.
+
+use crate::load_hint::LoadHint;
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, CachePadded, Mutex, Weak};
+use inflight_topology::CpuSet;
+
+/// Who has submitted nothing for so long, in ns, has fallen silent; nobody looks more often.
+const SILENCE: u64 = 1_000_000;
+
+/// Somebody has submitted since somebody looked. Names of submitters leave this bit free.
+const HEARD: usize = 1;
+
+/// The submitters of a system. Relaxed, all of it: hints.
+#[derive(Debug)]
+pub struct Submitters {
+    /// By CPU: who has submitted last from there. Written by those who do, each on its CPU's line.
+    last: Box<[CachePadded<AtomicUsize>]>,
+    /// When it may be looked at again, in ns.
+    due: AtomicU64,
+    pods: Mutex<Pods>,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
+    /// What is to be told to whom.
+    told: Vec<(CpuSet, Weak<LoadHint>)>,
+    /// Room for a look: by CPU, who was heard from there; 0 for nobody.
+    heard: Vec<usize>,
+    /// Those of a pod.
+    names: Vec<usize>,
+}
+
+impl Submitters {
+    /// For CPUs below that number.
+    #[must_use]
+    pub fn new(cpus: usize) -> Self {
+        Self {
+            last: (0..cpus).map(|_| CachePadded::default()).collect(),
+            due: AtomicU64::new(0),
+            pods: Mutex::default(),
+        }
+    }
+
+    /// A pod of these CPUs wants to know how many submit from there.
+    pub fn tell(&self, cpus: CpuSet, hint: &Arc<LoadHint>) {
+        let told = &mut self.pods.lock().told;
+        // Where nobody ever looks, too, those that have gone are forgotten.
+        told.retain(|(_, hint)| hint.strong_count() > 0);
+        told.push((cpus, Arc::downgrade(hint)));
+    }
+
+    /// A thread, or whatever has this even name, submits on that CPU. As long as it is alone
+    /// there and nobody looks this writes nothing.
+    #[inline]
+    #[cfg_attr(
+        any(loom, shuttle),
+        allow(dead_code, reason = "nobody is heard in a model")
+    )]
+    pub fn note(&self, name: usize, cpu: usize) {
+        let word = name | HEARD;
+        if let Some(last) = self.last.get(cpu) {
+            if last.load(Ordering::Relaxed) != word {
+                last.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The pods are told who has been heard since the last time, if that was long enough ago.
+    /// One at a time looks.
+    #[inline]
+    pub fn look(&self, now: Instant) {
+        // In a model nobody is heard.
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
+        let now = now.as_nanos();
+        if now >= self.due.load(Ordering::Relaxed) {
+            self.look_round(now);
+        }
+    }
+
+    #[cold]
+    fn look_round(&self, now: u64) {
+        let Some(mut pods) = self.pods.try_lock() else {
+            return;
+        };
+        if now < self.due.load(Ordering::Relaxed) {
+            return;
+        }
+        self.due.store(now + SILENCE, Ordering::Relaxed);
+        let Pods { told, heard, names } = &mut *pods;
+        heard.clear();
+        heard.extend(self.last.iter().map(|last| Self::heard(last)));
+        told.retain(|(cpus, hint)| {
+            let Some(hint) = hint.upgrade() else {
+                return false;
+            };
+            names.clear();
+            let here = cpus.iter().filter_map(|cpu| heard.get(cpu));
+            names.extend(here.filter(|name| **name != 0));
+            names.sort_unstable();
+            names.dedup();
+            hint.set_submitters(names.len());
+            true
+        });
+    }
+
+    fn heard(last: &AtomicUsize) -> usize {
+        let word = last.load(Ordering::Relaxed);
+        if word & HEARD == 0 {
+            return 0;
+        }
+        // Who writes at this moment is heard the next time, or has been now.
+        last.store(word & !HEARD, Ordering::Relaxed);
+        word
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) use model::{is_a_worker, note};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use thread::{is_a_worker, note};
+
+#[cfg(not(any(loom, shuttle)))]
+mod thread {
+    use super::Submitters;
+    use std::cell::Cell;
+
+    // Const and without a destructor: one load from the thread's own memory.
+    inflight_sync::thread_local! {
+        /// Whether the thread is a worker's. Where this lies is its name: no two threads that live
+        /// have the same one.
+        static IS_WORKER: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The calling thread runs items, for good: its pool knows of it.
+    pub(crate) fn is_a_worker() {
+        IS_WORKER.with(|worker| worker.set(1));
+    }
+
+    /// The calling thread submits on that CPU.
+    #[inline]
+    pub(crate) fn note(submitters: &Submitters, cpu: usize) {
+        IS_WORKER.with(|worker| {
+            if worker.get() == 0 {
+                submitters.note(std::ptr::from_ref(worker).addr(), cpu);
+            }
+        });
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod model {
+    use super::Submitters;
+
+    pub(crate) fn is_a_worker() {}
+
+    pub(crate) fn note(_: &Submitters, _: usize) {}
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const A: usize = 0x100;
+    const B: usize = 0x200;
+
+    fn two_pods() -> (Submitters, [Arc<LoadHint>; 2]) {
+        let submitters = Submitters::new(4);
+        let hints = [Arc::<LoadHint>::default(), Arc::default()];
+        for (pod, hint) in hints.iter().enumerate() {
+            submitters.tell([2 * pod, 2 * pod + 1].into(), hint);
+        }
+        (submitters, hints)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * SILENCE)
+    }
+
+    fn seen(hints: &[Arc<LoadHint>; 2]) -> [usize; 2] {
+        [hints[0].submitters(), hints[1].submitters()]
+    }
+
+    #[test]
+    fn who_submits_is_counted_once_until_it_falls_silent() {
+        let (submitters, hints) = two_pods();
+        submitters.note(A, 0);
+        submitters.note(A, 1); // It was moved.
+        submitters.note(B, 2);
+        assert_eq!(seen(&hints), [0, 0], "nobody has looked");
+        submitters.look(at(1));
+        assert_eq!(seen(&hints), [1, 1]);
+        submitters.note(A, 1);
+        submitters.look(Instant::from_nanos(2 * SILENCE - 1));
+        assert_eq!(seen(&hints), [1, 1], "not so soon");
+        submitters.look(at(2));
+        assert_eq!(seen(&hints), [1, 0]);
+        submitters.look(at(3));
+        assert_eq!(seen(&hints), [0, 0]);
+    }
+
+    #[test]
+    fn a_pod_that_has_gone_is_forgotten_and_a_cpu_too_many_is_nobodys() {
+        let (submitters, hints) = two_pods();
+        let [first, second] = hints;
+        drop(second);
+        submitters.note(A, 4);
+        submitters.note(B, 0);
+        submitters.look(at(1));
+        assert_eq!(first.submitters(), 1);
+        assert_eq!(submitters.pods.lock().told.len(), 1);
+    }
+
+    proptest! {
+        /// Against the plain way: of each pod, who has written last on one of its CPUs since the
+        /// last look.
+        #[test]
+        fn looks_count_who_wrote_last(
+            steps in proptest::collection::vec((0..6usize, 0..5usize), 0..60)
+        ) {
+            let (submitters, hints) = two_pods();
+            let (mut last, mut now) = ([None; 4], 0);
+            for (who, cpu) in steps {
+                if cpu < 4 {
+                    submitters.note((who + 1) * 2, cpu);
+                    last[cpu] = Some(who);
+                    continue;
+                }
+                now += 1;
+                submitters.look(at(now));
+                let count = |pod: &[Option<usize>]| {
+                    let mut who: Vec<_> = pod.iter().flatten().collect();
+                    who.sort_unstable();
+                    who.dedup();
+                    who.len()
+                };
+                prop_assert_eq!(seen(&hints), [count(&last[..2]), count(&last[2..])]);
+                last = [None; 4];
+            }
+        }
+    }
+}

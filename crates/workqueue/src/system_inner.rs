@@ -1,0 +1,419 @@
+//! The system: its pools, its queues, and their end.
+
+use crate::attrs::Attrs;
+use crate::completion::Completion;
+use crate::dump::Dump;
+use crate::error::{AttrsError, BuildError, QueueError};
+use crate::panics::dispose;
+use crate::pool_attrs::{PoolAttrs, Settings};
+use crate::shared::SystemShared;
+use crate::system::Leftover;
+use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
+use crate::workqueue_inner::{Refused, WorkqueueInner};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::thread::JoinHandle;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, Mutex, Weak};
+
+pub(crate) struct SystemInner {
+    shared: Arc<SystemShared>,
+    /// The first lock of all.
+    settings: Mutex<Settings>,
+    pools: Mutex<Pools>,
+    registry: Mutex<Registry>,
+    /// Nothing is in flight and nothing will be.
+    pub(crate) stopped: Arc<Completion>,
+    /// The threads have been joined.
+    joined: Event,
+}
+
+/// The pools that there are. Who queues on one keeps it.
+#[derive(Default)]
+struct Pools {
+    all: Vec<(PoolAttrs, Weak<WorkerPool>)>,
+    made: usize,
+    overloaded: Arc<Overloaded>,
+}
+
+#[derive(Default)]
+struct Registry {
+    queues: Vec<Weak<WorkqueueInner>>,
+    /// Shutdown has begun: no queue is added.
+    shut: bool,
+    /// Every queue takes nothing more: what is idle stays idle.
+    closed: bool,
+    stopped: bool,
+    /// A timed shutdown has returned with work left: nobody waits any more.
+    given_up: bool,
+}
+
+impl Registry {
+    fn queues(&self) -> Vec<Arc<WorkqueueInner>> {
+        self.queues.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl SystemInner {
+    pub(crate) fn new(
+        shared: impl FnOnce(Weak<Self>) -> SystemShared,
+        settings: Settings,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|system| Self {
+            shared: Arc::new(shared(system.clone())),
+            settings: Mutex::new(settings),
+            pools: Mutex::default(),
+            registry: Mutex::default(),
+            stopped: Arc::new(Completion::of(1)),
+            joined: Event::new(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<SystemShared> {
+        &self.shared
+    }
+
+    /// The pool with such attributes, made if there is none.
+    pub(crate) fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool> {
+        let mut pools = self.pools.lock();
+        pools.all.retain(|(_, pool)| pool.strong_count() > 0);
+        let known = pools.all.iter().find(|(known, _)| known == attrs);
+        if let Some(pool) = known.and_then(|(_, pool)| pool.upgrade()) {
+            return pool;
+        }
+        let pool = WorkerPool::new(attrs.clone(), pools.made, &self.shared);
+        pools.made += 1;
+        pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
+        if attrs.may_have_siblings() {
+            self.shared.submitters.tell(attrs.cpus(), pool.hint());
+            self.introduce(&pools, attrs);
+        }
+        pool
+    }
+
+    /// The pools for the same queues as one with such attributes learn of each other.
+    fn introduce(&self, pools: &Pools, attrs: &PoolAttrs) {
+        let family: Vec<_> = pools
+            .all
+            .iter()
+            .filter(|(other, _)| other == attrs || other.is_sibling_of(attrs))
+            .filter_map(|(_, pool)| pool.upgrade())
+            .collect();
+        let machine = self.shared.machine();
+        for pool in &family {
+            let others: Vec<_> = family
+                .iter()
+                .filter(|other| other.attrs().is_sibling_of(pool.attrs()))
+                .cloned()
+                .collect();
+            pool.meet(Siblings::new(&machine, pool, &others, &pools.overloaded));
+        }
+    }
+
+    /// Those that are in use, by their numbers.
+    pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
+        let pools = self.pools.lock();
+        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
+        drop(pools);
+        let mut used: Vec<_> = all.into_iter().filter(|pool| pool.is_in_use()).collect();
+        used.sort_by_key(|pool| pool.id());
+        used
+    }
+
+    /// The watchdog looks whether all moves.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let pools = self.pools();
+        let queues = self.queues();
+        let waiting = pools.iter().filter_map(|pool| pool.waiting());
+        let starved = queues.iter().filter_map(|queue| queue.starved());
+        let places = waiting.chain(starved).collect();
+        let watchdog = &self.shared.watchdog;
+        watchdog.look(&self.shared, places);
+        watchdog.disarm();
+        // What comes after this look arms it.
+        if queues.iter().any(|queue| queue.items() > 0) {
+            self.arm_watchdog();
+        }
+    }
+
+    pub(crate) fn arm_watchdog(self: &Arc<Self>) {
+        let Some(threshold) = self.shared.watchdog.arm() else {
+            return;
+        };
+        let at = self.shared.clock.now() + threshold;
+        let system = self.clone();
+        let planned = self
+            .shared
+            .timers
+            .set_duty(&self.shared, at, move || system.watch());
+        if !planned {
+            self.shared.watchdog.disarm(); // The next item tries again.
+        }
+    }
+
+    pub(crate) fn dump(&self) -> String {
+        let settings = self.settings();
+        let dump = Dump {
+            topology: &settings.topology,
+            settings: &settings,
+            pools: self.pools(),
+            queues: self.queues(),
+            nice_refused: *self.shared.nice_refused.lock(),
+            hogs: self.shared.hogs.all(),
+        };
+        dump.to_string()
+    }
+
+    pub(crate) fn queues(&self) -> Vec<Arc<WorkqueueInner>> {
+        self.registry.lock().queues()
+    }
+
+    /// What holds for all unbound queues now.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.lock().clone()
+    }
+
+    pub(crate) fn set_attrs(
+        &self,
+        queue: &Arc<WorkqueueInner>,
+        attrs: Attrs,
+    ) -> Result<(), AttrsError> {
+        self.change_attrs(queue, |_| Ok(attrs))
+    }
+
+    /// The same, from the attributes it has; nobody else changes them meanwhile.
+    pub(crate) fn change_attrs<E: From<AttrsError>>(
+        &self,
+        queue: &Arc<WorkqueueInner>,
+        change: impl FnOnce(Attrs) -> Result<Attrs, E>,
+    ) -> Result<(), E> {
+        queue.check_unbound()?;
+        let mut later = Later::default();
+        let settings = self.settings.lock();
+        if self.is_stopped() {
+            return Err(AttrsError::ShutDown.into());
+        }
+        let attrs = change(queue.attrs())?;
+        attrs.check()?;
+        let prepared = queue.prepare(attrs, &settings);
+        let prepared = prepared.map_err(|refused| self.refused(refused))?;
+        prepared.commit(&mut later);
+        Ok(())
+    }
+
+    /// Other settings for all unbound queues, or for none.
+    pub(crate) fn reconfigure(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
+    ) -> Result<(), AttrsError> {
+        let mut later = Later::default();
+        let mut settings = self.settings.lock();
+        if self.is_stopped() {
+            return Err(AttrsError::ShutDown);
+        }
+        let mut new = settings.clone();
+        change(&mut new)?;
+        let queues = self.queues();
+        let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
+        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
+        let changes = changes.collect::<Result<Vec<_>, _>>();
+        let changes = changes.map_err(|refused| self.refused(refused))?;
+        let machine_changed = new.topology.version() != settings.topology.version()
+            || new.topology != settings.topology;
+        if machine_changed {
+            *self.shared.now.lock() = new.topology.clone();
+        }
+        let unbound_cpus = new.unbound_cpus();
+        let cpus_changed = *self.shared.unbound_cpus.lock() != unbound_cpus;
+        *self.shared.unbound_cpus.lock() = unbound_cpus;
+        if machine_changed || cpus_changed {
+            // Relaxed: as said where it is.
+            self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
+        }
+        for change in changes {
+            change.commit(&mut later);
+        }
+        *settings = new;
+        drop(settings);
+        drop(later);
+        if machine_changed || cpus_changed {
+            self.shared.timers.poke();
+            let rescuers = queues.iter().filter_map(|queue| queue.rescuer());
+            rescuers.for_each(|rescuer| rescuer.poke());
+        }
+        Ok(())
+    }
+
+    fn refused(&self, refused: Refused) -> AttrsError {
+        match refused {
+            Refused::NoWorker(e) => AttrsError::NoWorker(e.kind()),
+            Refused::Queue(QueueError::TooManyQueues) => AttrsError::TooManyQueues,
+            Refused::Queue(_) => AttrsError::ShutDown,
+        }
+    }
+
+    /// From now on freezable queues let nothing begin.
+    pub(crate) fn freeze(&self) {
+        self.change_freezes(|settings| settings.freezes += 1);
+    }
+
+    /// The end of one [`freeze`](SystemInner::freeze).
+    pub(crate) fn thaw(&self) {
+        self.change_freezes(|settings| settings.freezes -= 1);
+    }
+
+    fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.lock();
+        let before = settings.is_frozen();
+        change(&mut settings);
+        let now = settings.is_frozen();
+        if before != now {
+            self.freezable().for_each(|queue| queue.set_frozen(now));
+        }
+    }
+
+    fn freezable(&self) -> impl Iterator<Item = Arc<WorkqueueInner>> {
+        let queues = self.queues().into_iter();
+        queues.filter(|queue| queue.is_freezable())
+    }
+
+    /// Whether items of freezable queues run.
+    pub(crate) fn is_freezing(&self) -> bool {
+        self.freezable().any(|queue| queue.activity().0 > 0)
+    }
+
+    /// A queue as the settings want it, in the list of those to which changes of them go.
+    pub(crate) fn register(
+        &self,
+        make: impl FnOnce(&Settings) -> Arc<WorkqueueInner>,
+    ) -> Result<Arc<WorkqueueInner>, BuildError> {
+        let settings = self.settings.lock();
+        let queue = make(&settings);
+        {
+            let mut registry = self.registry.lock();
+            if registry.shut {
+                return Err(BuildError::ShutDown);
+            }
+            registry.queues.retain(|queue| queue.strong_count() > 0);
+            registry.queues.push(Arc::downgrade(&queue));
+        }
+        self.shared.metering.register(&queue);
+        drop(settings);
+        queue.make_pwqs()?;
+        Ok(queue)
+    }
+
+    /// *shutdown*: closes every queue. Who finds that nothing is in flight any more stops the pools.
+    pub(crate) fn begin_shutdown(self: &Arc<Self>) {
+        self.registry.lock().shut = true;
+        // No queue is added after the flag, so these are all. What is held runs.
+        self.change_freezes(|settings| settings.ended = true);
+        self.queues().iter().for_each(|queue| queue.shut_down());
+        self.pools().iter().for_each(|pool| pool.relieve_poller());
+        self.shared.timers.close();
+        self.registry.lock().closed = true;
+        self.queue_is_idle();
+    }
+
+    /// The end has begun.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.registry.lock().shut
+    }
+
+    /// A closed queue has become idle; if all are, the workers go.
+    ///
+    /// Not before all queues are closed: one that is not could be idle now and take an item later,
+    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
+    /// items, the last one to look finds all idle.
+    pub(crate) fn queue_is_idle(&self) {
+        let queues = {
+            let registry = self.registry.lock();
+            if !registry.closed {
+                return; // Who closes the last queue looks afterwards.
+            }
+            registry.queues()
+        };
+        if !queues.iter().all(|queue| queue.is_idle()) {
+            return;
+        }
+        self.shared.threads.lock().stopped = true;
+        if std::mem::replace(&mut self.registry.lock().stopped, true) {
+            return;
+        }
+        for queue in &queues {
+            queue.unfinished.end(QueueError::ShutDown);
+            queue.dismiss_rescuer();
+        }
+        let pools: Vec<_> = {
+            let pools = self.pools.lock();
+            pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect()
+        };
+        pools.iter().for_each(|pool| pool.stop());
+        self.shared.timers.stop();
+        self.shared.reporter.stop();
+        self.stopped.done();
+    }
+
+    /// Whether the caller is one of the system's threads, or its call is one of the items: the
+    /// system's end would wait for it.
+    pub(crate) fn is_inside(&self) -> bool {
+        let called = || {
+            self.queues()
+                .iter()
+                .any(|q| crate::current::runs_item_of(q))
+        };
+        self.shared.is_own_thread() || called()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.is_done()
+    }
+
+    /// After the end: joins the threads, or has somebody else join them and waits for that, at most
+    /// until `deadline`. Returns whether they have been joined.
+    pub(crate) fn join(&self, deadline: Option<Instant>) -> bool {
+        let handles = self.shared.threads.lock().take();
+        if let Some(handles) = handles {
+            let failed = handles
+                .into_iter()
+                .filter_map(|h| JoinHandle::join(h).err());
+            failed.for_each(dispose);
+            self.shared.threads.lock().joined = true;
+            self.joined.notify_all();
+            return true;
+        }
+        let joining = || !self.shared.threads.lock().joined;
+        match deadline {
+            Some(deadline) => self
+                .joined
+                .wait_while_until(&self.shared.clock, deadline, joining),
+            None => {
+                self.joined.wait_while(joining);
+                true
+            }
+        }
+    }
+
+    /// The functions of all threads have returned, but for what joining them takes.
+    pub(crate) async fn threads_gone(&self) {
+        let running = || !self.shared.threads.lock().are_over();
+        self.shared.thread_over.listen_while(running).await;
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.registry.lock().given_up = true;
+    }
+
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.registry.lock().given_up
+    }
+
+    pub(crate) fn leftover(&self, own_worker: bool) -> Leftover {
+        let queues = self.queues().into_iter().filter_map(|queue| {
+            let items = queue.items() as u64;
+            (items > 0).then(|| (queue.name().to_owned(), items))
+        });
+        Leftover::new(queues.collect(), own_worker)
+    }
+}

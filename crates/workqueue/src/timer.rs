@@ -1,0 +1,221 @@
+//! The system's timer queue: one thread that does things when their time has come.
+//!
+//! It is started with the first worker or the first delay, sleeps until the earliest time, and
+//! without limit while there is none. Its time is that of the system's clock. Nothing foreign runs
+//! on it: who is to be told of something is told by the [reporter](crate::report).
+
+use crate::panics::contained;
+use crate::shared::SystemShared;
+use crate::threads::End;
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, Mutex, Parker, Unparker};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static IS_TIMER: Cell<bool> = Cell::new(false);
+}
+
+/// Something that is done at its time, once.
+pub(crate) enum Job {
+    /// An item is queued.
+    Delayed(Box<dyn Delayed>),
+    /// Anything else.
+    Duty(Box<dyn FnOnce() + Send>),
+}
+
+/// An item that waits for its time.
+pub(crate) trait Delayed: Send {
+    /// Its time has come.
+    fn expire(self: Box<Self>);
+    /// It will not: the system ends.
+    fn abandon(self: Box<Self>);
+}
+
+/// Names a job of a timer queue: earlier ones first, those of the same time in the order they were
+/// set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TimerKey {
+    at: Instant,
+    id: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct TimerQueue {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<TimerKey, Job>,
+    next_id: u64,
+    started: bool,
+    /// Where the thread sleeps, once it has arrived.
+    thread: Option<Unparker>,
+    /// Nothing is queued later any more.
+    closed: bool,
+    /// The thread leaves.
+    stopped: bool,
+}
+
+/// Why a job was not set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotSet {
+    Closed,
+    NoThread(io::ErrorKind),
+}
+
+impl TimerQueue {
+    /// Starts the thread, unless it is there. In a model there is none: nothing happens by itself.
+    pub(crate) fn start(&self, shared: &Arc<SystemShared>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.start(shared)
+    }
+
+    /// Sets a job. The thread is started if it is not there.
+    pub(crate) fn set(
+        &self,
+        shared: &Arc<SystemShared>,
+        at: Instant,
+        job: Job,
+    ) -> Result<TimerKey, NotSet> {
+        let mut state = self.state.lock();
+        if state.stopped || (state.closed && matches!(job, Job::Delayed(_))) {
+            return Err(NotSet::Closed);
+        }
+        let started = state.start(shared);
+        started.map_err(|e| NotSet::NoThread(e.kind()))?;
+        let id = state.next_id;
+        let key = TimerKey { at, id };
+        state.next_id += 1;
+        let first = state.jobs.first_key_value().is_none_or(|(k, _)| key < *k);
+        state.jobs.insert(key, job);
+        // A thread that has not arrived yet looks when it does.
+        let sleeper = state.thread.clone().filter(|_| first);
+        drop(state);
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
+        }
+        Ok(key)
+    }
+
+    /// Sets a duty. `false` if it will not be done.
+    pub(crate) fn set_duty(
+        &self,
+        shared: &Arc<SystemShared>,
+        at: Instant,
+        duty: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        self.set(shared, at, Job::Duty(Box::new(duty))).is_ok()
+    }
+
+    /// Takes a job back, unless the thread has begun it.
+    pub(crate) fn remove(&self, key: TimerKey) -> Option<Job> {
+        self.state.lock().jobs.remove(&key)
+    }
+
+    /// Whether the calling thread is that of the timer queue.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        IS_TIMER.with(Cell::get)
+    }
+
+    /// The thread looks again: where it is to run has changed.
+    pub(crate) fn poke(&self) {
+        let thread = self.state.lock().thread.clone();
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+
+    /// Nothing is queued later any more. What waits for its time is given up.
+    pub(crate) fn close(&self) {
+        let abandoned = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            let jobs = std::mem::take(&mut state.jobs);
+            let (delayed, duties) = jobs
+                .into_iter()
+                .partition(|(_, job)| matches!(job, Job::Delayed(_)));
+            state.jobs = duties;
+            let delayed: BTreeMap<_, _> = delayed;
+            delayed
+        };
+        for job in abandoned.into_values() {
+            if let Job::Delayed(delayed) = job {
+                // Dropping an item that nobody else has runs foreign code.
+                contained(|| delayed.abandon());
+            }
+        }
+    }
+
+    /// Sends the thread home.
+    pub(crate) fn stop(&self) {
+        let (thread, jobs) = {
+            let mut state = self.state.lock();
+            state.stopped = true;
+            (state.thread.clone(), std::mem::take(&mut state.jobs))
+        };
+        drop(jobs);
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+
+    /// Takes what is due; else says until when to sleep. `None` if the thread is to leave.
+    fn due(&self, now: Instant) -> Option<Due> {
+        let mut state = self.state.lock();
+        if state.stopped {
+            return None;
+        }
+        match state.jobs.first_entry() {
+            None => Some(Due::Nothing),
+            Some(first) if first.key().at > now => Some(Due::At(first.key().at)),
+            Some(first) => Some(Due::Now(first.remove())),
+        }
+    }
+}
+
+impl State {
+    fn start(&mut self, shared: &Arc<SystemShared>) -> io::Result<()> {
+        if !self.started {
+            let me = shared.clone();
+            shared.start_thread("inflight/timer".to_owned(), move || run(&me))?;
+            self.started = true;
+        }
+        Ok(())
+    }
+}
+
+enum Due {
+    Now(Job),
+    At(Instant),
+    Nothing,
+}
+
+/// The thread function.
+fn run(shared: &Arc<SystemShared>) -> End {
+    IS_TIMER.with(|is_timer| is_timer.set(true));
+    let parker = Parker::current();
+    shared.timers.state.lock().thread = Some(parker.unparker());
+    let mut settled = None;
+    while let Some(due) = shared.timers.due(shared.clock.now()) {
+        let refreshed = shared.refreshed();
+        if settled.replace(refreshed) != Some(refreshed) {
+            shared.settle_housekeeper(0);
+        }
+        match due {
+            // Dropping an item that nobody else has runs foreign code.
+            Due::Now(job) => drop(contained(|| match job {
+                Job::Delayed(delayed) => delayed.expire(),
+                Job::Duty(duty) => duty(),
+            })),
+            // Woken or in time, it looks again.
+            Due::At(at) => drop(parker.park_until(&shared.clock, at)),
+            Due::Nothing => parker.park(),
+        }
+    }
+    End::WithSystem
+}

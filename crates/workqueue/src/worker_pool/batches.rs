@@ -1,0 +1,353 @@
+//! Batches under the lock: taking, settling, recalling, putting back, parking.
+
+use super::{PoolState, WorkerPool};
+use crate::batch::{Batch, Entry, Taken, bit};
+use crate::item::Parked;
+use crate::pool_core::{BLOCKED, PwqIndex, WorkerId};
+use crate::pwq::Pwq;
+use inflight_sync::{Arc, MutexGuard};
+use std::ptr::NonNull;
+
+impl PoolState {
+    /// *take*: entries into the worker's batch, which is empty. Returns how many.
+    #[inline]
+    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> usize {
+        let begin = batch.end();
+        let pwqs = &self.pwqs;
+        let taken = self.core.take(worker, |index, entry| {
+            let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
+            let taken = Taken {
+                entry,
+                pwq: NonNull::from(&**pwq),
+            };
+            let fits = batch.append(begin, taken);
+            debug_assert!(fits, "a batch fits into the ring");
+        });
+        self.note_empty(batch, begin, taken);
+        taken
+    }
+
+    /// The same, one entry of that pwq, which is listed.
+    pub(crate) fn take_one(&mut self, worker: WorkerId, batch: &Batch, index: PwqIndex) {
+        self.core.bring_to_front(index);
+        self.core.set_batching(false);
+        self.take(worker, batch);
+        self.core.set_batching(self.watched);
+    }
+
+    /// The pwqs that have been drawn empty say so, for those who append without the lock.
+    #[inline]
+    fn note_empty(&self, batch: &Batch, begin: u32, taken: usize) {
+        let mut last = None;
+        for i in 0..taken {
+            let pwq = batch.get(begin.wrapping_add(i as u32)).pwq;
+            if last.replace(pwq) == Some(pwq) {
+                continue;
+            }
+            // SAFETY: its entry has just been taken, and keeps it alive.
+            let pwq = unsafe { pwq.as_ref() };
+            if self.core.pwq(pwq.index()).fifo.is_empty() {
+                pwq.set_queued(false);
+            }
+        }
+    }
+
+    /// *settle*: the entries of the batch below `upto` have ended.
+    #[inline]
+    pub(crate) fn settle(&mut self, worker: WorkerId, batch: &Batch, upto: u32) {
+        let me = self.core.workers.get_mut(worker);
+        let from = std::mem::replace(&mut me.settled, upto);
+        let counted_later = me.counted_later;
+        let mut run = Run::default();
+        for i in 0..upto.wrapping_sub(from) {
+            let i = from.wrapping_add(i);
+            let Taken { entry, pwq } = batch.get(i);
+            // SAFETY: an entry that has not been settled, or another one of its batch, keeps it
+            // alive.
+            let index = unsafe { pwq.as_ref() }.index();
+            let ran = !batch.is_skipped(i);
+            if counted_later & bit(i) != 0 {
+                self.core.workers.get_mut(worker).counted_later &= !bit(i);
+            } else if !entry.counted {
+                // The entries with which it shares the colour are settled with it or later.
+                let counters = &mut self.core.pwq_mut(index).counters;
+                counters.queued += 1;
+                counters.ended += u64::from(ran);
+                continue;
+            }
+            if (run.pwq, run.colour) != (index, entry.colour) {
+                self.settle_run(run);
+                run = Run {
+                    pwq: index,
+                    colour: entry.colour,
+                    ..Run::default()
+                };
+            }
+            run.entries += 1;
+            run.ran += usize::from(ran);
+        }
+        self.settle_run(run);
+    }
+
+    #[inline]
+    fn settle_run(&mut self, run: Run) {
+        if run.entries > 0 {
+            self.core.ended(run.pwq, run.colour, run.entries, run.ran);
+        }
+    }
+
+    /// Entries that were not run go back to the heads of their pwqs, in their order.
+    fn put_back(&mut self, batch: &Batch, from: u32, to: u32) {
+        for i in (0..to.wrapping_sub(from)).rev() {
+            let Taken { mut entry, pwq } = batch.get(from.wrapping_add(i));
+            // SAFETY: as in `settle`.
+            let pwq = unsafe { pwq.as_ref() };
+            // SAFETY: the entry keeps its item alive.
+            let word = unsafe { entry.item.header() }.load();
+            self.count(pwq.index(), &mut entry);
+            if crate::item::word::is_live(word, entry.seq) {
+                pwq.set_queued(true);
+                self.core.put_back(pwq.index(), entry);
+            } else {
+                self.core.ended(pwq.index(), entry.colour, 1, 0);
+                self.stale.push(entry.item);
+            }
+        }
+    }
+
+    /// An entry that was appended is counted as in flight from now on.
+    fn count(&mut self, index: PwqIndex, entry: &mut Entry) {
+        if !std::mem::replace(&mut entry.counted, true) {
+            let pwq = self.core.pwq_mut(index);
+            pwq.colours.enter_as(entry.colour, 1);
+            pwq.counters.queued += 1;
+        }
+    }
+
+    /// The entry that the worker runs stays when the others of its batch are settled: if it was
+    /// appended it is counted now.
+    fn count_running(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
+        let Taken { mut entry, pwq } = batch.get(i);
+        // SAFETY: as in `settle`.
+        let index = unsafe { pwq.as_ref() }.index();
+        let counted_later = &mut self.core.workers.get_mut(worker).counted_later;
+        if *counted_later & bit(i) == 0 && !entry.counted {
+            *counted_later |= bit(i);
+            self.count(index, &mut entry);
+        }
+        index
+    }
+
+    /// Whether the worker has taken entries that are not settled.
+    pub(crate) fn has_batch(&self, worker: WorkerId) -> bool {
+        let thread = self.threads.get(worker).and_then(Option::as_ref);
+        let settled = self.core.workers.get(worker).settled;
+        thread.is_some_and(|thread| thread.shared.batch.end() != settled)
+    }
+
+    /// The entries of a worker's batch that are not settled and have not been put back.
+    pub(super) fn entries(&self, worker: WorkerId) -> impl Iterator<Item = (u32, Taken)> {
+        let thread = self.threads.get(worker).and_then(Option::as_ref);
+        let w = self.core.workers.get(worker);
+        let (settled, recalled) = (w.settled, w.recalled);
+        let entries = thread.map(|thread| {
+            let batch = &thread.shared.batch;
+            let is_there = move |i: u32| match recalled {
+                Some((from, to)) => {
+                    let at = i.wrapping_sub(settled);
+                    at < from.wrapping_sub(settled) || at >= to.wrapping_sub(settled)
+                }
+                None => true,
+            };
+            let all = (0..batch.end().wrapping_sub(settled)).map(move |k| settled.wrapping_add(k));
+            all.filter(move |i| is_there(*i)).map(|i| (i, batch.get(i)))
+        });
+        entries.into_iter().flatten()
+    }
+
+    /// *recall*: takes what a worker has not begun from it, and settles what has ended.
+    pub(crate) fn recall(&mut self, worker: WorkerId) {
+        let shared = self.thread(worker).shared.clone();
+        let batch = &shared.batch;
+        let before = self.core.workers.get(worker).recalled;
+        let from = match before {
+            // Not noticed yet: the owner starts nothing before it has.
+            Some((_, to)) => to,
+            None => {
+                batch.recall();
+                batch.next()
+            }
+        };
+        let to = batch.end();
+        let first = before.map_or(from, |(first, _)| first);
+        self.core.workers.get_mut(worker).recalled = Some((first, to));
+        let mut keep = None;
+        let runs = self.core.workers.get(worker).settled != first;
+        if runs {
+            // Entries below the one before `first` have ended; that one may run.
+            keep = Some(self.count_running(worker, batch, first.wrapping_sub(1)));
+        }
+        self.put_back(batch, from, to);
+        if runs {
+            self.settle(worker, batch, first.wrapping_sub(1));
+        }
+        self.core.release_held(worker, keep);
+    }
+
+    /// What every worker has not begun goes back, of those that `of` chooses.
+    pub(crate) fn recall_all(&mut self, of: impl Fn(&Pwq) -> bool) {
+        let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
+        for worker in all {
+            // SAFETY: as in `settle`.
+            if self
+                .entries(worker)
+                .any(|(_, taken)| of(unsafe { taken.pwq.as_ref() }))
+            {
+                self.recall(worker);
+            }
+        }
+    }
+
+    /// The owner, which runs entry `i`, puts back what is behind it, and settles what is before it.
+    fn put_back_rest(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
+        let index = self.count_running(worker, batch, i);
+        let behind = i.wrapping_add(1);
+        let recalled = self.core.workers.get_mut(worker).recalled.take();
+        self.put_back(batch, recalled.map_or(behind, |(_, to)| to), batch.end());
+        self.settle(worker, batch, i);
+        batch.resume(behind);
+        index
+    }
+
+    /// The owner has run all that it had.
+    #[inline]
+    pub(crate) fn end_batch(&mut self, worker: WorkerId, batch: &Batch) {
+        let end = batch.end();
+        let me = self.core.workers.get(worker);
+        if me.recalled.is_some() {
+            return self.end_recalled_batch(worker, batch);
+        }
+        if me.settled != end {
+            self.settle(worker, batch, end);
+            self.core.release_held(worker, None);
+        }
+        self.core.workers.clear_flags(worker);
+    }
+
+    /// The same, where others have put back what it had not begun.
+    #[cold]
+    fn end_recalled_batch(&mut self, worker: WorkerId, batch: &Batch) {
+        let me = self.core.workers.get_mut(worker);
+        let (from, to) = me.recalled.take().expect("asked by the caller");
+        // What it has appended since runs another time.
+        self.put_back(batch, to, batch.end());
+        self.settle(worker, batch, from);
+        self.core.release_held(worker, None);
+        self.core.workers.clear_flags(worker);
+        batch.resume(from);
+    }
+}
+
+/// Entries of a batch that are settled together.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    pwq: PwqIndex,
+    colour: u8,
+    entries: usize,
+    ran: usize,
+}
+
+impl WorkerPool {
+    /// The owner found its batch recalled when it had started entry `i`. `true`: the entry is its
+    /// own, and the only one left.
+    #[cold]
+    pub(crate) fn answer_recall(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
+        let mut state = self.lock();
+        let recalled = state.core.workers.get(worker).recalled;
+        let (from, _) = recalled.expect("recalled under the lock");
+        let is_own = from != i;
+        if is_own {
+            let index = state.put_back_rest(worker, batch, i);
+            state.core.release_held(worker, Some(index));
+        } else {
+            state.end_recalled_batch(worker, batch);
+        }
+        self.unlock(state, false);
+        is_own
+    }
+
+    /// *block*: the owner of the batch, in entry `i`, is about to sleep. Entries of a guest are
+    /// another pool's than the one that it counts in.
+    pub(crate) fn return_batch(
+        &self,
+        worker: WorkerId,
+        batch: &Batch,
+        i: u32,
+    ) -> MutexGuard<'_, PoolState> {
+        let mut state = self.lock();
+        let index = state.put_back_rest(worker, batch, i);
+        state.core.release_held(worker, Some(index));
+        state
+    }
+
+    /// The worker does not count as running, or does again.
+    pub(crate) fn set_blocked(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        worker: WorkerId,
+        blocked: bool,
+    ) {
+        state.core.workers.set_flag(worker, BLOCKED, blocked);
+        self.unlock(state, blocked);
+    }
+
+    /// *park*: entry `i` was drawn while its item runs elsewhere. It goes into the item, with its
+    /// slot and its colour, and what is behind it goes back. `false`: the item runs no more, or the
+    /// queueing was cancelled; it is to be claimed again.
+    #[cold]
+    pub(crate) fn park_entry(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
+        let mut state = self.lock();
+        let Taken { entry, .. } = batch.get(i);
+        // SAFETY: the entry keeps its item alive.
+        if !unsafe { entry.item.header() }.park(entry.seq, entry.colour) {
+            return false;
+        }
+        let index = state.put_back_rest(worker, batch, i);
+        // Neither the slot nor the colour is the batch's any more.
+        state.core.hand_over_slot(worker, index);
+        state.core.release_held(worker, None);
+        let me = state.core.workers.get_mut(worker);
+        me.settled = i.wrapping_add(1);
+        me.counted_later &= !bit(i);
+        self.unlock(state, false);
+        true
+    }
+
+    /// *put back*, by the runner whose end has cleared PARKED: the entry goes to the head of its
+    /// pwq. A cancel on the way has left a reference with it.
+    #[cold]
+    pub(crate) fn unpark_entry(&self, pwq: &Arc<Pwq>, item: crate::item::ItemPtr, parked: Parked) {
+        let mut state = self.lock();
+        let entry = Entry {
+            item,
+            seq: parked.seq,
+            colour: parked.colour,
+            counted: true,
+        };
+        // SAFETY: PENDING keeps the item alive, or the reference that a cancel has left.
+        let word = unsafe { item.header() }.load();
+        let live = crate::item::word::is_live(word, parked.seq);
+        if live {
+            pwq.set_queued(true);
+            state.core.unpark(pwq.index(), entry);
+        } else {
+            state.core.ended(pwq.index(), parked.colour, 1, 0);
+            state.core.release_slot(pwq.index());
+        }
+        self.unlock(state, false);
+        if !live {
+            // SAFETY: as above.
+            unsafe { item.release() };
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! *look*: what the timer does for a pool in which something waits for those that run.
+
+use super::{PoolState, WorkerPool};
+use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
+use crate::hog::Hog;
+use crate::item::Function;
+use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
+use crate::sampler::{self, Candidate, Verdict};
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::Ordering;
+use std::time::Duration;
+
+impl PoolState {
+    /// Whether a worker has entries that it has not begun.
+    fn has_rest(&self, worker: WorkerId) -> bool {
+        let thread = self.threads.get(worker).and_then(Option::as_ref);
+        thread.is_some_and(|thread| {
+            let batch = &thread.shared.batch;
+            batch.next() != batch.end()
+        })
+    }
+
+    /// Whether something waits for workers that run: on the worklist, or in a batch.
+    pub(super) fn waits(&self) -> bool {
+        self.core.has_waiting() || self.core.workers.iter().any(|(w, _)| self.has_rest(w))
+    }
+
+    /// Takes from workers that have not moved since the last look what they have not begun.
+    fn recall_stuck(&mut self) {
+        let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
+        for worker in all {
+            if !self.has_batch(worker) {
+                continue;
+            }
+            let next = self.thread(worker).shared.batch.next();
+            let thread = self.threads[worker].as_mut().expect("it has a batch");
+            let stuck = thread.seen.replace(next) == Some(next);
+            if stuck && !self.is_recalled(worker) {
+                self.recall(worker);
+            }
+        }
+    }
+
+    /// Nothing is left to be recalled.
+    fn is_recalled(&self, worker: WorkerId) -> bool {
+        let end = self.thread(worker).shared.batch.end();
+        let recalled = self.core.workers.get(worker).recalled;
+        recalled.is_some_and(|(_, to)| to == end)
+    }
+}
+
+impl WorkerPool {
+    /// The timer looks at the pool from now on. The caller has set `watched`.
+    pub(super) fn begin_watch(&self) {
+        if !self.plan_look(sampler::SOON) {
+            // Nobody may wait for a look that does not come.
+            let mut state = self.lock();
+            self.unwatch(&mut state);
+            state.recall_all(|_| true);
+            self.unlock(state, true);
+        }
+    }
+
+    fn unwatch(&self, state: &mut PoolState) {
+        state.watched = false;
+        state.core.set_batching(false);
+    }
+
+    fn plan_look(&self, later: Duration) -> bool {
+        let at = self.shared.clock.now() + later;
+        let pool = self.arc();
+        self.shared
+            .timers
+            .set_duty(&self.shared, at, move || pool.look())
+    }
+
+    /// A flush waits: what has ended in a batch is settled before the batch ends.
+    pub(crate) fn watch_for_flush(&self, state: &mut PoolState) {
+        state.flushing = true;
+        if !state.watched && self.is_looked_after() {
+            state.watched = true;
+            state.core.set_batching(true);
+            state.watch_wanted = true;
+        }
+    }
+
+    fn look(&self) {
+        self.shared.submitters.look(self.shared.clock.now());
+        let mut state = self.lock();
+        state.recall_stuck();
+        self.unlock(state, true);
+        if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {
+            self.plan_look(later);
+        }
+    }
+
+    /// The workers that hold others back. `None` if nothing waits.
+    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
+        let state = self.lock();
+        if !state.waits() {
+            return None;
+        }
+        let candidates = state.core.workers.iter().filter_map(|(worker, w)| {
+            let thread = state.threads.get(worker)?.as_ref()?;
+            let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
+            let runs = runs && thread.shared.function.get().is_some();
+            runs.then_some(Candidate {
+                worker,
+                turn: thread.shared.batch.next(),
+                // In a model threads have no numbers, and nothing is read of them.
+                thread: thread.number.or(cfg!(loom).then_some(0))?,
+            })
+        });
+        Some(candidates.collect())
+    }
+
+    /// What was seen of workers in some turns. Returns whether any of it was news.
+    pub(crate) fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
+        let mut news = false;
+        for (worker, turn, verdict) in verdicts {
+            let state = self.lock();
+            news |= self.found_one(state, worker, turn, verdict);
+        }
+        news
+    }
+
+    fn found_one(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        worker: WorkerId,
+        turn: u32,
+        verdict: Verdict,
+    ) -> bool {
+        let Some(thread) = state.threads.get(worker).cloned().flatten() else {
+            return false;
+        };
+        let shared = &thread.shared;
+        let w = state.core.workers.get(worker);
+        let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
+        let Some(function) = shared.function.get() else {
+            return false;
+        };
+        if !runs || shared.batch.next() != turn {
+            return false;
+        }
+        if !state.is_recalled(worker) {
+            state.recall(worker);
+        }
+        let (flag, mark) = match verdict {
+            Verdict::Asleep => (ASLEEP, FOUND_ASLEEP),
+            Verdict::Intensive(_) => (INTENSIVE, FOUND_INTENSIVE),
+        };
+        // Relaxed: a statistic, and a hint.
+        shared.found.store(mark, Ordering::Relaxed);
+        state.core.workers.set_flag(worker, flag, true);
+        let hog = match verdict {
+            Verdict::Asleep => {
+                self.shared.known_blockers.found_asleep(function.key());
+                None
+            }
+            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
+        };
+        let own = thread.own.clone();
+        self.unlock(state, true);
+        if let Some((own, me)) = own {
+            // A guest holds its own pool back.
+            let mut state = own.lock();
+            state.core.workers.set_flag(me, flag, true);
+            own.unlock(state, true);
+        }
+        if let Some(hog) = hog {
+            self.shared.hogs.found(&self.shared, function.key(), hog);
+        }
+        true
+    }
+
+    /// What is known of a worker that computes for long.
+    fn hog(
+        &self,
+        state: &PoolState,
+        worker: WorkerId,
+        function: Function,
+        used: Duration,
+    ) -> Option<Hog> {
+        let thread = state.thread(worker);
+        Some(Hog {
+            item: function.name().to_owned(),
+            queue: state.running(worker)?.wq().name().to_owned(),
+            count: 0,
+            thread: thread.number,
+            used,
+            stack: thread.number.and_then(sampler::proc::stack),
+        })
+    }
+
+    /// Nothing has had to wait for long. `false` if something waits now.
+    pub(crate) fn end_watch(&self) -> bool {
+        let mut state = self.lock();
+        if state.waits() || state.has_flushes() {
+            return false;
+        }
+        self.unwatch(&mut state);
+        true
+    }
+}

@@ -1,0 +1,120 @@
+//! A pool that gets no threads: rescuers are called, and the timer asks again.
+
+use super::{PoolState, WorkerPool};
+use crate::pool_core::WorkerId;
+use crate::rescuer::Rescuer;
+use inflight_sync::Arc;
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+/// How long a pool is short of a worker before it calls rescuers.
+const FIRST_MAYDAY: Duration = Duration::from_millis(10);
+
+/// After how long it calls again.
+const NEXT_MAYDAY: Duration = Duration::from_millis(100);
+
+/// After how long at most a thread is asked for again. The first time it is [`FIRST_MAYDAY`]; each
+/// refusal doubles it.
+const COOLDOWN: Duration = Duration::from_secs(1);
+
+/// A thread was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mayday {
+    /// Until then nobody asks for one.
+    cooldown: Instant,
+    lasts: Duration,
+    /// Rescuers have been called.
+    called: bool,
+}
+
+impl PoolState {
+    /// Work is listed, and nobody is there or on the way to take it.
+    pub(crate) fn needs_help(&self) -> bool {
+        self.core.has_waiting()
+            && !self.core.workers.are_enough()
+            && self.core.workers.nr_idle() == 0
+    }
+
+    /// Whether threads are refused at the moment.
+    pub(super) fn is_refused(&self) -> bool {
+        self.mayday.is_some()
+    }
+}
+
+impl WorkerPool {
+    /// Whether a thread may be asked for.
+    pub(super) fn may_create(&self, state: &PoolState) -> bool {
+        state
+            .mayday
+            .is_none_or(|mayday| self.shared.clock.now() >= mayday.cooldown)
+    }
+
+    /// The thread of that worker was refused.
+    pub(super) fn creation_failed(&self, worker: WorkerId) {
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        state.core.workers.remove(worker);
+        if state.core.workers.nr_workers() == 0 {
+            self.unman();
+        }
+        let known = state.mayday;
+        let lasts = known.map_or(FIRST_MAYDAY, |mayday| (mayday.lasts * 2).min(COOLDOWN));
+        state.mayday = Some(Mayday {
+            cooldown: now + lasts,
+            lasts,
+            called: known.is_some_and(|mayday| mayday.called),
+        });
+        drop(state);
+        if known.is_none() {
+            self.plan_mayday(now + FIRST_MAYDAY);
+        }
+    }
+
+    fn plan_mayday(&self, at: Instant) {
+        let pool = self.arc();
+        let planned = self
+            .shared
+            .timers
+            .set_duty(&self.shared, at, move || pool.mayday());
+        if !planned {
+            self.lock().mayday = None;
+        }
+    }
+
+    /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to time,
+    /// a thread is asked for again.
+    fn mayday(&self) {
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        if !state.needs_help() {
+            state.mayday = None;
+            return;
+        }
+        let rescuers = state.rescuers();
+        if let Some(mayday) = &mut state.mayday {
+            mayday.called = true;
+        }
+        self.unlock(state, true);
+        rescuers
+            .iter()
+            .for_each(|rescuer| rescuer.call(&self.arc()));
+        let cooldown = self.lock().mayday.map(|mayday| mayday.cooldown);
+        let next = now + NEXT_MAYDAY;
+        self.plan_mayday(cooldown.map_or(next, |cooldown| cooldown.clamp(now, next)));
+    }
+
+    /// A pool that has called rescuers already calls for each newcomer at once.
+    pub(crate) fn call_for_newcomer(&self, rescuer: &Rescuer) {
+        if self.lock().mayday.is_some_and(|mayday| mayday.called) {
+            rescuer.call(&self.arc());
+        }
+    }
+}
+
+impl PoolState {
+    /// The rescuers of the queues whose items wait, in the order of the worklist.
+    fn rescuers(&self) -> Vec<Arc<Rescuer>> {
+        let pwqs = self.core.worklist().map(|index| self.pwq(index));
+        pwqs.filter_map(|pwq| pwq.wq().rescuer().cloned()).collect()
+    }
+}

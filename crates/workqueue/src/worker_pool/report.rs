@@ -1,0 +1,272 @@
+//! What can be seen of a pool, and what its workers use.
+
+use super::{PoolState, WorkerPool};
+use crate::batch::bit;
+use crate::cpu_time::{self, Metered};
+use crate::current::Context;
+use crate::pool_attrs::Cpus;
+use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
+use crate::pwq::Pwq;
+use crate::watchdog::Waiting;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::{Arc, cpu};
+use inflight_topology::PinGuard;
+use std::time::Duration;
+
+/// A pwq at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PwqLevel {
+    pub(crate) queued: u64,
+    pub(crate) started: u64,
+    pub(crate) completed: u64,
+    pub(crate) cancelled: u64,
+    /// Items that run.
+    pub(crate) executing: usize,
+    /// Items that have not begun.
+    pub(crate) waiting: usize,
+}
+
+impl PwqLevel {
+    pub(crate) fn in_flight(&self) -> usize {
+        self.executing + self.waiting
+    }
+}
+
+/// A pool at one moment.
+#[derive(Debug)]
+pub(crate) struct PoolReport {
+    pub(crate) workers: usize,
+    pub(crate) idle: usize,
+    pub(crate) blocked: usize,
+    pub(crate) running: usize,
+    pub(crate) target: usize,
+    /// Entries that could be taken.
+    pub(crate) ready: usize,
+    /// A worker is being created.
+    pub(crate) creating: bool,
+    /// The queues whose items are being run.
+    pub(crate) items: Vec<String>,
+    /// Pwqs that use the pool.
+    pub(crate) users: usize,
+}
+
+impl PoolState {
+    /// The entry that a worker runs, by its number in the batch.
+    fn running_entry(&self, worker: WorkerId) -> Option<u32> {
+        let thread = self.threads.get(worker)?.as_ref()?;
+        let runs = thread.shared.function.get().is_some();
+        let i = thread.shared.batch.next().wrapping_sub(1);
+        let settled = self.core.workers.get(worker).settled;
+        let begun = thread.shared.batch.next() != settled;
+        (runs && begun).then_some(i)
+    }
+
+    /// The pwq of the item that a worker runs.
+    pub(super) fn running(&self, worker: WorkerId) -> Option<Arc<Pwq>> {
+        let i = self.running_entry(worker)?;
+        let taken = self.thread(worker).shared.batch.get(i);
+        // SAFETY: an entry that has not been settled keeps it alive.
+        Some(self.pwq(unsafe { taken.pwq.as_ref() }.index()).clone())
+    }
+
+    /// What is in a pwq, and what went through it.
+    pub(crate) fn level(&self, index: PwqIndex) -> PwqLevel {
+        let pwq = self.core.pwq(index);
+        let (mut executing, mut ended, mut ran, mut uncounted) = (pwq.inline, 0, 0, 0);
+        for (worker, w) in self.core.workers.iter() {
+            let running = self.running_entry(worker);
+            for (i, taken) in self.entries(worker) {
+                // SAFETY: an entry that has not been settled keeps it alive.
+                if unsafe { taken.pwq.as_ref() }.index() != index {
+                    continue;
+                }
+                let batch = &self.thread(worker).shared.batch;
+                let counted = taken.entry.counted || w.counted_later & bit(i) != 0;
+                uncounted += usize::from(!counted);
+                let begun = i.wrapping_sub(w.settled) < batch.next().wrapping_sub(w.settled);
+                if running == Some(i) {
+                    executing += 1;
+                } else if begun {
+                    ended += 1;
+                    ran += usize::from(!batch.is_skipped(i));
+                }
+            }
+        }
+        let in_flight = pwq.colours.in_flight() + uncounted - ended;
+        let reruns = self.pwq(index).reruns();
+        let completed = pwq.counters.ended + ran as u64 + reruns;
+        PwqLevel {
+            queued: pwq.counters.queued + uncounted as u64 + reruns,
+            started: completed + executing as u64,
+            completed,
+            cancelled: pwq.counters.cancelled,
+            executing,
+            waiting: in_flight.saturating_sub(executing),
+        }
+    }
+
+    /// The names of the queues whose items the workers run.
+    fn items(&self) -> Vec<String> {
+        let workers = self.core.workers.iter().map(|(worker, _)| worker);
+        let mut items: Vec<_> = workers
+            .filter_map(|w| Some(self.running(w)?.wq().name().to_owned()))
+            .collect();
+        items.sort_unstable();
+        items
+    }
+
+    pub(super) fn has_flushes(&mut self) -> bool {
+        if self.flushing {
+            let pwqs: Vec<_> = self.pwqs().collect();
+            self.flushing = pwqs.iter().any(|pwq| self.pwq(*pwq).has_flushes());
+        }
+        self.flushing
+    }
+}
+
+impl WorkerPool {
+    /// What waits here for a worker, if anything does.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        let state = self.lock();
+        let first = state
+            .core
+            .worklist()
+            .next()
+            .map(|index| (index, state.pwq(index)));
+        let (index, pwq) = first?;
+        let item = state.core.pwq(index).fifo.front()?.item;
+        // SAFETY: its entry is in the queue, and the lock is held.
+        let item = unsafe { item.name() };
+        Some(Waiting {
+            place: format!("pool {}", self.attrs.name(self.id)),
+            // Relaxed: a later look sees it.
+            progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
+            item: format!("{}: {item}", pwq.wq().name()),
+            waiting: state.core.listed(),
+            running: state.items(),
+        })
+    }
+
+    /// An item that runs here gets on. Relaxed: a later look of the watchdog sees it.
+    pub(crate) fn touch(&self) {
+        self.touched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn report(&self) -> PoolReport {
+        let state = self.lock();
+        let workers = &state.core.workers;
+        let mut phases = workers.iter().map(|(_, w)| w.phase());
+        // A poller is a worker without a thread, and not on the list of those who are idle.
+        let poller = state.poller.is_some();
+        let idle_poller = state.is_poller_idle();
+        PoolReport {
+            workers: workers.nr_workers() + usize::from(poller),
+            idle: workers.nr_idle() + usize::from(idle_poller),
+            blocked: workers.iter().filter(|(_, w)| w.is_blocked()).count(),
+            running: workers.nr_running(),
+            target: workers.target(),
+            ready: state.core.listed(),
+            creating: phases.any(|phase| phase == WorkerPhase::Creating),
+            items: state.items(),
+            users: state.users,
+        }
+    }
+
+    /// Whether the pool is in use: by a queue, or because something is left in it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let state = self.lock();
+        state.users > 0 || state.poller.is_some() || state.core.workers.nr_workers() > 0
+    }
+
+    /// The timer reads what the workers use, from now on.
+    pub(crate) fn begin_metering(&self) {
+        if self.shared.metering.is_on() && self.meter.arm() {
+            self.plan_reading(cpu_time::PERIOD);
+        }
+    }
+
+    fn plan_reading(&self, later: Duration) {
+        let at = self.shared.clock.now() + later;
+        let pool = self.arc();
+        let planned = self
+            .shared
+            .timers
+            .set_duty(&self.shared, at, move || pool.read_meter());
+        if !planned {
+            self.meter.disarm(); // Who is woken next tries again.
+        }
+    }
+
+    /// Charges what the workers have used, and looks again if somebody runs.
+    pub(crate) fn read_meter(&self) {
+        if let Some(later) = self.meter.read(self) {
+            if self.meter.arm() {
+                self.plan_reading(later);
+            }
+        }
+    }
+
+    /// The workers whose CPU time can be read.
+    pub(crate) fn metered(&self) -> Vec<Metered> {
+        let state = self.lock();
+        let workers = state.core.workers.iter().filter_map(|(worker, w)| {
+            let thread = state.threads.get(worker)?.as_ref()?;
+            if thread.own.is_some() {
+                return None; // It is read in its own pool.
+            }
+            Some(Metered {
+                worker,
+                idle: w.phase() == WorkerPhase::Idle,
+                blocked: w.is_blocked(),
+                turn: state.core.progress(),
+                thread: thread.number?,
+                queue: thread.shared.charged.queue(),
+                before: thread.shared.charged.before(),
+            })
+        });
+        workers.collect()
+    }
+
+    /// Where the calling worker runs, and with which priority.
+    pub(crate) fn settle_worker(&self) {
+        self.shared
+            .settle_thread(&self.attrs.allowed(), self.attrs.nice);
+        if let Cpus::One(cpu) = &self.attrs.cpus {
+            cpu::set_current_for_thread(Some(*cpu));
+        }
+    }
+
+    /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
+    /// one of them, until [`return_thread`](WorkerPool::return_thread).
+    pub(crate) fn borrow_thread(&self) -> Option<PinGuard> {
+        if let Cpus::One(cpu) = &self.attrs.cpus {
+            cpu::set_current_for_thread(Some(*cpu));
+        }
+        let topology = self.shared.machine();
+        topology.pin_current_thread(&self.attrs.allowed()).ok()
+    }
+
+    /// The end of [`borrow_thread`](WorkerPool::borrow_thread).
+    pub(crate) fn return_thread(&self, pinned: Option<PinGuard>) {
+        drop(pinned);
+        cpu::set_current_for_thread(None);
+    }
+
+    /// The calling worker, which begins to work, goes back to its CPUs if it was woken on others.
+    /// From then on it runs where the system wants it again.
+    pub(crate) fn repatriate(&self, context: &Context) {
+        let cpus = self.attrs.cpus();
+        if self.shared.machine().pin_current_thread(&cpus).is_ok() {
+            context.set_repatriated();
+        }
+    }
+
+    /// Whether the calling worker, which begins to work, was woken on CPUs of another pod.
+    pub(crate) fn strays(&self) -> bool {
+        let Cpus::Pod { cpus, strict, .. } = &self.attrs.cpus else {
+            return false;
+        };
+        let may_stray = self.attrs.may_have_siblings() && self.shared.topology.is_this_machine();
+        may_stray && !strict && !cpus.contains(cpu::current())
+    }
+}

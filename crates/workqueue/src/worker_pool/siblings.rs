@@ -1,0 +1,255 @@
+//! What the pools of a system know of each other, and how they help. The decisions are those of
+//! [`StealPolicy`](crate::steal::StealPolicy).
+
+use super::{PoolState, WorkerPool, WorkerShared};
+use crate::current::Context;
+use crate::load_hint::LoadHint;
+use crate::pool_core::{WakeAction, WorkerId};
+use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
+use crate::worker;
+use crate::workqueue_inner::Count;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, CachePadded, Parker, Weak};
+use inflight_topology::Topology;
+
+/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long as
+/// there is none no worker looks at the others.
+#[derive(Debug, Default)]
+pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
+
+/// So many events pass after a search for help that has found nobody.
+const LOOK_LATER: u32 = 8;
+
+/// A pool and those of its system that may help it and be helped.
+pub(crate) struct Siblings {
+    policy: StealPolicy,
+    /// Which of `all` the pool is itself.
+    me: usize,
+    /// In the order of their CPUs.
+    all: Vec<Sibling>,
+    overloaded: Arc<Overloaded>,
+}
+
+struct Sibling {
+    pool: Weak<WorkerPool>,
+    hint: Arc<LoadHint>,
+}
+
+impl Siblings {
+    /// `pool` among `others`.
+    pub(crate) fn new(
+        topology: &Topology,
+        pool: &Arc<WorkerPool>,
+        others: &[Arc<WorkerPool>],
+        overloaded: &Arc<Overloaded>,
+    ) -> Self {
+        let mut all: Vec<_> = others.iter().chain([pool]).collect();
+        all.sort_by_key(|pool| pool.attrs().cpus().first());
+        let pods = all.iter().map(|p| Pod::new(topology, &p.attrs().cpus()));
+        Self {
+            policy: StealPolicy::of(pods.collect(), Costs::default()),
+            me: all.iter().position(|p| Arc::ptr_eq(p, pool)).unwrap_or(0),
+            all: all
+                .iter()
+                .map(|p| Sibling {
+                    pool: Arc::downgrade(p),
+                    hint: p.hint().clone(),
+                })
+                .collect(),
+            overloaded: overloaded.clone(),
+        }
+    }
+
+    fn loads(&self, pool: &WorkerPool, mine: Load) -> Vec<Load> {
+        let now = pool.shared.clock.now();
+        let load = |(at, sibling): (usize, &Sibling)| Load {
+            delay: sibling.hint.delay(now),
+            ..if at == self.me {
+                mine
+            } else {
+                sibling.hint.load()
+            }
+        };
+        self.all.iter().enumerate().map(load).collect()
+    }
+
+    fn are_some(&self) -> bool {
+        self.all.len() > 1
+    }
+}
+
+impl PoolState {
+    /// What is known of the pool now.
+    fn load(&self, pool: &WorkerPool) -> Load {
+        let workers = &self.core.workers;
+        Load {
+            waiting: self.core.listed(),
+            // Nobody can be brought: as if all were there.
+            awake: if self.is_refused() && workers.nr_idle() == 0 {
+                workers.target()
+            } else {
+                workers.nr_running()
+            },
+            service: self.core.service_ns(),
+            submitters: pool.hint.submitters(),
+            ..Load::default()
+        }
+    }
+}
+
+/// A look at the siblings, for a worker that has found nothing to do.
+pub(crate) struct Theft {
+    siblings: Arc<Siblings>,
+    mine: Load,
+}
+
+impl WorkerPool {
+    /// Its siblings are these from now on, if there are any.
+    pub(crate) fn meet(&self, siblings: Siblings) {
+        let mut state = self.lock();
+        if state.overloaded {
+            // The count of those that it knew.
+            state.overloaded = false;
+            siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        state.siblings = siblings.are_some().then(|| Arc::new(siblings));
+        self.unlock(state, false);
+    }
+
+    /// Whether what is listed would run better in a sibling's pool than beside those that are awake
+    /// here: nobody is brought here before the siblings have been looked at.
+    pub(super) fn seeks_place(&self, state: &PoolState) -> bool {
+        let Some(siblings) = &state.siblings else {
+            return false;
+        };
+        let seeks = state.look_later == 0 && state.core.has_waiting();
+        seeks && siblings.policy.seeks_place(siblings.me, &state.load(self))
+    }
+
+    /// The siblings learn how the pool is. Returns whether one of them is to be asked for help.
+    pub(super) fn wants_help(&self, state: &mut PoolState) -> bool {
+        let load = state.load(self);
+        let Some(siblings) = &state.siblings else {
+            return false;
+        };
+        self.hint.tell(&load);
+        let overloaded = load.waiting > 0 && !siblings.policy.keeps(siblings.me, &load);
+        if overloaded != state.overloaded {
+            let count = &siblings.overloaded.0;
+            if overloaded {
+                count.fetch_add(1, Ordering::Relaxed);
+            } else {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.overloaded = overloaded;
+        }
+        state.look_later = state.look_later.saturating_sub(1);
+        overloaded && state.look_later == 0
+    }
+
+    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
+    pub(super) fn seek_help(&self) {
+        let (siblings, mine) = {
+            let mut state = self.lock();
+            state.look_later = LOOK_LATER;
+            let Some(siblings) = state.siblings.clone() else {
+                return;
+            };
+            (siblings, state.load(self))
+        };
+        let loads = siblings.loads(self, mine);
+        match siblings.policy.wake_for(siblings.me, &loads) {
+            WakeTarget::Other(to, _) => {
+                let Some(helper) = siblings.all[to].pool.upgrade() else {
+                    return;
+                };
+                if helper.invite() {
+                    let state = self.lock();
+                    let first = state.core.worklist().next();
+                    let pwq = first.map(|index| state.pwq(index).clone());
+                    drop(state);
+                    if let Some(pwq) = pwq {
+                        pwq.wq().counted(Count::RemoteWakeups, 1);
+                    }
+                }
+            }
+            WakeTarget::Own => {
+                self.unlock(self.lock(), false);
+            }
+            WakeTarget::Nobody => {}
+        }
+    }
+
+    /// A worker is wanted for an item of another pool. `false`: there is none to be had.
+    fn invite(&self) -> bool {
+        let mut state = self.lock();
+        if state.core.workers.are_enough() || state.stopped || Self::is_unused(&state) {
+            return false;
+        }
+        let action = state.core.workers.bring();
+        let after = self.after(&mut state, action, false, false);
+        self.wants_help(&mut state);
+        drop(state);
+        after.perform(self);
+        action != WakeAction::None
+    }
+
+    /// For a worker that has found nothing to do: what it needs for a look at the siblings, if one
+    /// of them may have something.
+    pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
+        let siblings = state.siblings.as_ref()?;
+        let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
+        some.then(|| Theft {
+            siblings: siblings.clone(),
+            mine: state.load(self),
+        })
+    }
+
+    /// A worker that was woken is here.
+    pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
+        let thread = state.threads[worker].as_mut().expect("it is there");
+        if let Some(woken_at) = thread.woken_at.take() {
+            let now = self.shared.clock.now();
+            let took = u64::try_from((now - woken_at).as_nanos()).unwrap_or(u64::MAX);
+            state.delay.note(took, 10);
+            self.hint.came(state.delay.ns(), now);
+        }
+    }
+}
+
+impl Theft {
+    /// *steal*: the worker `me` of `thief` takes a batch of a sibling and runs it as a guest there.
+    /// `false`: there was none.
+    pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
+        let Self { siblings, mine } = self;
+        let loads = siblings.loads(thief, mine);
+        let victim = siblings.policy.victim(siblings.me, &loads);
+        let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
+        let Some(victim) = victim else {
+            return false;
+        };
+        let mut state = victim.lock();
+        if !state.core.has_waiting() || state.stopped {
+            return false;
+        }
+        let shared = WorkerShared::new(&victim.shared);
+        let guest = state.core.workers.attach();
+        let unparker = Parker::current().unparker();
+        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
+        if let Some(thread) = &mut state.threads[guest] {
+            thread.own = Some((thief.clone(), me));
+        }
+        let taken = state.take(guest, &shared.batch);
+        let own = Some((thief.clone(), me));
+        let context = Context::guest(victim.clone(), guest, shared.clone(), own);
+        if taken > 0 {
+            // SAFETY: the entry has just been taken.
+            let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
+            pwq.wq().counted(Count::Stolen, taken as u64);
+        }
+        victim.unlock(state, false);
+        worker::run_as_guest(&context);
+        victim.detach(guest, &shared);
+        taken > 0
+    }
+}

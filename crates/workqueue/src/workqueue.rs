@@ -1,0 +1,483 @@
+//! A workqueue: items go in here, and workers that it shares with others run them.
+
+use crate::attrs::{Attrs, Kind, Mode};
+use crate::delayed_work::DelayedWork;
+use crate::error::{
+    AttrsError, BuildError, EnableError, MaxActiveError, MinActiveError, QueueError,
+};
+use crate::stats::WorkqueueStats;
+use crate::system_inner::SystemInner;
+use crate::work::{Modified, Queued, Work};
+use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
+use inflight_sync::{Arc, cpu};
+use inflight_topology::Scope;
+use std::fmt;
+use std::time::Duration;
+
+mod waits;
+
+/// The largest `max_active`.
+///
+/// ```
+/// assert_eq!(inflight_workqueue::MAX_ACTIVE_LIMIT, 2048);
+/// ```
+pub const MAX_ACTIVE_LIMIT: usize = 2048;
+
+/// `max_active` of a workqueue that was not told otherwise.
+///
+/// ```
+/// assert_eq!(inflight_workqueue::DEFAULT_MAX_ACTIVE, 1024);
+/// ```
+pub const DEFAULT_MAX_ACTIVE: usize = MAX_ACTIVE_LIMIT / 2;
+
+/// The longest name of a workqueue, in bytes.
+///
+/// ```
+/// assert_eq!(inflight_workqueue::NAME_LIMIT, 31);
+/// ```
+pub const NAME_LIMIT: usize = 31;
+
+/// A workqueue: items go in here, and workers that it shares with other queues run them.
+///
+/// Items start in the order in which they were queued, one sequence for each pool: for each CPU of a
+/// bound queue, for each group of CPUs of an unbound one. A worker takes small items, of less than
+/// 10 us, in batches, up to 32 at a time or what takes about 20 us; several workers of an unbound
+/// queue take batches by turns, so an item may start about 20 us after newer ones, or later if items
+/// take longer than they used to. Pools serve their queues by turns, a batch each: no queue starves
+/// another. If order matters, the queue is to be [ordered](crate::WorkqueueDraft::ordered).
+///
+/// A clone is another handle on the same queue. Handles do not keep the system alive: when the last
+/// [`WorkqueueSystem`](crate::WorkqueueSystem) is gone, the queue refuses new items. A queue whose
+/// last handle is dropped still runs what is queued.
+///
+/// ```
+/// use inflight_workqueue::{Attrs, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).max_active(64).build()?;
+/// let sum = crypt.spawn(|| [1, 2, 3].iter().sum::<u32>()).wait()?;
+/// assert_eq!(sum, 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Workqueue {
+    handle: Arc<Handle>,
+}
+
+/// The queue leaves its pools when the last handle has gone and nothing is in flight.
+struct Handle {
+    inner: Arc<WorkqueueInner>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inner.abandon();
+    }
+}
+
+impl Workqueue {
+    pub(crate) fn new(inner: Arc<WorkqueueInner>) -> Self {
+        Self {
+            handle: Arc::new(Handle { inner }),
+        }
+    }
+
+    /// A queue of a system that has been shut down: it takes nothing.
+    pub(crate) fn closed(system: &Arc<SystemInner>) -> Self {
+        let limit = ActiveLimit {
+            max_active: DEFAULT_MAX_ACTIVE,
+            share: Share::Lend,
+            min_active: None,
+        };
+        let (kind, flags) = (Kind::Bound, Flags::default());
+        let name = "closed".to_owned();
+        let settings = system.settings();
+        let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system, &settings);
+        inner.shut_down();
+        Self::new(inner)
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> &Arc<WorkqueueInner> {
+        &self.handle.inner
+    }
+
+    /// The name it was made with.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.workqueue("events").bound().build()?.name(), "events");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    /// What kind of queue it is.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.workqueue("events").bound().build()?.kind(), Kind::Bound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.inner().kind()
+    }
+
+    /// Queues `work` on the CPU the caller runs on.
+    ///
+    /// What the caller did before is seen by the run that follows, also if the answer is
+    /// [`Queued::AlreadyPending`]. Does not wait for anything but short locks, and for the start of
+    /// a thread when the pool is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// A [`QueueError`]; the work is then not queued by this call.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(wq.queue(&work)?.is_queued());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue(&self, work: &Work) -> Result<Queued, QueueError> {
+        self.inner().queue(&work.item, self.inner().here())
+    }
+
+    /// Queues `work` on a CPU: in its pool if the queue is bound, in that of its group if unbound.
+    ///
+    /// A bound queue has workers for each CPU of the machine that may ever be online; while the CPU
+    /// is offline, or the process may not use it, they run where the system lets them. A work that
+    /// runs elsewhere when its turn comes waits for the end of that run.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::NoSuchCpu`] for a number that no CPU of the topology has, neither of that the
+    /// system was made with nor of the one it was last
+    /// [told of](crate::WorkqueueSystem::refresh); and those of [`queue`](Workqueue::queue).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let irq = sys.workqueue("complete").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(irq.queue_on(0, &work)?.is_queued());
+    /// assert_eq!(irq.queue_on(99_999, &work), Err(QueueError::NoSuchCpu(99_999)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        self.inner().queue(&work.item, cpu)
+    }
+
+    /// Queues `work` after `delay`, on the CPU the caller runs on now. Without delay, at once.
+    ///
+    /// It is pending meanwhile. See [`DelayedWork`] for what it is not.
+    ///
+    /// # Errors
+    ///
+    /// A [`QueueError`]; the work is then not queued by this call. [`QueueError::NoTimer`] if this
+    /// is the system's first delay and it refuses the thread that waits for it.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
+    /// assert!(!wq.queue_delayed(&work, Duration::ZERO)?.is_queued(), "it is pending already");
+    /// assert!(work.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Queued, QueueError> {
+        self.queue_later(&work.item, cpu::current(), delay)
+    }
+
+    /// Queues `work` after `delay`, on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`queue_on`](Workqueue::queue_on) and [`queue_delayed`](Workqueue::queue_delayed).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed_on(0, &work, Duration::from_secs(3600))?.is_queued());
+    /// work.flush_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed_on(
+        &self,
+        cpu: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        self.queue_later(&work.item, cpu, delay)
+    }
+
+    /// Whether `work` is pending or not, it will be queued `delay` from now and not before; without
+    /// delay, at once.
+    ///
+    /// A pending instance is taken from where it is, the other queue or timer it may be in, in one
+    /// step: the work does not cease to be pending. A flush that waited for that instance ends.
+    ///
+    /// # Errors
+    ///
+    /// A [`QueueError`]; nothing has changed. If the queue closes during the call, the work may
+    /// have been taken back.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
+    /// assert_eq!(wq.mod_delayed(&work, Duration::ZERO)?, Modified::Moved);
+    /// work.flush_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Modified, QueueError> {
+        self.requeue_later(&work.item, cpu::current(), delay)
+    }
+
+    /// As [`mod_delayed`](Workqueue::mod_delayed), on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`mod_delayed`](Workqueue::mod_delayed) and [`queue_on`](Workqueue::queue_on).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = DelayedWork::new(|| ());
+    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mod_delayed_on(
+        &self,
+        cpu: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Modified, QueueError> {
+        self.check_cpu(cpu)?;
+        self.requeue_later(&work.item, cpu, delay)
+    }
+
+    /// Takes one level of [`disable`](Work::disable) back and, if it was the last, queues `work`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnableError::NotDisabled`] if there is no level to take back. [`EnableError::Rejected`] if
+    /// the queue does not take the work, which is enabled all the same.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable()?;
+    /// assert_eq!(wq.enable_and_queue(&work)?, Queued::Queued);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enable_and_queue(&self, work: &Work) -> Result<Queued, EnableError> {
+        if !work.enable()? {
+            return Ok(Queued::Disabled);
+        }
+        self.queue(work).map_err(EnableError::Rejected)
+    }
+
+    /// Whether an item queued now on a CPU would have to wait until others end, because
+    /// `max_active` of them are active. Others may change that at any moment.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert!(!wq.is_congested(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_congested(&self, cpu: usize) -> bool {
+        self.inner().is_congested(cpu)
+    }
+
+    /// Queues `work` on a memory node: on the caller's CPU if that belongs to the node, else on the
+    /// node's first.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::NoSuchNode`] if no usable CPU belongs to the node, and those of
+    /// [`queue`](Workqueue::queue).
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, Work, WorkqueueSystem};
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
+    /// assert!(crypt.queue_node(1, &Work::new(|| ()))?.is_queued());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
+        let topology = self.inner().shared().machine();
+        let here = self.inner().here();
+        let cpu = if topology.node_of(here) == Some(node) {
+            Some(here)
+        } else {
+            let pods = topology.pods(Scope::Numa).iter();
+            pods.filter(|pod| pod.node() == Some(node))
+                .find_map(|pod| pod.cpus().first())
+        };
+        self.inner()
+            .queue(&work.item, cpu.ok_or(QueueError::NoSuchNode(node))?)
+    }
+
+    /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
+    /// an unbound one.
+    ///
+    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
+    /// items end.
+    ///
+    /// # Errors
+    ///
+    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// wq.set_max_active(16)?;
+    /// assert!(wq.set_max_active(0).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
+        let max_active = checked_max_active(self.inner().mode(), max_active)?;
+        self.inner().set_max_active(max_active);
+        Ok(())
+    }
+
+    /// Changes how many items may be active on each memory node, however few CPUs it has there:
+    /// see [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
+    ///
+    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
+    /// items end. A `max_active` below it takes it along.
+    ///
+    /// # Errors
+    ///
+    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose nodes have no parts: all
+    /// but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, MinActiveError, Share, WorkqueueSystem};
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode);
+    /// let scan = scan.max_active(64).build()?;
+    /// scan.set_min_active(48)?; // as many as wait for each other
+    /// let error = MinActiveError::OutOfRange { asked: 65, max_active: 64 };
+    /// assert_eq!(scan.set_min_active(65), Err(error));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
+        self.inner().set_min_active(min_active)
+    }
+
+    /// Changes where the queue's items run, while it is in use.
+    ///
+    /// All or nothing: it returns when every item queued from now on goes the new way, or with an
+    /// error when nothing has changed. What has been queued before ends where it was to; an item
+    /// that runs and is queued meanwhile goes to the workers that run it, so one that keeps
+    /// queueing itself stays with them. An ordered queue stays ordered across the change. Pools
+    /// that no queue uses any more go, with their threads, when they are empty. From inside an item
+    /// of the queue it may be called too.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NotUnbound`] for a bound or BH queue, [`AttrsError::Nice`], and
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread, or
+    /// [`AttrsError::ShutDown`] if that is because the system has ended.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// # use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
+    /// let numa = Attrs::new().scope(Scope::Numa);
+    /// crypt.set_attrs(numa.clone())?;
+    /// assert_eq!(crypt.kind(), Kind::Unbound(numa));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
+        self.inner().system().set_attrs(self.inner(), attrs)
+    }
+
+    /// Counts of what went through the queue, and of what is in it.
+    ///
+    /// Each CPU's part is exact at the moment it is read; the moments differ. After a flush of a
+    /// queue that is left alone, `started == completed` and `queued == completed + cancelled`.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued());
+    /// wq.flush_blocking()?;
+    /// assert_eq!(wq.stats().completed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> WorkqueueStats {
+        self.inner().stats()
+    }
+
+    pub(crate) fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
+        if !self.inner().shared().has_cpu(cpu) {
+            return Err(QueueError::NoSuchCpu(cpu));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Workqueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner().fmt(f)
+    }
+}
+
+/// What a BH queue has instead of a limit.
+pub(crate) const NO_LIMIT: usize = usize::MAX;
+
+pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
+    match mode {
+        Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
+        Mode::Bh if asked == NO_LIMIT => Ok(asked),
+        Mode::Bh => Err(MaxActiveError::Bh),
+        _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
+        _ => Err(MaxActiveError::OutOfRange { asked }),
+    }
+}
+
+pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
+    match name.len() {
+        0 => Err(BuildError::EmptyName),
+        // A dump has one line for each queue.
+        _ if name.chars().any(char::is_control) => Err(BuildError::ControlCharacter),
+        1..=NAME_LIMIT => Ok(name),
+        bytes => Err(BuildError::NameTooLong { bytes }),
+    }
+}

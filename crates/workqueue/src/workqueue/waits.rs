@@ -1,0 +1,236 @@
+//! Waiting for a workqueue.
+
+use super::Workqueue;
+use crate::completion::Wait;
+use crate::error::WaitError;
+use crate::workqueue_inner::{Drain, WorkqueueInner};
+use inflight_sync::Arc;
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+impl Workqueue {
+    /// Waits until everything that was queued before this call has ended.
+    ///
+    /// What is queued later, by the queue's own items too, is not waited for; a chain of small items
+    /// that queue each other may be, for some 20 us. The flush begins with the call; dropping the
+    /// future ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// # let async_part = async {
+    /// wq.spawn(|| ()).detach();
+    /// wq.flush().await?; // it has run
+    /// # Ok::<(), inflight_workqueue::WaitError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self) -> Wait<'static, Result<(), WaitError>> {
+        let flush = match self.inner().refuse_own_item() {
+            Ok(()) => Ok(self.inner().begin_flush()),
+            Err(error) => Err(error),
+        };
+        Wait::new(async {
+            flush?.wait().await;
+            Ok(())
+        })
+    }
+
+    /// As [`flush`](Workqueue::flush), for threads. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Workqueue::flush).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued());
+    /// wq.flush_blocking()?; // it has run
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush_blocking(&self) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.inner().flush(None);
+        Ok(())
+    }
+
+    /// As [`flush_blocking`](Workqueue::flush_blocking), at most for `limit` on the system's clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Workqueue::flush), and [`WaitError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// wq.flush_timeout(std::time::Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush_timeout(&self, limit: Duration) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.in_time(|inner, deadline| inner.flush(Some(deadline)), limit)
+    }
+
+    /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers its
+    /// futures; others get [`QueueError::Draining`]. Afterwards it takes items again.
+    ///
+    /// Does not return while an item keeps queueing itself. Several drains may overlap. The drain
+    /// begins with the call and ends with the future, however that ends.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// # let async_part = async {
+    /// wq.drain().await?;
+    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued(), "it goes on");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self) -> Wait<'static, Result<(), WaitError>> {
+        let inner = self.inner().clone();
+        let drain = inner.refuse_own_item().map(|()| Drain::begin(&inner));
+        Wait::new(async move {
+            let _drain = drain?;
+            inner.idle().await;
+            Ok(())
+        })
+    }
+
+    /// As [`drain`](Workqueue::drain), for threads. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`drain`](Workqueue::drain).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// wq.drain_blocking()?;
+    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued(), "it goes on");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_blocking(&self) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.inner().drain(None);
+        Ok(())
+    }
+
+    /// As [`drain_blocking`](Workqueue::drain_blocking), at most for `limit` on the system's clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`drain`](Workqueue::drain), and [`WaitError::TimedOut`]: the queue takes items again, and
+    /// has some left.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// wq.drain_timeout(std::time::Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_timeout(&self, limit: Duration) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.in_time(|inner, deadline| inner.drain(Some(deadline)), limit)
+    }
+
+    /// Drains the queue and closes it for good. Later queueing gets [`QueueError::Destroyed`], and
+    /// futures that have not ended end with that.
+    ///
+    /// The queue is closed by the call; dropping the future ends the wait alone.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let async_part = async {
+    /// sys.workqueue("short-lived").bound().build()?.destroy().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
+        let inner = self.inner().clone();
+        let begun = inner.refuse_own_item().map(|()| inner.begin_destroy());
+        Wait::new(async move {
+            begun?;
+            inner.clone().idle().await;
+            inner.end_destroy();
+            Ok(())
+        })
+    }
+
+    /// As [`destroy`](Workqueue::destroy), for threads. On a worker the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`destroy`](Workqueue::destroy).
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// sys.workqueue("short-lived").bound().build()?.destroy_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn destroy_blocking(&self) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.inner().begin_destroy();
+        self.inner().wait_idle();
+        self.inner().end_destroy();
+        Ok(())
+    }
+
+    /// As [`destroy_blocking`](Workqueue::destroy_blocking), at most for `limit` on the system's
+    /// clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`destroy`](Workqueue::destroy), and [`WaitError::TimedOut`]: the queue is closed, and has
+    /// items left, which run.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("short-lived").bound().build()?;
+    /// wq.destroy_timeout(std::time::Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
+        self.inner().refuse_own_item()?;
+        self.inner().begin_destroy();
+        self.in_time(|inner, deadline| inner.wait_idle_until(deadline), limit)?;
+        self.inner().end_destroy();
+        Ok(())
+    }
+
+    fn in_time(
+        &self,
+        wait: impl FnOnce(&Arc<WorkqueueInner>, Instant) -> bool,
+        limit: Duration,
+    ) -> Result<(), WaitError> {
+        let deadline = self.inner().shared().clock.now() + limit;
+        if wait(self.inner(), deadline) {
+            Ok(())
+        } else {
+            Err(WaitError::TimedOut)
+        }
+    }
+}

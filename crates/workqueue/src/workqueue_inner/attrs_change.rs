@@ -1,0 +1,154 @@
+//! Changes of where the items of an unbound queue run.
+//!
+//! A pwq never changes its pool. The new pools get pwqs of their own, and those that are not used any
+//! more are retired: what is in them ends where it was to. An ordered queue's new pwq is plugged until
+//! the old one is idle.
+
+use super::{Control, WorkqueueInner};
+use crate::attrs::{Attrs, Mode};
+use crate::error::QueueError;
+use crate::pool_attrs::{PodMap, Settings};
+use crate::pwq::{Pwq, RETIRED};
+use crate::worker_pool::{Later, WorkerPool};
+use inflight_sync::{Arc, MutexGuard};
+use std::io;
+
+/// A change that is prepared: nothing can refuse it any more, and nothing else changes the queue
+/// meanwhile. If it is dropped, nothing has changed.
+pub(crate) struct AttrsChange<'a> {
+    wq: &'a Arc<WorkqueueInner>,
+    control: MutexGuard<'a, Control>,
+    /// So many of its pwqs the queue had before.
+    before: usize,
+    attrs: Attrs,
+    pods: PodMap,
+    /// Of each pool of `pods`.
+    pwqs: Vec<Arc<Pwq>>,
+    settings: Settings,
+}
+
+/// Why a change cannot be made.
+pub(crate) enum Refused {
+    NoWorker(io::Error),
+    Queue(QueueError),
+}
+
+impl WorkqueueInner {
+    /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at once.
+    pub(crate) fn prepare<'a>(
+        self: &'a Arc<Self>,
+        attrs: Attrs,
+        settings: &Settings,
+    ) -> Result<AttrsChange<'a>, Refused> {
+        let mut control = self.control.lock();
+        let pods = PodMap::new(settings, self.mode, &attrs, self.flags.highpri);
+        let before = control.pwqs.len();
+        let pwqs = self.prepare_pwqs(&mut control, &pods);
+        let mut change = AttrsChange {
+            wq: self,
+            control,
+            before,
+            attrs,
+            pods,
+            pwqs: Vec::new(),
+            settings: settings.clone(),
+        };
+        change.pwqs = pwqs?;
+        Ok(change)
+    }
+
+    fn prepare_pwqs(
+        self: &Arc<Self>,
+        control: &mut Control,
+        pods: &PodMap,
+    ) -> Result<Vec<Arc<Pwq>>, Refused> {
+        let mut pwqs = Vec::new();
+        let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
+        for attrs in &pods.pools {
+            let known = control
+                .pwqs
+                .iter()
+                .find(|pwq| *pwq.pool().attrs() == *attrs && self.may_use_again(pwq));
+            let pwq = match known {
+                Some(known) => known.clone(),
+                None => self.add_pwq(control, attrs).map_err(Refused::Queue)?,
+            };
+            // Who queues later makes the first worker itself; a queue in use is to go on.
+            let in_use = self.is_in_use(control);
+            if in_use && !shut_down {
+                pwq.pool().man(rescued).map_err(Refused::NoWorker)?;
+            }
+            pwqs.push(pwq);
+        }
+        Ok(pwqs)
+    }
+
+    /// Whether something is in flight.
+    fn is_in_use(&self, control: &Control) -> bool {
+        let idle = |pwq: &Arc<Pwq>| pwq.lock().core.pwq(pwq.index()).is_idle();
+        !control.pwqs.iter().all(idle)
+    }
+
+    /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
+    /// one, or has had its turn.
+    fn may_use_again(&self, pwq: &Pwq) -> bool {
+        self.mode != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
+    }
+}
+
+impl AttrsChange<'_> {
+    /// From now on every item goes the new way.
+    pub(crate) fn commit(mut self, later: &mut Later) {
+        let wq = self.wq;
+        let old: Vec<_> = self
+            .control
+            .pwqs
+            .iter()
+            .filter(|pwq| !self.pwqs.iter().any(|new| Arc::ptr_eq(new, pwq)))
+            .filter(|pwq| pwq.flags() & RETIRED == 0)
+            .cloned()
+            .collect();
+        for pwq in &self.pwqs {
+            let mut state = pwq.lock();
+            if pwq.flags() & RETIRED != 0 {
+                pwq.set_flag(RETIRED, false);
+                state.core.pwq_mut(pwq.index()).retired = false;
+                WorkerPool::readd_user(&mut state);
+            }
+            if wq.mode == Mode::Ordered && !old.is_empty() {
+                let plugged = |pwq: &mut crate::pool_core::PwqState<_>| pwq.plugged = true;
+                state.core.set_stopped(pwq.index(), plugged);
+            }
+        }
+        for cpu in 0..wq.by_cpu.len() {
+            wq.set_pwq(cpu, Some(&self.pwqs[self.pods.index_of(cpu)]));
+        }
+        std::mem::swap(&mut self.control.attrs, &mut self.attrs);
+        std::mem::swap(&mut self.control.pods, &mut self.pods);
+        self.before = self.control.pwqs.len();
+        for pwq in &old {
+            if wq.mode == Mode::Ordered {
+                pwq.set_successor(&self.pwqs[0]);
+            }
+            let mut state = pwq.lock();
+            pwq.set_flag(RETIRED, true);
+            state.core.pwq_mut(pwq.index()).retired = true;
+            WorkerPool::remove_user(&mut state);
+            state.recall_all(|other| std::ptr::eq(other, &**pwq));
+            pwq.pool().unlock_later(state, false, later);
+        }
+        wq.split_anew(&mut self.control, &self.settings, later);
+        later.retired.extend(old);
+    }
+}
+
+impl Drop for AttrsChange<'_> {
+    fn drop(&mut self) {
+        for pwq in self.control.pwqs.split_off(self.before) {
+            let mut state = pwq.lock();
+            WorkerPool::remove_user(&mut state);
+            drop(state);
+            pwq.remove();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A function that runs on its caller's thread when no worker is about to take it.
+
+use super::{Origin, WorkqueueInner};
+use crate::attrs::Mode;
+use crate::current;
+use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::item::Job;
+use crate::panics::message;
+use crate::pwq::{NOT_OPEN, Pwq};
+use crate::trace::TraceStep;
+use inflight_sync::{Arc, cpu};
+
+impl WorkqueueInner {
+    /// Runs it here. Gives the function back if it is to be queued.
+    pub(crate) fn call_inline<T, F: Job<T>>(
+        self: &Arc<Self>,
+        f: F,
+    ) -> Result<Result<T, JoinError>, F> {
+        // What is bound to CPUs runs there, and somebody's priority is not lent to others.
+        let bound = self.mode.is_bound() || self.flags.highpri;
+        if bound || !current::may_begin_inline() {
+            return Err(f);
+        }
+        let Ok(pwq) = self.pwq_of(cpu::current()) else {
+            return Err(f);
+        };
+        let colour = match self.slot_for_caller(pwq) {
+            Ok(Some(colour)) => colour,
+            Ok(None) => return Err(f),
+            Err(refusal) => return Ok(Err(JoinError::Rejected(refusal))),
+        };
+        self.shared().arm_watchdog();
+        let inside = current::begin_inline(pwq);
+        let result = self.run_here(f);
+        drop(inside);
+        self.end_call(pwq, colour);
+        Ok(result)
+    }
+
+    /// A slot, unless a worker will come to an item queued now without being woken for it.
+    fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
+        let attrs = pwq.pool().attrs();
+        if attrs.nice != 0 || attrs.is_strict() {
+            return Ok(None);
+        }
+        let mut state = pwq.lock();
+        let flags = pwq.flags();
+        if flags & NOT_OPEN != 0 {
+            self.may_queue(flags, Origin::Anybody)?;
+            return Ok(None);
+        }
+        let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
+        if busy || !state.core.begin_inline(pwq.index()) {
+            return Ok(None);
+        }
+        Ok(Some(state.core.enter_inline(pwq.index())))
+    }
+
+    fn end_call(&self, pwq: &Pwq, colour: u8) {
+        let mut state = pwq.lock();
+        state.core.end_inline(pwq.index(), colour);
+        pwq.pool().unlock(state, false);
+    }
+
+    fn run_here<T, F: Job<T>>(&self, f: F) -> Result<T, JoinError> {
+        let traced = self.shared().tracing.is_on().then(|| f.name().to_owned());
+        let tell = |step| {
+            if let Some(name) = &traced {
+                self.shared().trace(self.name(), name, step);
+            }
+        };
+        tell(TraceStep::Queued);
+        tell(TraceStep::Activated);
+        tell(TraceStep::Started);
+        match f.run() {
+            Ok(value) => {
+                tell(TraceStep::Ended);
+                Ok(value)
+            }
+            Err((item, payload)) => {
+                self.panicked(&item, message(&payload).as_deref());
+                tell(TraceStep::Panicked);
+                Err(JoinError::Panicked(PanicPayload::new(item, payload)))
+            }
+        }
+    }
+
+    /// Whether a queue of that kind lets its callers run.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.mode == Mode::Ordered
+    }
+}

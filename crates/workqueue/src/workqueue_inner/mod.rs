@@ -1,0 +1,244 @@
+//! What all handles of a workqueue share.
+
+mod attrs_change;
+mod call;
+mod control;
+mod flush;
+mod queueing;
+mod report;
+
+pub(crate) use attrs_change::Refused;
+pub(crate) use flush::Drain;
+pub(crate) use queueing::Origin;
+
+use crate::attrs::{Attrs, Kind, Mode};
+use crate::future::Unfinished;
+use crate::item::Name;
+use crate::nr_active::NrActive;
+use crate::pool_attrs::PodMap;
+use crate::pwq::Pwq;
+use crate::rescuer::Rescuer;
+use crate::shared::SystemShared;
+use crate::system_inner::SystemInner;
+use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, Mutex};
+use std::fmt;
+use std::ptr;
+use std::time::Duration;
+
+/// How the limit of an unbound workqueue is split among memory nodes.
+///
+/// ```
+/// use inflight_workqueue::Share;
+///
+/// assert_eq!(Share::default(), Share::Lend);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Share {
+    /// Not at all: the limit is exact, wherever the items are queued.
+    #[default]
+    Lend,
+    /// As the kernel does: each node has a part by its CPUs, at least `min_active`. The parts may be
+    /// more than the limit together, and a node does not lend what it does not use.
+    PerNode,
+}
+
+/// How a workqueue was described.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) highpri: bool,
+    pub(crate) cpu_intensive: bool,
+    pub(crate) mem_reclaim: bool,
+    pub(crate) power_efficient: bool,
+    pub(crate) freezable: bool,
+}
+
+impl Flags {
+    /// What a BH queue cannot be.
+    pub(crate) fn not_bh(&self) -> Option<&'static str> {
+        let flags = [
+            (self.cpu_intensive, "cpu_intensive"),
+            (self.mem_reclaim, "mem_reclaim"),
+            (self.power_efficient, "power_efficient"),
+            (self.freezable, "freezable"),
+        ];
+        flags
+            .into_iter()
+            .find_map(|(set, name)| set.then_some(name))
+    }
+}
+
+/// How many items may be active.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActiveLimit {
+    pub(crate) max_active: usize,
+    pub(crate) share: Share,
+    /// `None`: the default.
+    pub(crate) min_active: Option<usize>,
+}
+
+/// Something that is counted while items run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    Panicked,
+    Refused,
+    CmWakeup,
+    FoundAsleep,
+    Intensive,
+    RemoteWakeups,
+    Stolen,
+    Repatriated,
+    Rescued,
+    Touched,
+}
+
+const COUNTS: usize = 10;
+
+/// What all handles of a workqueue share.
+pub(crate) struct WorkqueueInner {
+    name: String,
+    mode: Mode,
+    flags: Flags,
+    system: Arc<SystemInner>,
+    /// Names it for those who charge CPU time.
+    number: u64,
+    /// By CPU: the pwq of items that are queued there; null if it has not been made. What they point
+    /// to lives in `control`, until the queue is detached.
+    by_cpu: Box<[AtomicPtr<Pwq>]>,
+    control: Mutex<Control>,
+    /// Pwqs in which something is in flight, while they are counted, and those who count.
+    busy: AtomicUsize,
+    /// `busy` has become 0.
+    idle: Event,
+    /// Relaxed: statistics.
+    counts: [AtomicU64; COUNTS],
+    cpu_time_ns: AtomicU64,
+    last_panic: Mutex<Option<(String, Option<String>)>>,
+    rescuer: Option<Arc<Rescuer>>,
+    /// Futures that have not ended.
+    pub(crate) unfinished: Unfinished,
+}
+
+/// The slow side of a workqueue, one change at a time. Its lock comes after that of the system's
+/// settings and before those of pools.
+struct Control {
+    attrs: Attrs,
+    limit: ActiveLimit,
+    pods: PodMap,
+    /// All pwqs, retired ones too: who queues may still look at one.
+    pwqs: Vec<Arc<Pwq>>,
+    /// Limits that pwqs share: one, or one for each node and one for pools without a node.
+    nr_active: Vec<Arc<NrActive>>,
+    /// CPUs by node, by which the limit is split.
+    node_cpus: Vec<usize>,
+    frozen: bool,
+    /// Drains under way.
+    draining: usize,
+    destroyed: bool,
+    shut_down: bool,
+    /// The last handle has gone.
+    abandoned: bool,
+    /// The pwqs are counted in `busy`.
+    counting: bool,
+}
+
+impl WorkqueueInner {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.mode.with(self.attrs())
+    }
+
+    pub(crate) fn attrs(&self) -> Attrs {
+        self.control.lock().attrs.clone()
+    }
+
+    pub(crate) fn system(&self) -> &Arc<SystemInner> {
+        &self.system
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<SystemShared> {
+        self.system.shared()
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn is_highpri(&self) -> bool {
+        self.flags.highpri
+    }
+
+    pub(crate) fn is_freezable(&self) -> bool {
+        self.flags.freezable
+    }
+
+    /// Whether a worker that runs items of such a queue does not count as running.
+    fn is_unmanaged(&self, attrs: &Attrs) -> bool {
+        let bound = self.mode == Mode::Bound && self.flags.cpu_intensive;
+        bound || attrs.is_unmanaged()
+    }
+
+    /// Whether an item that wants to run again may do so at once: the queue has no order to keep.
+    pub(crate) fn may_rerun(&self) -> bool {
+        !matches!(self.mode, Mode::Ordered | Mode::Bh)
+    }
+
+    pub(crate) fn rescuer(&self) -> Option<&Arc<Rescuer>> {
+        self.rescuer.as_ref()
+    }
+
+    pub(crate) fn counted(&self, count: Count, times: u64) {
+        self.counts[count as usize].fetch_add(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self, count: Count) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn used_cpu(&self, used: Duration) {
+        let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_time_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// An item's run has ended by panic.
+    pub(crate) fn panicked(&self, item: &Name, message: Option<&str>) {
+        self.counted(Count::Panicked, 1);
+        *self.last_panic.lock() = Some((item.to_string(), message.map(str::to_owned)));
+    }
+
+    /// The pwq of that CPU, if it has been made.
+    #[inline]
+    fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
+        // Ordering: Acquire, pairs with the Release in `set_pwq`.
+        let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
+        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle and
+        // nothing is in flight.
+        unsafe { pwq.as_ref() }
+    }
+
+    fn set_pwq(&self, cpu: usize, pwq: Option<&Arc<Pwq>>) {
+        let pwq = pwq.map_or(ptr::null(), Arc::as_ptr);
+        // Ordering: Release, pairs with the Acquire in `known_pwq`.
+        self.by_cpu[cpu].store(pwq.cast_mut(), Ordering::Release);
+    }
+}
+
+impl fmt::Debug for WorkqueueInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workqueue")
+            .field("name", &self.name)
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,352 @@
+//! How items come into a queue.
+
+use super::{Count, WorkqueueInner};
+use crate::attrs::Mode;
+use crate::batch::Entry;
+use crate::current;
+use crate::error::{BuildError, QueueError};
+use crate::item::word::{PENDING, Seq, is_live};
+use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
+use crate::pool_core::Limit;
+use crate::pwq::{DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
+use crate::submitters;
+use crate::trace::TraceStep;
+use crate::work::Queued;
+use crate::worker_pool::PoolState;
+use inflight_sync::{Arc, cpu};
+
+/// Who queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Anybody: while the queue is drained only its own items may queue.
+    Anybody,
+    /// A waker of a future, which is the queue's own.
+    Own,
+    /// A timer, which is nobody's.
+    Timer,
+}
+
+impl WorkqueueInner {
+    /// The CPU for which an item is queued that names none.
+    #[inline]
+    pub(crate) fn here(&self) -> usize {
+        let cpu = cpu::current();
+        if self.mode == Mode::Unbound {
+            submitters::note(&self.shared().submitters, cpu);
+        }
+        cpu
+    }
+
+    /// The pwq of items that are queued on that CPU.
+    #[inline]
+    pub(super) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
+        match self.known_pwq(cpu) {
+            Some(pwq) => Ok(pwq),
+            None => self.make_pwq(cpu),
+        }
+    }
+
+    /// The same, where there is none yet, or no such CPU.
+    #[cold]
+    fn make_pwq(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
+        let mut control = self.control.lock();
+        let at = control.pods.index_of(cpu);
+        let attrs = control.pods.pools[at].clone();
+        let known = control
+            .pwqs
+            .iter()
+            .find(|pwq| *pwq.pool().attrs() == attrs && pwq.flags() & RETIRED == 0);
+        let pwq = match known {
+            Some(known) => known.clone(),
+            None => self.add_pwq(&mut control, &attrs)?,
+        };
+        for other in 0..self.by_cpu.len() {
+            if control.pods.index_of(other) == at {
+                self.set_pwq(other, Some(&pwq));
+            }
+        }
+        let pwq = Arc::as_ptr(&pwq);
+        // SAFETY: it is in `control` now; see `known_pwq`.
+        Ok(unsafe { &*pwq })
+    }
+
+    /// Queues a reusable item.
+    pub(crate) fn queue(
+        self: &Arc<Self>,
+        item: &ReusableRef,
+        cpu: usize,
+    ) -> Result<Queued, QueueError> {
+        self.queue_from(item, cpu, Origin::Anybody)
+    }
+
+    pub(crate) fn queue_from(
+        self: &Arc<Self>,
+        item: &ReusableRef,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<Queued, QueueError> {
+        let pwq = self.pwq_of(cpu)?;
+        self.man(pwq, origin)?;
+        match item.header().set_pending(Some(pwq.id())) {
+            Err(answer) => Ok(answer),
+            Ok(seq) => {
+                self.push(pwq, item.ptr(), seq, cpu, origin)
+                    .inspect_err(|_| self.take_back(item.ptr(), seq))?;
+                if self.shared().tracing.is_on() {
+                    self.shared()
+                        .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
+                }
+                Ok(Queued::Queued)
+            }
+        }
+    }
+
+    /// Queues an item whose time has come, or that is not to wait for it: it is pending with that
+    /// number. A cancel on the way is not an error.
+    pub(crate) fn queue_pending(
+        self: &Arc<Self>,
+        item: &ReusableRef,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        let pwq = self.pwq_of(cpu)?;
+        self.man(pwq, origin)?;
+        if !item.header().redirect(seq, pwq.id()) {
+            return Ok(());
+        }
+        self.push(pwq, item.ptr(), seq, cpu, origin)?;
+        if self.shared().tracing.is_on() {
+            self.shared()
+                .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
+        }
+        Ok(())
+    }
+
+    /// Queues a function.
+    #[inline]
+    pub(crate) fn spawn<F, T>(
+        self: &Arc<Self>,
+        cpu: usize,
+        f: F,
+    ) -> Result<TaskHandle<T>, (QueueError, NewTask<F, T>)>
+    where
+        F: Job<T> + 'static,
+        T: Send + 'static,
+    {
+        let task = NewTask::new(f);
+        let name = self.shared().tracing.is_on().then(|| {
+            // SAFETY: nobody has queued it yet.
+            unsafe { task.ptr().name() }.to_owned()
+        });
+        let pushed = self.pwq_of(cpu).and_then(|pwq| {
+            self.man(pwq, Origin::Anybody)?;
+            task.set_pwq(pwq.id());
+            self.push(pwq, task.ptr(), 0, cpu, Origin::Anybody)
+        });
+        match pushed {
+            Ok(()) => {
+                if let Some(name) = name {
+                    self.shared()
+                        .trace_on(self.name(), &name, TraceStep::Queued, cpu);
+                }
+                Ok(task.into_handle())
+            }
+            Err(refusal) => Err((refusal, task)),
+        }
+    }
+
+    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a refusal
+    /// could be told.
+    #[inline]
+    fn man(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
+        let waits = self.rescuer.is_some() || origin != Origin::Anybody;
+        let manned = pwq.pool().man(waits);
+        manned.map_err(|e| {
+            if self.shared().threads.lock().stopped {
+                QueueError::ShutDown
+            } else {
+                QueueError::NoWorker(e.kind())
+            }
+        })
+    }
+
+    /// *queue*, for an item that is pending with that pwq: its entry.
+    #[inline]
+    fn push<'a>(
+        self: &'a Arc<Self>,
+        pwq: &'a Pwq,
+        item: ItemPtr,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        if current::append(pwq, item, seq) {
+            return Ok(());
+        }
+        let mut state = pwq.lock();
+        if pwq.flags() & NOT_OPEN != 0 {
+            drop(state);
+            return self.push_closed(pwq, item, seq, cpu, origin);
+        }
+        self.push_locked(&mut state, pwq, item, seq);
+        pwq.pool().unlock(state, false);
+        if let Some(rescuer) = &self.rescuer {
+            pwq.pool().call_for_newcomer(rescuer);
+        }
+        Ok(())
+    }
+
+    /// Under the pool's lock.
+    #[inline]
+    fn push_locked(
+        &self,
+        state: &mut PoolState,
+        pwq: &Pwq,
+        item: ItemPtr,
+        seq: Seq,
+    ) {
+        // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
+        if !is_live(unsafe { item.header() }.load(), seq) {
+            // Cancelled on its way, and counted as that.
+            state.core.pwq_mut(pwq.index()).counters.queued += 1;
+            return state.stale.push(item);
+        }
+        pwq.set_queued(true);
+        let entry = Entry {
+            item,
+            seq,
+            colour: 0,
+            counted: true,
+        };
+        if state.core.push(pwq.index(), entry) {
+            self.pwq_is_busy();
+        }
+    }
+
+    /// The same, where the pwq has been replaced, or the queue does not take everything.
+    #[cold]
+    fn push_closed<'a>(
+        self: &'a Arc<Self>,
+        mut pwq: &'a Pwq,
+        item: ItemPtr,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        loop {
+            let mut state = pwq.lock();
+            let flags = pwq.flags();
+            if flags & RETIRED == 0 {
+                self.may_queue(flags, origin)?;
+                self.push_locked(&mut state, pwq, item, seq);
+                pwq.pool().unlock(state, false);
+                return Ok(());
+            }
+            drop(state);
+            // It has been replaced before it was retired.
+            pwq = self.pwq_of(cpu)?;
+            self.man(pwq, origin)?;
+            // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
+            let _ = unsafe { item.header() }.redirect(seq, pwq.id());
+        }
+    }
+
+    /// Whether the caller may queue on a queue that is not open.
+    pub(crate) fn may_queue(&self, flags: u8, origin: Origin) -> Result<(), QueueError> {
+        if flags & SHUT_DOWN != 0 {
+            return Err(QueueError::ShutDown);
+        }
+        let own = match origin {
+            Origin::Anybody => current::runs_item_of(self),
+            Origin::Own => flags & DESTROYED == 0 || current::runs_item_of(self),
+            Origin::Timer => false,
+        };
+        if own {
+            Ok(())
+        } else if flags & DESTROYED != 0 {
+            Err(QueueError::Destroyed)
+        } else if flags & DRAINING != 0 {
+            Err(QueueError::Draining)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the pwq of a CPU takes.
+    pub(crate) fn flags_of(self: &Arc<Self>, cpu: usize) -> Result<u8, QueueError> {
+        Ok(self.pwq_of(cpu)?.flags() & !RETIRED)
+    }
+
+    /// Whether an item could be queued for a CPU now.
+    pub(crate) fn check_queueing(self: &Arc<Self>, cpu: usize) -> Result<(), QueueError> {
+        self.may_queue(self.flags_of(cpu)?, Origin::Anybody)?;
+        self.man(self.pwq_of(cpu)?, Origin::Anybody)
+    }
+
+    /// The queueing was refused: the item is idle again.
+    fn take_back(&self, item: ItemPtr, seq: Seq) {
+        // SAFETY: PENDING keeps it alive, or the reference that a cancel has left.
+        let header = unsafe { item.header() };
+        let mut seen = header.load();
+        while is_live(seen, seq) {
+            match header.take_pending(seen, 0) {
+                Some(_) => return,
+                None => seen = header.load(),
+            }
+        }
+        debug_assert!(seen & PENDING == 0 || !is_live(seen, seq));
+        // SAFETY: it was cancelled on its way.
+        unsafe { item.release() };
+    }
+
+    /// A delayed item was not queued when its time had come.
+    pub(crate) fn refused_later(&self, item: &ReusableRef, seq: Seq) {
+        self.counted(Count::Refused, 1);
+        let header = item.header();
+        let mut seen = header.load();
+        while is_live(seen, seq) {
+            match header.take_pending(seen, 0) {
+                Some(old) => return item.tell_cancelled(old),
+                None => seen = header.load(),
+            }
+        }
+    }
+
+    /// A pwq for a pool.
+    pub(super) fn add_pwq(
+        self: &Arc<Self>,
+        control: &mut super::Control,
+        attrs: &crate::pool_attrs::PoolAttrs,
+    ) -> Result<Arc<Pwq>, QueueError> {
+        let pool = self.system.pool(attrs);
+        let limit = match self.mode {
+            Mode::Bh => Limit::None,
+            Mode::Bound | Mode::Ordered => Limit::Own {
+                max: control.limit.max_active,
+                used: 0,
+            },
+            Mode::Unbound => Limit::Shared(self.nr_active_of(control, &pool)),
+        };
+        let (frozen, flags) = (control.frozen, control.flags());
+        let counting = control.counting;
+        let unmanaged = self.is_unmanaged(&control.attrs);
+        let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
+            let state = core.pwq_mut(pwq.index());
+            (state.frozen, state.counted) = (frozen, counting);
+            pwq.set_flag(flags, true);
+        });
+        let pwq = made.map_err(|_| QueueError::TooManyQueues)?;
+        control.pwqs.push(pwq.clone());
+        Ok(pwq)
+    }
+}
+
+impl From<QueueError> for BuildError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::TooManyQueues => Self::TooManyQueues,
+            _ => Self::ShutDown,
+        }
+    }
+}
