@@ -106,11 +106,19 @@ impl Batch {
         self.recalled.load(Ordering::Relaxed)
     }
 
+    /// The same, after an append: whoever recalled sees the entry, or the owner sees the recall.
+    #[inline]
+    pub(crate) fn is_recalled_now(&self) -> bool {
+        // Ordering: pairs with the heavy fence in `recall`.
+        self.fence.light();
+        self.recalled.load(Ordering::Relaxed)
+    }
+
     /// *recall*, under the lock: after this the owner starts nothing at or beyond
     /// [`next`](Batch::next) before it has had the lock.
     pub(crate) fn recall(&self) {
         self.recalled.store(true, Ordering::Relaxed);
-        // Ordering: pairs with the light fence in `start`.
+        // Ordering: pairs with the light fences in `start` and `is_recalled_now`.
         self.fence.heavy();
     }
 

@@ -223,6 +223,11 @@ impl Context {
             batch.append(self.begin.get(), taken)
         };
         self.pushed.set(!appended);
+        if appended && batch.is_recalled_now() {
+            // Whoever recalled it may not have seen the entry, and may look no more.
+            let state = self.pool.return_batch(self.me, batch, running.i);
+            self.pool.unlock(state, false);
+        }
         appended
     }
 

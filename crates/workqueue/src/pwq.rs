@@ -286,6 +286,14 @@ impl Pwq {
         over.then(|| self.successor.lock().take()).flatten()
     }
 
+    /// A queueing that a cancel has counted was refused before it had an entry.
+    pub(crate) fn count_queued(&self) {
+        let mut state = self.lock();
+        if !self.is_gone() {
+            state.core.pwq_mut(self.index).counters.queued += 1;
+        }
+    }
+
     /// So many runs followed another one at once.
     pub(crate) fn count_reruns(&self, reruns: u32) {
         // Relaxed: a statistic.

@@ -33,6 +33,8 @@ pub(crate) struct SystemInner {
 struct Pools {
     all: Vec<(PoolAttrs, Weak<WorkerPool>)>,
     made: usize,
+    /// Those that do not know their siblings yet.
+    newcomers: Vec<PoolAttrs>,
     overloaded: Arc<Overloaded>,
 }
 
@@ -87,26 +89,27 @@ impl SystemInner {
         pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
         if attrs.may_have_siblings() {
             self.shared.submitters.tell(attrs.cpus(), pool.hint());
-            self.introduce(&pools, attrs);
+            pools.newcomers.push(attrs.clone());
         }
         pool
     }
 
-    /// The pools for the same queues as one with such attributes learn of each other.
-    fn introduce(&self, pools: &Pools, attrs: &PoolAttrs) {
-        let family: Vec<_> = pools
-            .all
-            .iter()
-            .filter(|(other, _)| other == attrs || other.is_sibling_of(attrs))
-            .filter_map(|(_, pool)| pool.upgrade())
-            .collect();
+    /// Pools that have been made, and those that serve the same queues, learn of each other.
+    pub(crate) fn introduce_newcomers(&self) {
+        let mut pools = self.pools.lock();
+        let newcomers = std::mem::take(&mut pools.newcomers);
+        let is_one = |attrs: &PoolAttrs| {
+            let known = |new: &PoolAttrs| new == attrs || new.is_sibling_of(attrs);
+            newcomers.iter().any(known)
+        };
+        if newcomers.is_empty() {
+            return;
+        }
+        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
         let machine = self.shared.machine();
-        for pool in &family {
-            let others: Vec<_> = family
-                .iter()
-                .filter(|other| other.attrs().is_sibling_of(pool.attrs()))
-                .cloned()
-                .collect();
+        for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
+            let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
+            let others: Vec<_> = others.cloned().collect();
             pool.meet(Siblings::new(&machine, pool, &others, &pools.overloaded));
         }
     }
@@ -301,6 +304,7 @@ impl SystemInner {
         self.shared.metering.register(&queue);
         drop(settings);
         queue.make_pwqs()?;
+        self.introduce_newcomers();
         Ok(queue)
     }
 

@@ -171,8 +171,9 @@ impl<'a> Worker<'a> {
         let batch = &self.context.shared.batch;
         let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
-        self.context
-            .begin_batch(batch.next(), if batching { slice } else { 0 });
+        // What is appended nobody is told of: somebody has to look.
+        let room = if state.is_watched() { slice } else { 0 };
+        self.context.begin_batch(batch.next(), room);
         self.pool.unlock(state, false);
         self.round = self.round.wrapping_add(1);
         let timed = batching

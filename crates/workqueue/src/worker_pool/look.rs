@@ -103,10 +103,10 @@ impl WorkerPool {
         let candidates = state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
             let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
-            let runs = runs && thread.shared.function.get().is_some();
+            let runs = runs && thread.running_as().function.get().is_some();
             runs.then_some(Candidate {
                 worker,
-                turn: thread.shared.batch.next(),
+                turn: thread.running_as().batch.next(),
                 // In a model threads have no numbers, and nothing is read of them.
                 thread: thread.number.or(cfg!(loom).then_some(0))?,
             })
@@ -134,7 +134,7 @@ impl WorkerPool {
         let Some(thread) = state.threads.get(worker).cloned().flatten() else {
             return false;
         };
-        let shared = &thread.shared;
+        let shared = thread.running_as();
         let w = state.core.workers.get(worker);
         let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
         let Some(function) = shared.function.get() else {
@@ -143,7 +143,7 @@ impl WorkerPool {
         if !runs || shared.batch.next() != turn {
             return false;
         }
-        if !state.is_recalled(worker) {
+        if thread.away.is_none() && !state.is_recalled(worker) {
             state.recall(worker);
         }
         let (flag, mark) = match verdict {
@@ -196,10 +196,14 @@ impl WorkerPool {
     /// Nothing has had to wait for long. `false` if something waits now.
     pub(crate) fn end_watch(&self) -> bool {
         let mut state = self.lock();
+        // From now on nothing is appended to a batch either.
+        state.recall_all(|_| true);
         if state.waits() || state.has_flushes() {
+            self.unlock(state, true);
             return false;
         }
         self.unwatch(&mut state);
+        self.unlock(state, false);
         true
     }
 }

@@ -64,7 +64,8 @@ impl WorkerPool {
             lasts,
             called: known.is_some_and(|mayday| mayday.called),
         });
-        drop(state);
+        // What has come since may have been left to this worker.
+        self.unlock(state, true);
         if known.is_none() {
             self.plan_mayday(now + FIRST_MAYDAY);
         }

@@ -118,6 +118,8 @@ pub(crate) struct WorkerThread {
     seen: Option<u32>,
     /// Of a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
+    /// It is a guest of another pool, and is this there.
+    away: Option<Arc<WorkerShared>>,
 }
 
 /// What a worker shares with those who hold its pool's lock, and with the timer.
@@ -156,6 +158,11 @@ impl WorkerShared {
 }
 
 impl WorkerThread {
+    /// What tells what it runs.
+    fn running_as(&self) -> &Arc<WorkerShared> {
+        self.away.as_ref().unwrap_or(&self.shared)
+    }
+
     fn wake(&self) {
         // Ordering: Release, pairs with the Acquire in `take_woken`: the worker sees what the lock's
         // section has made of it, and sleeps on a token that was meant for something else.
@@ -457,6 +464,7 @@ impl WorkerPool {
             woken_at: None,
             seen: None,
             own: None,
+            away: None,
         });
     }
 
@@ -642,8 +650,10 @@ impl PoolState {
         self.threads[worker].as_ref().expect("it is there")
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped
+    /// Whether the timer looks at the pool.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
     }
 }
 

@@ -205,6 +205,13 @@ impl WorkerPool {
         })
     }
 
+    /// The worker is a guest of another pool, or is back. Whatever waits meanwhile, the timer is to
+    /// know what it runs.
+    fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
+        let mut state = self.lock();
+        state.threads[worker].as_mut().expect("it is there").away = away;
+    }
+
     /// A worker that was woken is here.
     pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
         let thread = state.threads[worker].as_mut().expect("it is there");
@@ -248,7 +255,9 @@ impl Theft {
             pwq.wq().counted(Count::Stolen, taken as u64);
         }
         victim.unlock(state, false);
+        thief.set_away(me, Some(shared.clone()));
         worker::run_as_guest(&context);
+        thief.set_away(me, None);
         victim.detach(guest, &shared);
         taken > 0
     }

@@ -80,6 +80,7 @@ impl WorkqueueInner {
             }
             pwqs.push(pwq);
         }
+        self.system.introduce_newcomers();
         Ok(pwqs)
     }
 

@@ -36,7 +36,7 @@ impl WorkqueueInner {
             pods,
             pwqs: Vec::new(),
             nr_active: Vec::new(),
-            node_cpus: Vec::new(),
+            nodes: Vec::new(),
             frozen: flags.freezable && settings.is_frozen(),
             draining: 0,
             destroyed: false,
@@ -45,8 +45,11 @@ impl WorkqueueInner {
             counting: false,
         };
         if mode == Mode::Unbound {
-            control.node_cpus = node_cpus(settings, &control);
-            control.nr_active = (0..=control.node_cpus.len())
+            if settings.topology.nodes().len() > 1 {
+                control.nodes = settings.topology.nodes().iter().map(|n| (*n, 0)).collect();
+            }
+            control.count_cpus(settings);
+            control.nr_active = (0..=control.nodes.len())
                 .map(|_| Arc::new(NrActive::new(limit.max_active)))
                 .collect();
             control.apply_limit();
@@ -85,9 +88,10 @@ impl WorkqueueInner {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => node_index(&self.shared().machine(), pool),
+            Share::PerNode => node_of(&self.shared().machine(), pool),
         };
-        control.nr_active[node.map_or(nodeless, |node| node.min(nodeless))].clone()
+        let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
+        control.nr_active[at.unwrap_or(nodeless)].clone()
     }
 
     pub(crate) fn max_active(&self) -> usize {
@@ -310,7 +314,7 @@ impl WorkqueueInner {
         later: &mut Later,
     ) {
         if self.mode == Mode::Unbound {
-            control.node_cpus = node_cpus(settings, control);
+            control.count_cpus(settings);
             self.apply(control, false, later);
         }
     }
@@ -366,35 +370,28 @@ impl Control {
         let Some((nodeless, nodes)) = self.nr_active.split_last() else {
             return;
         };
-        let shares = node_shares(self.limit.max_active, self.min_active(), &self.node_cpus);
+        let cpus: Vec<_> = self.nodes.iter().map(|(_, cpus)| *cpus).collect();
+        let shares = node_shares(self.limit.max_active, self.min_active(), &cpus);
         nodeless.set_max(shares.nodeless);
         for (nr_active, share) in nodes.iter().zip(shares.nodes) {
             nr_active.set_max(share);
         }
     }
-}
 
-/// The usable CPUs of a queue on each node, if there are several nodes.
-fn node_cpus(settings: &Settings, control: &Control) -> Vec<usize> {
-    let topology = &settings.topology;
-    if topology.nodes().len() == 1 {
-        return Vec::new();
+    /// How many CPUs the queue may use on each node, if the machine has had several.
+    fn count_cpus(&mut self, settings: &Settings) {
+        let usable = settings.effective(&self.attrs);
+        for (node, cpus) in &mut self.nodes {
+            let on_it = |cpu: &usize| settings.topology.node_of(*cpu) == Some(*node);
+            *cpus = usable.iter().filter(on_it).count();
+        }
     }
-    let cpus = settings.effective(&control.attrs);
-    let on = |node: &usize| {
-        let of_node = cpus
-            .iter()
-            .filter(|cpu| topology.node_of(*cpu) == Some(*node));
-        of_node.count()
-    };
-    topology.nodes().iter().map(on).collect()
 }
 
-/// Which of the machine's nodes has all CPUs of a pool.
-fn node_index(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
+/// The node that has all CPUs of a pool.
+fn node_of(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
     let cpus = pool.attrs().cpus();
     let node = topology.node_of(cpus.first()?)?;
     let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
-    let index = topology.nodes().iter().position(|n| *n == node);
-    index.filter(|_| all)
+    all.then_some(node)
 }

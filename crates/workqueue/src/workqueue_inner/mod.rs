@@ -131,8 +131,9 @@ struct Control {
     pwqs: Vec<Arc<Pwq>>,
     /// Limits that pwqs share: one, or one for each node and one for pools without a node.
     nr_active: Vec<Arc<NrActive>>,
-    /// CPUs by node, by which the limit is split.
-    node_cpus: Vec<usize>,
+    /// The machine's nodes when the queue was made, if there were several, each with the CPUs that the
+    /// queue may use there: by those the limit is split.
+    nodes: Vec<(usize, usize)>,
     frozen: bool,
     /// Drains under way.
     draining: usize,

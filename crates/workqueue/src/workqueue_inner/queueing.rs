@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::batch::Entry;
 use crate::current;
 use crate::error::{BuildError, QueueError};
-use crate::item::word::{PENDING, Seq, is_live};
+use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::pool_core::Limit;
 use crate::pwq::{DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
@@ -90,8 +90,7 @@ impl WorkqueueInner {
         match item.header().set_pending(Some(pwq.id())) {
             Err(answer) => Ok(answer),
             Ok(seq) => {
-                self.push(pwq, item.ptr(), seq, cpu, origin)
-                    .inspect_err(|_| self.take_back(item.ptr(), seq))?;
+                self.push_reusable(pwq, item, seq, cpu, origin)?;
                 if self.shared().tracing.is_on() {
                     self.shared()
                         .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
@@ -115,11 +114,34 @@ impl WorkqueueInner {
         if !item.header().redirect(seq, pwq.id()) {
             return Ok(());
         }
-        self.push(pwq, item.ptr(), seq, cpu, origin)?;
+        self.push_reusable(pwq, item, seq, cpu, origin)?;
         if self.shared().tracing.is_on() {
             self.shared()
                 .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
         }
+        Ok(())
+    }
+
+    /// The entry of a reusable item that is pending with that pwq. If it is refused the item is idle
+    /// again.
+    fn push_reusable(
+        self: &Arc<Self>,
+        pwq: &Pwq,
+        item: &ReusableRef,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        let Err(refusal) = self.push(pwq, item.ptr(), seq, cpu, origin) else {
+            return Ok(());
+        };
+        if self.take_back(item, seq) {
+            return Err(refusal);
+        }
+        // It was cancelled on its way: it had been queued.
+        pwq.count_queued();
+        // SAFETY: the cancel has left a reference with the entry.
+        unsafe { item.ptr().release() };
         Ok(())
     }
 
@@ -284,33 +306,26 @@ impl WorkqueueInner {
         self.man(self.pwq_of(cpu)?, Origin::Anybody)
     }
 
-    /// The queueing was refused: the item is idle again.
-    fn take_back(&self, item: ItemPtr, seq: Seq) {
-        // SAFETY: PENDING keeps it alive, or the reference that a cancel has left.
-        let header = unsafe { item.header() };
+    /// The queueing was refused: the item is idle again. `false`: it was cancelled before.
+    fn take_back(&self, item: &ReusableRef, seq: Seq) -> bool {
+        let header = item.header();
         let mut seen = header.load();
         while is_live(seen, seq) {
             match header.take_pending(seen, 0) {
-                Some(_) => return,
+                Some(old) => {
+                    item.tell_cancelled(old);
+                    return true;
+                }
                 None => seen = header.load(),
             }
         }
-        debug_assert!(seen & PENDING == 0 || !is_live(seen, seq));
-        // SAFETY: it was cancelled on its way.
-        unsafe { item.release() };
+        false
     }
 
     /// A delayed item was not queued when its time had come.
     pub(crate) fn refused_later(&self, item: &ReusableRef, seq: Seq) {
         self.counted(Count::Refused, 1);
-        let header = item.header();
-        let mut seen = header.load();
-        while is_live(seen, seq) {
-            match header.take_pending(seen, 0) {
-                Some(old) => return item.tell_cancelled(old),
-                None => seen = header.load(),
-            }
-        }
+        self.take_back(item, seq);
     }
 
     /// A pwq for a pool.
