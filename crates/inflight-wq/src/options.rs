@@ -46,6 +46,19 @@ pub(crate) enum Command {
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
+    /// Print the control files of the whole system
+    System,
+    /// Write one of them: set-system default_affinity_scope numa
+    SetSystem {
+        /// The file; `system` prints those that there are
+        file: String,
+        /// What is written
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Print each step of each item since the last time, while the system's file trace is 1:
+    /// nanoseconds, CPU, queue, step, item
+    Trace,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use inflight_sync::Parker;
 use inflight_sync::time::Clock;
-use inflight_workqueue::serve::{QueueFiles, Reply, Request, ask};
+use inflight_workqueue::serve::{ControlFile, QueueFiles, Reply, Request, TraceLine, ask};
 use regex::Regex;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -21,7 +21,8 @@ const NO_COMMAND: [ErrorKind; 2] = [
     ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ErrorKind::MissingSubcommand,
 ];
-const WHICH: &str = "no command: dump, monitor, files or set; --help tells more";
+const WHICH: &str =
+    "no command: dump, monitor, files, set, system, set-system or trace; --help tells more";
 
 /// Clears a terminal and begins at its top.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
@@ -93,12 +94,45 @@ fn run(options: &Options, socket: &Path) -> Result<(), Ended> {
                 file: file.clone(),
                 value: value.clone(),
             };
-            match asked(socket, &request)? {
-                Reply::Done => Ok(()),
-                other => Err(unexpected(&other)),
-            }
+            write(socket, &request)
         }
+        Command::System => match asked(socket, &Request::SystemFiles)? {
+            Reply::SystemFiles { files } => {
+                print(&files.iter().map(|file| line(file, 24)).collect::<String>())
+            }
+            other => Err(unexpected(&other)),
+        },
+        Command::SetSystem { file, value } => {
+            let request = Request::SetSystem {
+                file: file.clone(),
+                value: value.clone(),
+            };
+            write(socket, &request)
+        }
+        Command::Trace => match asked(socket, &Request::Trace)? {
+            Reply::Trace { steps } => print(&steps.iter().map(step).collect::<String>()),
+            other => Err(unexpected(&other)),
+        },
     }
+}
+
+fn write(socket: &Path, request: &Request) -> Result<(), Ended> {
+    match asked(socket, request)? {
+        Reply::Done => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn step(step: &TraceLine) -> String {
+    let TraceLine {
+        at_ns,
+        queue,
+        item,
+        step,
+        cpu,
+        ..
+    } = step;
+    format!("{at_ns:>16} {cpu:>4} {queue:24} {step:10} {item}\n")
 }
 
 fn asked(socket: &Path, request: &Request) -> Result<Reply, Ended> {
@@ -133,11 +167,16 @@ fn files(socket: &Path, wanted: Option<&str>) -> Result<(), Ended> {
 }
 
 fn listed(queue: &QueueFiles) -> String {
-    let lines = queue.files.iter().map(|file| {
-        let mode = if file.writable { "rw" } else { "r " };
-        format!("{:24} {:16} {mode} {}\n", queue.name, file.name, file.value)
-    });
+    let lines = queue
+        .files
+        .iter()
+        .map(|file| format!("{:24} {}", queue.name, line(file, 16)));
     lines.collect()
+}
+
+fn line(file: &ControlFile, width: usize) -> String {
+    let mode = if file.writable { "rw" } else { "r " };
+    format!("{:width$} {mode} {}\n", file.name, file.value)
 }
 
 /// Looks again and again.

@@ -34,7 +34,7 @@ impl Served {
         for _ in 0..3 {
             crypt.spawn(|| ()).wait().unwrap();
         }
-        crypt.flush().unwrap();
+        crypt.flush_blocking().unwrap();
         let server = sys.serve(dir.path().join("wq")).unwrap();
         Self {
             dir,
@@ -226,11 +226,68 @@ fn files_are_listed_and_written() {
 }
 
 #[test]
+fn the_system_is_shown_and_changed() {
+    let served = Served::new();
+    let scope = || {
+        let text = served.run("system").printed();
+        let line = text
+            .lines()
+            .find(|l| l.starts_with("default_affinity_scope"));
+        line.unwrap().split_whitespace().last().unwrap().to_owned()
+    };
+    assert_eq!(scope(), "cache_shard");
+    assert_eq!(
+        served
+            .run("set-system default_affinity_scope numa")
+            .printed(),
+        ""
+    );
+    assert_eq!(scope(), "numa");
+    for (options, why) in [
+        (
+            "set-system default_affinity_scope far",
+            "default_affinity_scope is cpu, smt",
+        ),
+        ("set-system cpumask 0", "none of these CPUs"),
+        ("set-system trace maybe", "trace is 0 or 1"),
+        (
+            "set-system nice 3",
+            "the system has no file \"nice\"; it has cpumask,",
+        ),
+    ] {
+        served.run(options).complained(1, why);
+    }
+}
+
+#[test]
+fn steps_of_items_are_printed_while_they_are_recorded() {
+    let served = Served::new();
+    served.crypt.spawn(|| ()).wait().unwrap();
+    assert_eq!(served.run("trace").printed(), "", "nothing is recorded");
+    served.run("set-system trace 1").printed();
+    served.crypt.spawn(|| ()).wait().unwrap();
+    let text = served.run("trace").printed();
+    for step in ["queued", "started", "ended"] {
+        assert!(
+            text.contains(&format!("crypt                    {step}")),
+            "{text}"
+        );
+    }
+    served.run("set-system trace 0").printed();
+    served.run("trace").printed();
+    served.crypt.spawn(|| ()).wait().unwrap();
+    assert_eq!(served.run("trace").printed(), "");
+}
+
+#[test]
 fn a_wrong_command_line_is_told_in_one_line() {
     let served = Served::new();
     for (options, why) in [
-        ("", "no command: dump, monitor, files or set;"),
-        ("dance", "unrecognized subcommand 'dance'\n"),
+        (
+            "",
+            "no command: dump, monitor, files, set, system, set-system or trace;",
+        ),
+        ("juggle", "unrecognized subcommand 'juggle'\n"),
         (
             "dmup",
             "unrecognized subcommand 'dmup'; a similar subcommand exists: 'dump'\n",
@@ -245,7 +302,10 @@ fn a_wrong_command_line_is_told_in_one_line() {
         served.run(options).complained(2, why);
     }
     let alone = Command::new(PROGRAM).output().unwrap();
-    Ran::new(&alone).complained(2, "no command: dump, monitor, files or set;");
+    Ran::new(&alone).complained(
+        2,
+        "no command: dump, monitor, files, set, system, set-system or trace;",
+    );
     let nowhere = Command::new(PROGRAM).arg("dump").output().unwrap();
     Ran::new(&nowhere).complained(2, "--socket");
 }
@@ -310,7 +370,7 @@ fn a_process_that_vanishes() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert_eq!(err.lines().count(), 1, "{err}");
     assert!(err.starts_with("inflight-wq: "), "{err}");
-    served.crypt.flush().unwrap();
+    served.crypt.flush_blocking().unwrap();
 }
 
 /// Whoever read the tables has seen enough.

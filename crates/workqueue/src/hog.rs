@@ -10,10 +10,6 @@ use std::time::Duration;
 /// So many functions are remembered; further ones are not.
 const FUNCTIONS: usize = 128;
 
-/// The first report comes when a function has been found so often, unless the builder says
-/// otherwise.
-pub(crate) const REPORT_AFTER: u64 = 4;
-
 /// A function that has been found to compute for longer than the
 /// [threshold](crate::SystemBuilder::intensive_threshold) while other items of its CPU waited: it
 /// should be on a queue that is `cpu_intensive` or unbound.

@@ -190,11 +190,6 @@ impl<T: PoolItem> PoolCore<T> {
         self.pwqs[index as usize].as_mut().expect("it is there")
     }
 
-    pub(crate) fn pwqs(&self) -> impl Iterator<Item = (PwqIndex, &PwqState<T>)> {
-        let pwqs = self.pwqs.iter().enumerate();
-        pwqs.filter_map(|(at, pwq)| Some((at as PwqIndex, pwq.as_ref()?)))
-    }
-
     /// What is to be done once the lock has been released.
     #[inline]
     pub fn take_deferred(&mut self) -> Vec<Deferred> {

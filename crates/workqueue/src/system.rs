@@ -344,13 +344,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
-        self.inner().reconfigure(|settings| {
-            if cpus.is_disjoint(settings.topology.allowed()) {
-                return Err(AttrsError::NoCpu);
-            }
-            settings.unbound = Some(cpus.clone());
-            Ok(())
-        })
+        self.inner().set_unbound_cpumask(cpus)
     }
 
     /// The CPUs that unbound queues use.

@@ -15,6 +15,7 @@ use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
+use inflight_topology::CpuSet;
 
 pub(crate) struct SystemInner {
     shared: Arc<SystemShared>,
@@ -203,6 +204,16 @@ impl SystemInner {
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
         prepared.commit(&mut later);
         Ok(())
+    }
+
+    pub(crate) fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
+        self.reconfigure(|settings| {
+            if cpus.is_disjoint(settings.topology.allowed()) {
+                return Err(AttrsError::NoCpu);
+            }
+            settings.unbound = Some(cpus.clone());
+            Ok(())
+        })
     }
 
     /// Other settings for all unbound queues, or for none.

@@ -103,6 +103,12 @@ impl Watchdog {
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
+    /// Whether somebody is to be told of stalls.
+    #[cfg(feature = "serve")]
+    pub(crate) fn tells_somebody(&self) -> bool {
+        self.on_stall.is_some()
+    }
+
     /// Zero switches it off. Without somebody to be told it stays off.
     pub(crate) fn set_threshold(&self, threshold: Duration) {
         let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);

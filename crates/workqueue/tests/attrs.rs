@@ -105,7 +105,10 @@ fn attributes_change_while_items_run() {
     wq.set_attrs(strict.clone()).unwrap();
     assert_eq!(wq.kind(), Kind::Unbound(strict));
     let strict_pool = pool_of(&wq, 0);
-    assert_eq!(pools(&sys), ["0 cpus 0-1", "2 cpus 0-1 strict", "3 cpus 2-3 strict"]);
+    assert_eq!(
+        pools(&sys),
+        ["0 cpus 0-1", "2 cpus 0-1 strict", "3 cpus 2-3 strict"]
+    );
     wq.set_attrs(Attrs::new().scope(Scope::System)).unwrap();
     assert_eq!(pool_of(&wq, 3), pool_of(&wq, 0), "one group now");
     open.raise();
@@ -240,9 +243,15 @@ fn d17_the_unbound_mask_reaches_every_queue() {
     for wq in [&plain, &masked, &ordered] {
         wq.spawn_on(1, || ()).wait().unwrap();
     }
-    assert_eq!(pools(&sys), [
-        "0 cpus 0-1 strict", "1 cpus 2-3 strict", "2 cpus 0 strict", "3 cpus 0-3 strict"
-    ]);
+    assert_eq!(
+        pools(&sys),
+        [
+            "0 cpus 0-1 strict",
+            "1 cpus 2-3 strict",
+            "2 cpus 0 strict",
+            "3 cpus 0-3 strict"
+        ]
+    );
     sys.set_unbound_cpumask(&CpuSet::from([2, 3])).unwrap();
     await_pools(&sys, &["1 cpus 2-3 strict"]);
     for wq in [&plain, &masked, &ordered] {

@@ -89,7 +89,11 @@ fn no_delay_is_a_plain_queueing() {
     let (wq, (work, runs)) = (bound(&sys), counting());
     assert!(wq.queue_delayed(&work, Duration::ZERO).unwrap().is_queued());
     runs.wait(1);
-    assert_eq!(faults.spawn_attempts(), 2, "a worker, and the timer that looks after it");
+    assert_eq!(
+        faults.spawn_attempts(),
+        2,
+        "a worker, and the timer that looks after it"
+    );
 }
 
 /// The time of a pending work moves both ways, and out of a queue.

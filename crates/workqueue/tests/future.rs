@@ -237,7 +237,11 @@ fn futures_wait_for_each_other_without_threads() {
     let sys = builder.faults(&faults).sampling(false).build().unwrap();
     let wq = bound(&sys);
     assert_eq!(wq.spawn_future(depth(wq.clone(), 100)).wait().unwrap(), 100);
-    assert_eq!(faults.spawn_attempts(), 2, "one worker for all, and the timer");
+    assert_eq!(
+        faults.spawn_attempts(),
+        2,
+        "one worker for all, and the timer"
+    );
 }
 
 #[cfg(feature = "futures")]

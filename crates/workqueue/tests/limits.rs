@@ -43,12 +43,18 @@ fn nodes(sys: &WorkqueueSystem) -> Vec<(usize, usize)> {
 /// Workers come for what may run: then it is like this.
 fn become_active(sys: &WorkqueueSystem, expected: &[(usize, usize)]) {
     let seen = || nodes(sys)[..expected.len()].to_vec();
-    until(|| seen() == expected, || format!("{:?}, not {expected:?}", seen()));
+    until(
+        || seen() == expected,
+        || format!("{:?}, not {expected:?}", seen()),
+    );
 }
 
 fn become_inactive(wq: &Workqueue, expected: usize) {
     let seen = || wq.stats().inactive;
-    until(|| seen() == expected, || format!("{}, not {expected}", seen()));
+    until(
+        || seen() == expected,
+        || format!("{}, not {expected}", seen()),
+    );
 }
 
 /// An item that ends when it is told to.

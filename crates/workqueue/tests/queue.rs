@@ -35,7 +35,11 @@ fn no_thread_until_work_comes() {
     let wq = bound(&sys);
     assert_eq!(faults.spawn_attempts(), 0);
     wq.spawn(|| ()).wait().unwrap();
-    assert_eq!(faults.spawn_attempts(), 2, "a worker, and the timer that looks after it");
+    assert_eq!(
+        faults.spawn_attempts(),
+        2,
+        "a worker, and the timer that looks after it"
+    );
 }
 
 #[test]

@@ -6,9 +6,8 @@ mod support;
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_workqueue::{
-    Attrs,
-    DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem, blocking,
-    touch_watchdog,
+    Attrs, DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem,
+    blocking, touch_watchdog,
 };
 use std::time::Duration;
 use support::{Level, Log, bound, one_cpu, plug};

@@ -208,11 +208,6 @@ impl ItemPtr {
         unsafe { self.0.as_ref() }
     }
 
-    /// For comparison, and for people.
-    pub(crate) fn addr(self) -> usize {
-        self.0.addr().get()
-    }
-
     /// Asks for its first line.
     #[inline]
     pub(crate) fn prefetch(self) {

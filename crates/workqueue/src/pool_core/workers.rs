@@ -92,10 +92,6 @@ impl Workers {
         self.target
     }
 
-    pub(crate) fn set_target(&mut self, target: usize) {
-        self.target = target;
-    }
-
     /// Workers that count as running, those on their way included.
     pub(crate) fn nr_running(&self) -> usize {
         self.nr_running
@@ -245,11 +241,6 @@ impl Workers {
         self.change(worker, |w| {
             w.flags = if on { w.flags | flag } else { w.flags & !flag };
         });
-    }
-
-    #[inline]
-    pub(crate) fn has_flag(&self, worker: WorkerId, flag: u8) -> bool {
-        self.all[worker].flags & flag != 0
     }
 
     /// Its items have ended: what was found out about them counts no more.

@@ -1,17 +1,18 @@
 //! What the server reads and writes of queues: counters, and the kernel's control files as far as
 //! they exist here.
 
-use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request};
+use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine};
 use crate::attrs::{Attrs, HIGHPRI, Kind};
-use crate::door::Shared;
 use crate::error::AttrsError;
-use crate::queue::{MAX_ACTIVE_LIMIT, checked_max_active};
-use crate::system;
+use crate::system_inner::SystemInner;
+use crate::workqueue::{MAX_ACTIVE_LIMIT, checked_max_active};
+use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
+use std::time::Duration;
 
 /// Does what is asked.
-pub(super) fn answer(system: &system::Shared, request: &Request) -> Reply {
+pub(super) fn answer(system: &SystemInner, request: &Request) -> Reply {
     match request {
         Request::Dump => Reply::Dump {
             text: system.dump(),
@@ -25,21 +26,35 @@ pub(super) fn answer(system: &system::Shared, request: &Request) -> Reply {
                 queues.iter().map(|queue| files(system, queue)).collect()
             },
         },
-        Request::Set { queue, file, value } => match set(system, queue, file, value) {
-            Ok(()) => Reply::Done,
-            Err(error) => Reply::Error { error },
+        Request::Set { queue, file, value } => done(set(system, queue, file, value)),
+        Request::SystemFiles => Reply::SystemFiles {
+            files: system_files(system),
         },
+        Request::SetSystem { file, value } => done(set_system(system, file, value)),
+        Request::Trace => {
+            let steps = system.shared().tracing.take_recorded().into_iter();
+            Reply::Trace {
+                steps: steps.map(TraceLine::from).collect(),
+            }
+        }
     }
 }
 
-fn counters(queue: &Arc<Shared>) -> QueueCounters {
+fn done(done: Result<(), String>) -> Reply {
+    match done {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Error { error },
+    }
+}
+
+fn counters(queue: &Arc<WorkqueueInner>) -> QueueCounters {
     let stats = queue.stats();
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     QueueCounters {
         name: queue.name().to_owned(),
         unbound: !queue.mode().is_bound(),
         mem_reclaim: queue.rescuer().is_some(),
-        max_active: queue.max_active(),
+        max_active: queue.limit(),
         queued: stats.queued,
         started: stats.started,
         completed: stats.completed,
@@ -52,14 +67,14 @@ fn counters(queue: &Arc<Shared>) -> QueueCounters {
         cm_wakeup: stats.cm_wakeups,
         found_asleep: stats.found_asleep,
         repatriated: stats.repatriated,
-        sent: stats.sent,
-        taken: stats.taken,
+        sent: stats.remote_wakeups,
+        taken: stats.stolen,
         mayday: stats.maydays,
         rescued: stats.rescued,
     }
 }
 
-fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
+fn files(system: &SystemInner, queue: &Arc<WorkqueueInner>) -> QueueFiles {
     let mut files = Vec::new();
     let mut file = |name: &str, value: String, writable| {
         files.push(ControlFile {
@@ -70,7 +85,7 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
     };
     let bound = queue.mode().is_bound();
     file("per_cpu", u8::from(bound).to_string(), false);
-    if let Some(limit) = queue.max_active() {
+    if let Some(limit) = queue.limit() {
         let ordered = matches!(queue.kind(), Kind::Ordered(_));
         file("max_active", limit.to_string(), !ordered);
     }
@@ -86,7 +101,7 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
         file("nice", nice.to_string(), !queue.is_highpri());
         let asked = attrs.get_cpumask();
         let cpus = if asked.is_empty() {
-            queue.env().topology.possible()
+            queue.shared().topology.possible()
         } else {
             asked
         };
@@ -105,7 +120,7 @@ fn files(system: &system::Shared, queue: &Arc<Shared>) -> QueueFiles {
     }
 }
 
-fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(), String> {
+fn set(system: &SystemInner, name: &str, file: &str, value: &str) -> Result<(), String> {
     let queue = only(system, name)?;
     let known = files(system, &queue).files;
     let Some(found) = known.iter().find(|known| known.name == file) else {
@@ -137,6 +152,76 @@ fn set(system: &system::Shared, name: &str, file: &str, value: &str) -> Result<(
     done.map_err(|Refusal(why)| why)
 }
 
+/// What holds for all queues.
+fn system_files(system: &SystemInner) -> Vec<ControlFile> {
+    let (settings, shared) = (system.settings(), system.shared());
+    let file = |name: &str, value: String| ControlFile {
+        name: name.to_owned(),
+        value,
+        writable: true,
+    };
+    let mut files = vec![
+        file("cpumask", settings.unbound_cpus().to_mask_string()),
+        file("default_affinity_scope", settings.default_scope.to_string()),
+        file("trace", u8::from(shared.tracing.is_recording()).to_string()),
+    ];
+    if shared.watchdog.tells_somebody() {
+        let threshold = shared.watchdog.threshold().unwrap_or_default();
+        files.push(file(
+            "watchdog_thresh_ms",
+            threshold.as_millis().to_string(),
+        ));
+    }
+    files
+}
+
+fn set_system(system: &SystemInner, file: &str, value: &str) -> Result<(), String> {
+    let known = system_files(system);
+    if known.iter().all(|known| known.name != file) {
+        let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(format!("the system has no file {file:?}; it has {names}"));
+    }
+    let value = value.trim();
+    match file {
+        "cpumask" => {
+            let cpus = mask(file, value)?;
+            let done = system.set_unbound_cpumask(&cpus);
+            done.map_err(|e| e.to_string())
+        }
+        "default_affinity_scope" => {
+            let known = "cpu, smt, cache_shard, cache, numa or system";
+            let scope = value.parse().map_err(|_| wrong(file, known, value))?;
+            let done = system.reconfigure(|settings| {
+                settings.default_scope = scope;
+                Ok(())
+            });
+            done.map_err(|e| e.to_string())
+        }
+        "trace" => {
+            let on: u8 = value.parse().map_err(|_| wrong(file, "0 or 1", value))?;
+            system.shared().tracing.record(on != 0);
+            Ok(())
+        }
+        _ => {
+            let what = "a number of ms, 0 for never";
+            let ms = value.parse().map_err(|_| wrong(file, what, value))?;
+            let threshold = Duration::from_millis(ms);
+            system.shared().watchdog.set_threshold(threshold);
+            Ok(())
+        }
+    }
+}
+
+fn wrong(file: &str, what: &str, value: &str) -> String {
+    format!("{file} is {what}, not {value:?}")
+}
+
+fn mask(file: &str, value: &str) -> Result<CpuSet, String> {
+    let what = "a mask in hexadecimal without 0x (f is CPUs 0 to 3)";
+    CpuSet::from_mask_str(value).map_err(|_| wrong(file, what, value))
+}
+
 /// Why attributes are not written.
 struct Refusal(String);
 
@@ -148,7 +233,7 @@ impl From<AttrsError> for Refusal {
 
 /// The attributes with one of them written.
 fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
-    let wrong = |what: &str| format!("{file} is {what}, not {value:?}");
+    let wrong = |what: &str| wrong(file, what, value);
     match file {
         "nice" => {
             let nice = value
@@ -156,11 +241,7 @@ fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
                 .map_err(|_| wrong("a number from -20 to 19"))?;
             Ok(attrs.nice(nice))
         }
-        "cpumask" => {
-            let cpus = CpuSet::from_mask_str(value);
-            let mask = "a mask in hexadecimal without 0x (f is CPUs 0 to 3)";
-            Ok(attrs.cpumask(cpus.map_err(|_| wrong(mask))?))
-        }
+        "cpumask" => Ok(attrs.cpumask(mask(file, value)?)),
         "affinity_scope" if value == "default" => Ok(attrs.default_scope()),
         "affinity_scope" => {
             let known = "default, cpu, smt, cache_shard, cache, numa or system";
@@ -174,7 +255,7 @@ fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
 }
 
 /// The only queue of that name.
-fn only(system: &system::Shared, name: &str) -> Result<Arc<Shared>, String> {
+fn only(system: &SystemInner, name: &str) -> Result<Arc<WorkqueueInner>, String> {
     let mut queues = system.queues();
     queues.retain(|queue| queue.name() == name);
     match (queues.pop(), queues.len()) {

@@ -9,7 +9,7 @@
 //! waits for none of them, and closes those that take longer than 2 s or send more than 4 KiB.
 
 use crate::panics::contained;
-use crate::system;
+use crate::system_inner::SystemInner;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Parker};
@@ -27,7 +27,9 @@ mod socket;
 mod wire;
 
 pub use client::{AskError, ask};
-pub use wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, VERSION, WireError};
+pub use wire::{
+    ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine, VERSION, WireError,
+};
 
 use socket::Socket;
 
@@ -123,12 +125,12 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) fn start(system: &Arc<system::Shared>, path: &Path) -> Result<Self, ServeError> {
+    pub(crate) fn start(system: &Arc<SystemInner>, path: &Path) -> Result<Self, ServeError> {
         let socket = Socket::listen(path)?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| ServeError::Io(e.kind()))?;
         let system = system.clone();
         let builder = Builder::new().name("inflight/serve".to_owned());
-        let builder = builder.faults(&system.env().faults);
+        let builder = builder.faults(&system.shared().faults);
         let thread = builder.spawn(move || serve(&system, &socket, &stopped));
         Ok(Self {
             thread: Some(thread.map_err(|e| ServeError::NoThread(e.kind()))?),
@@ -185,7 +187,7 @@ impl Client {
     }
 
     /// Something can be read or written.
-    fn go_on(&mut self, system: &Arc<system::Shared>) -> Then {
+    fn go_on(&mut self, system: &Arc<SystemInner>) -> Then {
         if self.answer.is_none() {
             match self.listen() {
                 Ok(None) => return Then::Stays,
@@ -212,7 +214,7 @@ impl Client {
     }
 }
 
-fn reply(system: &Arc<system::Shared>, line: &str) -> Reply {
+fn reply(system: &Arc<SystemInner>, line: &str) -> Reply {
     match Request::from_line(line) {
         Ok(request) => control::answer(system, &request),
         Err(e) => Reply::Error {
@@ -230,7 +232,7 @@ fn rest() {
 }
 
 /// The thread function.
-fn serve(system: &Arc<system::Shared>, socket: &Socket, stopped: &UnixStream) {
+fn serve(system: &Arc<SystemInner>, socket: &Socket, stopped: &UnixStream) {
     let clock = Clock::system();
     let mut clients: Vec<Client> = Vec::new();
     loop {

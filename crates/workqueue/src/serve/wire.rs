@@ -41,6 +41,17 @@ pub enum Request {
         /// What is written.
         value: String,
     },
+    /// The control files of the system.
+    SystemFiles,
+    /// One of those is written.
+    SetSystem {
+        /// The control file's name.
+        file: String,
+        /// What is written.
+        value: String,
+    },
+    /// What has been recorded since this was asked last, while the system's file `trace` is 1.
+    Trace,
 }
 
 /// What the server answers.
@@ -71,13 +82,67 @@ pub enum Reply {
         /// In the order in which the queues were made.
         queues: Vec<QueueFiles>,
     },
-    /// To [`Request::Set`]: it is done.
+    /// To [`Request::SystemFiles`].
+    SystemFiles {
+        /// What can be written.
+        files: Vec<ControlFile>,
+    },
+    /// To [`Request::Trace`].
+    Trace {
+        /// Oldest first.
+        steps: Vec<TraceLine>,
+    },
+    /// To [`Request::Set`] and [`Request::SetSystem`]: it is done.
     Done,
     /// To anything that is wrong: one line that says what.
     Error {
         /// The line.
         error: String,
     },
+}
+
+/// A step of an item.
+///
+/// ```
+/// use inflight_workqueue::WorkqueueSystem;
+/// use inflight_workqueue::serve::{Reply, Request, ask};
+///
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("wq");
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let _server = sys.serve(&path)?;
+/// let on = Request::SetSystem { file: "trace".to_owned(), value: "1".to_owned() };
+/// assert_eq!(ask(&path, &on)?, Reply::Done);
+/// sys.events().spawn(|| ()).wait()?;
+/// let Reply::Trace { steps } = ask(&path, &Request::Trace)? else { panic!() };
+/// assert_eq!((steps[0].queue.as_str(), steps[0].step.as_str()), ("events", "queued"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TraceLine {
+    /// When, in ns of the system's clock.
+    pub at_ns: u64,
+    /// The queue's name.
+    pub queue: String,
+    /// The item's name.
+    pub item: String,
+    /// What has happened to it, as [`TraceStep`](crate::TraceStep) writes it.
+    pub step: String,
+    /// The CPU, as in [`TraceEvent`](crate::TraceEvent).
+    pub cpu: usize,
+}
+
+impl From<crate::TraceRecord> for TraceLine {
+    fn from(record: crate::TraceRecord) -> Self {
+        Self {
+            at_ns: record.at_ns,
+            queue: record.queue,
+            item: record.item,
+            step: record.step.to_string(),
+            cpu: record.cpu,
+        }
+    }
 }
 
 /// The counters of a queue, under the names of the kernel's `wq_monitor`, and some more.
@@ -90,7 +155,7 @@ pub enum Reply {
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let wq = sys.workqueue("crypt").bound().build()?;
 /// wq.spawn(|| ()).wait()?;
-/// wq.flush()?;
+/// wq.flush_blocking()?;
 /// let _server = sys.serve(dir.path().join("wq"))?;
 /// let Reply::Stats { queues } = ask(dir.path().join("wq"), &Request::Stats)? else { panic!() };
 /// assert_eq!((queues[0].name.as_str(), queues[0].completed), ("crypt", 1));

@@ -3,7 +3,7 @@
 use super::{PoolState, WorkerPool};
 use crate::batch::{Batch, Entry, Taken, bit};
 use crate::item::Parked;
-use crate::pool_core::{BLOCKED, PwqIndex, WorkerId};
+use crate::pool_core::{PwqIndex, WorkerId};
 use crate::pwq::Pwq;
 use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
@@ -288,17 +288,6 @@ impl WorkerPool {
         let index = state.put_back_rest(worker, batch, i);
         state.core.release_held(worker, Some(index));
         state
-    }
-
-    /// The worker does not count as running, or does again.
-    pub(crate) fn set_blocked(
-        &self,
-        mut state: MutexGuard<'_, PoolState>,
-        worker: WorkerId,
-        blocked: bool,
-    ) {
-        state.core.workers.set_flag(worker, BLOCKED, blocked);
-        self.unlock(state, blocked);
     }
 
     /// *park*: entry `i` was drawn while its item runs elsewhere. It goes into the item, with its

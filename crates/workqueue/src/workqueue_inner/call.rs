@@ -1,7 +1,6 @@
 //! A function that runs on its caller's thread when no worker is about to take it.
 
 use super::{Origin, WorkqueueInner};
-use crate::attrs::Mode;
 use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::item::Job;
@@ -83,10 +82,5 @@ impl WorkqueueInner {
                 Err(JoinError::Panicked(PanicPayload::new(item, payload)))
             }
         }
-    }
-
-    /// Whether a queue of that kind lets its callers run.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.mode == Mode::Ordered
     }
 }

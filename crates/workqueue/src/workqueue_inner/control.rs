@@ -307,12 +307,7 @@ impl WorkqueueInner {
     }
 
     /// The machine has changed, or the CPUs of the queue: the parts of nodes are others.
-    pub(super) fn split_anew(
-        &self,
-        control: &mut Control,
-        settings: &Settings,
-        later: &mut Later,
-    ) {
+    pub(super) fn split_anew(&self, control: &mut Control, settings: &Settings, later: &mut Later) {
         if self.mode == Mode::Unbound {
             control.count_cpus(settings);
             self.apply(control, false, later);

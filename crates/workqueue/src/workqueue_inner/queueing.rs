@@ -221,13 +221,7 @@ impl WorkqueueInner {
 
     /// Under the pool's lock.
     #[inline]
-    fn push_locked(
-        &self,
-        state: &mut PoolState,
-        pwq: &Pwq,
-        item: ItemPtr,
-        seq: Seq,
-    ) {
+    fn push_locked(&self, state: &mut PoolState, pwq: &Pwq, item: ItemPtr, seq: Seq) {
         // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
         if !is_live(unsafe { item.header() }.load(), seq) {
             // Cancelled on its way, and counted as that.

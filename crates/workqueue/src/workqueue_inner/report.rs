@@ -48,7 +48,11 @@ impl WorkqueueInner {
         }
         let frozen = self.is_frozen();
         let of = |(_, max, level): &(_, usize, PwqLevel)| {
-            let free = if frozen { 0 } else { max.saturating_sub(level.executing) };
+            let free = if frozen {
+                0
+            } else {
+                max.saturating_sub(level.executing)
+            };
             let ready = free.min(level.waiting);
             (level.executing + ready, level.waiting - ready)
         };
