@@ -1,6 +1,7 @@
 //! What is printed.
 
-use crate::cell::Cell;
+use crate::cell::{At, Cell};
+use inflight_benches::distance::State;
 use inflight_benches::machine::Machine;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ pub(crate) struct Row {
     pub(crate) workload: String,
     /// Of the load's cases the one with the worst ratio, which is the row's.
     pub(crate) worst_case: String,
+    /// Where the two CPUs were, if it matters.
+    pub(crate) at: Option<At>,
     pub(crate) ours: String,
     pub(crate) rival: String,
     /// `None` where nothing could be compared; `rival` says why.
@@ -49,6 +52,27 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// As [`worst`](Self::worst), a row for each state in which the two CPUs were.
+    pub(crate) fn by_state(
+        workload: &str,
+        cells: &[Cell],
+        ours: &str,
+        rival: Option<&str>,
+        goal: Goal,
+    ) -> Vec<Self> {
+        let rows = State::ALL.into_iter().filter_map(|state| {
+            let here = |cell: &&Cell| cell.at.is_some_and(|at| at.state == state);
+            let here: Vec<_> = cells.iter().filter(here).cloned().collect();
+            let row = Self::worst(workload, &here, ours, rival, goal);
+            row.ratio.is_some().then_some(row)
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return vec![Self::missing(workload, ours, MOVED, goal)];
+        }
+        rows
+    }
+
     /// Of all these loads the one in which this contender of ours looks worst beside a rival: the
     /// named one, or the best.
     pub(crate) fn worst(
@@ -73,6 +97,7 @@ impl Row {
         Self {
             workload: workload.to_owned(),
             worst_case: cell.case.clone(),
+            at: cell.at,
             ours: side(ours, figure.median),
             rival: side(&rival.name, rival.median),
             ratio: Some(ratio),
@@ -94,6 +119,7 @@ impl Row {
         Self {
             workload: workload.to_owned(),
             worst_case: String::new(),
+            at: None,
             ours: side(ours),
             rival: side(rival),
             ratio: Some(ratio),
@@ -107,6 +133,7 @@ impl Row {
         Self {
             workload: workload.to_owned(),
             worst_case: String::new(),
+            at: None,
             ours: format!("{} {} {unit}", ours.0, short(ours.1)),
             rival: String::new(),
             ratio: None,
@@ -125,11 +152,30 @@ impl Row {
         }
     }
 
+    fn line(&self) -> [String; 9] {
+        let distance = self.at.and_then(|at| at.distance);
+        [
+            self.workload.clone(),
+            self.worst_case.clone(),
+            self.at
+                .map_or_else(|| "-".into(), |at| at.state.to_string()),
+            distance.map_or_else(|| "-".into(), |ns| format!("{ns:.0} ns")),
+            self.ours.clone(),
+            self.rival.clone(),
+            self.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
+            self.goal.clone(),
+            self.met
+                .map_or("-", |met| if met { "yes" } else { "NO" })
+                .to_owned(),
+        ]
+    }
+
     /// Nothing measured, and why.
     pub(crate) fn missing(workload: &str, ours: &str, why: &str, goal: Goal) -> Self {
         Self {
             workload: workload.to_owned(),
             worst_case: String::new(),
+            at: None,
             ours: ours.to_owned(),
             rival: why.to_owned(),
             ratio: None,
@@ -139,8 +185,11 @@ impl Row {
     }
 }
 
+/// Why nothing could be compared.
+pub(crate) const MOVED: &str = "too few samples in one state: the CPUs moved";
+
 /// Three digits.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value {
         _ if value < 10.0 => format!("{value:.2}"),
         _ if value < 100.0 => format!("{value:.1}"),
@@ -158,6 +207,8 @@ pub(crate) struct Report {
     seconds: f64,
     /// The least overlap of the two threads among the samples that count.
     overlap: Option<f64>,
+    /// Samples that belong to no cell.
+    aside: usize,
     rows: Vec<Row>,
     cells: Vec<Cell>,
     #[serde(skip)]
@@ -172,6 +223,7 @@ impl Report {
             quick,
             seconds: 0.0,
             overlap: None,
+            aside: 0,
             rows: Vec::new(),
             cells: Vec::new(),
             start: Instant::now(),
@@ -186,6 +238,7 @@ impl Report {
     pub(crate) fn finish(&mut self) {
         let overlaps = self.cells.iter().filter_map(|cell| cell.overlap);
         self.overlap = overlaps.reduce(f64::min);
+        self.aside = self.cells.iter().map(|cell| cell.aside).sum();
         self.seconds = self.start.elapsed().as_secs_f64();
     }
 
@@ -197,10 +250,18 @@ impl Report {
         if let Some(overlap) = self.overlap {
             println!("two threads: in every sample both ran at least {overlap:.3} of the time");
         }
+        if self.aside > 0 {
+            println!(
+                "{} samples put aside: the CPUs moved between the probes before and after",
+                self.aside
+            );
+        }
         println!();
         let head = [
-            "workload",
+            "load",
             "worst case",
+            "state",
+            "line",
             "ours",
             "best rival",
             "ratio",
@@ -208,19 +269,7 @@ impl Report {
             "met",
         ];
         let mut lines = vec![head.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(|row| {
-            [
-                row.workload.clone(),
-                row.worst_case.clone(),
-                row.ours.clone(),
-                row.rival.clone(),
-                row.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
-                row.goal.clone(),
-                row.met
-                    .map_or("-", |met| if met { "yes" } else { "NO" })
-                    .to_owned(),
-            ]
-        }));
+        lines.extend(self.rows.iter().map(Row::line));
         print_table(&lines);
         if cells {
             self.print_cells();
@@ -232,29 +281,39 @@ impl Report {
 
     fn print_cells(&self) {
         for cell in &self.cells {
-            println!("\n{}: {} ({})", cell.load, cell.case, cell.unit);
+            let at = cell.at.map_or_else(String::new, |at| {
+                let distance = at
+                    .distance
+                    .map_or_else(String::new, |ns| format!(" {ns:.0} ns"));
+                format!(", {}{distance}", at.state)
+            });
+            println!("\n{}: {} ({}){at}", cell.load, cell.case, cell.unit);
             let mut figures: Vec<_> = cell.results.iter().collect();
             figures.sort_by(|a, b| a.median.total_cmp(&b.median));
             for figure in figures {
                 println!(
-                    "  {:34} {:>10}   {:>8} .. {}",
+                    "  {:34} {:>10}   {:>8} .. {:8} of {}",
                     figure.name,
                     short(figure.median),
                     short(figure.least),
-                    short(figure.most)
+                    short(figure.most),
+                    figure.samples
                 );
             }
         }
     }
 }
 
+/// Columns that say nothing are left out.
 fn print_table<const N: usize>(lines: &[[String; N]]) {
     let widths: [usize; N] = std::array::from_fn(|column| {
+        let says = |line: &[String; N]| !matches!(line[column].as_str(), "" | "-");
         let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0)
+        let said = lines.iter().skip(1).any(says);
+        cells.max().filter(|_| said).unwrap_or(0)
     });
     for line in lines {
-        let cells = line.iter().zip(widths);
+        let cells = line.iter().zip(widths).filter(|(_, width)| *width > 0);
         let line: String = cells.map(|(cell, w)| format!("{cell:<w$}  ")).collect();
         println!("{}", line.trim_end());
     }
