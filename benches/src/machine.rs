@@ -65,6 +65,21 @@ pub fn realtime<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// Runs `f` on a thread of its own, pinned to the first CPU.
+///
+/// # Panics
+///
+/// If `f` does.
+pub fn pinned<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let body = || {
+            pin(0);
+            f()
+        };
+        scope.spawn(body).join().expect("the load does not panic")
+    })
+}
+
 /// Runs `f` on a thread of its own, pinned to the first CPU, in the real-time class if permitted.
 ///
 /// # Panics

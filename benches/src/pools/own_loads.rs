@@ -127,7 +127,7 @@ pub struct Bystander {
 }
 
 /// Between two acts of a bystander.
-const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE: Duration = Duration::from_micros(250);
 
 /// So many items of a submitter may wait: it is a stream, not a heap.
 const WINDOW: u64 = 1_024;

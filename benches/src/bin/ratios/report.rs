@@ -5,7 +5,7 @@ use inflight_benches::distance::State;
 use inflight_benches::machine::Machine;
 use serde::Serialize;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a ratio should be.
 #[derive(Clone, Copy, Debug)]
@@ -170,6 +170,11 @@ impl Row {
         ]
     }
 
+    /// Whether it stands for a load that could not be measured because the CPUs moved.
+    fn has_moved(&self) -> bool {
+        self.rival == MOVED
+    }
+
     /// Nothing measured, and why.
     pub(crate) fn missing(workload: &str, ours: &str, why: &str, goal: Goal) -> Self {
         Self {
@@ -230,9 +235,37 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, cells: Vec<Cell>, rows: Vec<Row>) {
+    /// Adds rows; of a load that was measured before only those of states that it had not then.
+    /// Whether all loads have a row of the near state by now, or need none.
+    pub(crate) fn add(&mut self, cells: Vec<Cell>, rows: Vec<Row>) -> bool {
         self.cells.extend(cells);
-        self.rows.extend(rows);
+        let names: Vec<_> = rows.iter().map(|row| row.workload.clone()).collect();
+        let state = |row: &Row| row.at.map(|at| at.state);
+        let is_same = |old: &Row, new: &Row| {
+            old.workload == new.workload && (state(old) == state(new) || new.has_moved())
+        };
+        let had = |row: &Row| self.rows.iter().any(|old| is_same(old, row));
+        let new: Vec<_> = rows.into_iter().filter(|row| !had(row)).collect();
+        for row in new {
+            let is_of = |old: &Row| old.workload == row.workload;
+            match self.rows.iter().rposition(is_of) {
+                Some(last) if self.rows[last].has_moved() => self.rows[last] = row,
+                Some(last) => self.rows.insert(last + 1, row),
+                None => self.rows.push(row),
+            }
+        }
+        let in_near = |name: &String| {
+            let mut of = self.rows.iter().filter(|row| row.workload == *name);
+            of.any(|row| match row.at {
+                Some(at) => matches!(at.state, State::Near | State::OneCpu),
+                None => !row.has_moved(),
+            })
+        };
+        names.iter().all(in_near)
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 
     pub(crate) fn finish(&mut self) {
@@ -330,5 +363,71 @@ pub(crate) fn print_json(value: &impl Serialize) -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(load: &str, state: Option<State>) -> Row {
+        let mut row = match state {
+            Some(_) => Row::absolute(load, ("unbound", 1.0), "ns", Goal::AtMost(2.0)),
+            None => Row::missing(load, "unbound", MOVED, Goal::AtMost(2.0)),
+        };
+        row.at = state.map(|state| At::new(state, 65.0));
+        row
+    }
+
+    #[test]
+    fn a_load_is_complete_when_it_has_a_row_of_the_near_state() {
+        let machine = Machine {
+            cpus: 2,
+            realtime: false,
+            raised: false,
+        };
+        let mut report = Report::new(machine, true);
+        let (far, near) = (Some(State::Far), Some(State::Near));
+        assert!(!report.add(vec![], vec![row("a", None), row("b", far)]));
+        assert!(!report.add(vec![], vec![row("a", near), row("b", None), row("b", far)]));
+        assert!(report.add(vec![], vec![row("a", far), row("b", near)]));
+        let state = |row: &Row| row.at.map(|at| at.state);
+        let rows: Vec<_> = report
+            .rows
+            .iter()
+            .map(|r| (&*r.workload, state(r)))
+            .collect();
+        let expected = [("a", near), ("a", far), ("b", far), ("b", near)];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn the_worst_case_is_of_one_state() {
+        let figure = |name, part, value| crate::cell::Figure::new(name, part, &[value]);
+        let cell = |case: &str, state, ours, rival| Cell {
+            load: "load".into(),
+            case: case.into(),
+            unit: "ns".into(),
+            results: vec![
+                figure("ours", inflight_benches::Part::Ours, ours),
+                figure("rival", inflight_benches::Part::Rival, rival),
+            ],
+            overlap: None,
+            at: Some(At::new(state, 65.0)),
+            aside: 0,
+        };
+        let cells = [
+            cell("64", State::Near, 10.0, 20.0),
+            cell("1024", State::Near, 30.0, 40.0),
+            cell("64", State::Far, 90.0, 30.0),
+        ];
+        let rows = Row::by_state("load", &cells, "ours", None, Goal::AtMost(1.0));
+        let text = |row: &Row| (row.worst_case.clone(), row.ratio, row.met);
+        let rows: Vec<_> = rows.iter().map(text).collect();
+        let expected = [
+            ("1024".to_owned(), Some(0.75), Some(true)),
+            ("64".to_owned(), Some(3.0), Some(false)),
+        ];
+        assert_eq!(rows, expected);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn ping(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         let load = Load {
             name: name.to_owned(),
             measures: QUANTILES,
-            class: Class::Pinned,
+            class: Class::PinnedNormal,
         };
         let pause = Duration::from_micros(pause);
         let (cells, more) = measure(plan, &load, &wanted, || {
@@ -75,7 +75,7 @@ pub(crate) fn flush(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let load = Load {
         name: name.to_owned(),
         measures: QUANTILES,
-        class: Class::Pinned,
+        class: Class::PinnedNormal,
     };
     measure(plan, &load, &wanted, || {
         let flush = flush_latency();

@@ -175,6 +175,8 @@ enum Class {
     /// All in the real-time class, if permitted, and submitters pinned. Threads that a pool makes
     /// at its first load inherit no mask.
     Pinned,
+    /// Submitters pinned, all in the class the process is in: for latencies.
+    PinnedNormal,
     /// All as the process is: for items that sleep, and pools that make threads at any time, which
     /// would inherit the submitter's mask.
     Free,
@@ -236,13 +238,14 @@ fn measure(
         let mut rounds = || rotate_probed(turns.len(), plan.rounds, |i| (turns[i].sample)());
         let samples = match load.class {
             Class::Pinned => machine::alone(rounds),
+            Class::PinnedNormal => machine::pinned(rounds),
             Class::Free => rounds(),
         };
         (names, samples)
     };
     let (names, samples) = match load.class {
         Class::Pinned => machine::realtime(body),
-        Class::Free => body(),
+        Class::PinnedNormal | Class::Free => body(),
     };
     let (groups, aside) = by_state(&samples);
     let cells = groups.iter().flat_map(|group| cells(load, &names, group));

@@ -6,13 +6,16 @@ use crate::report::{Goal, Row};
 use inflight_benches::pools::{Bystander, Queues};
 
 /// Long enough that a bystander comes by several times.
-const ITEMS: u64 = 60_000;
+const ITEMS: u64 = 100_000;
+
+/// Of the plain spawn, as in its own row: all of them may wait at once.
+const PLAIN_ITEMS: u64 = 20_000;
 
 const PLAIN: &str = "unbound";
 
 /// Beside our own plain spawn: no rival has queues over one pool, and none can be flushed.
 pub(crate) fn queues(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
-    let n = ITEMS / plan.divisor;
+    let (n, plain) = (ITEMS / plan.divisor, PLAIN_ITEMS / plan.divisor);
     let nobody = Bystander::default();
     let who = |flushes, traces, dumps| {
         Some(Bystander {
@@ -65,7 +68,7 @@ pub(crate) fn queues(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         class: Class::Pinned,
     };
     measure(plan, &load, &wanted, || {
-        let mut turns = pools(&wanted, |pool| move || per(n)(pool.spawn(n, true)));
+        let mut turns = pools(&wanted, |pool| move || per(plain)(pool.spawn(plain, true)));
         for (name, _, bystander, _) in cases {
             if wanted.own(name) {
                 let queues = Queues::new(4, bystander);
