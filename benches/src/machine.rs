@@ -42,8 +42,8 @@ impl fmt::Display for Machine {
         };
         write!(
             f,
-            "{} CPUs; pinned threads, and pools with pinned submitters, in {class}; \
-             loads of many threads and of sleepers unpinned at {nice}",
+            "{} CPUs; loads of one and two threads and throughput of pools in {class}, submitters \
+             pinned; latencies (submitters pinned), sleepers and many threads (not pinned) at {nice}",
             self.cpus
         )
     }

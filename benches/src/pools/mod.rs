@@ -6,6 +6,7 @@ mod memory;
 mod ours;
 mod own_loads;
 mod rivals;
+mod submitted;
 
 pub use count::Spent;
 pub(crate) use loads::compute;
@@ -15,6 +16,7 @@ pub(crate) use ours::OwnWork;
 pub use ours::{DEFAULT_MAX_ACTIVE, Kind, Own, ours};
 pub use own_loads::{Again, Bystander, Pending, Queues, Reusable, flush_latency};
 pub use rivals::{growing_rivals, rivals};
+pub use submitted::Submitted;
 
 use crate::Part;
 use std::fmt;

@@ -24,8 +24,8 @@ use std::time::Duration;
 /// the time that a cache line takes from one to the other is probed before and after each sample:
 /// near (40 to 120 ns), far (more than 200 ns), or one core that both share (less than 40 ns: only
 /// in virtual machines). A host changes that within seconds. Samples whose probes disagree are put
-/// aside, and each state has rows of its own, with the distance beside it. Sections of the
-/// workqueue without a near state are measured again, within the first five minutes. Goals are those of the
+/// aside, and each state has rows of its own, with the distance beside it. Sections
+/// without a near state are measured again, within the first five minutes. Goals are those of the
 /// near state; in the far state ours must be no slower than the best rival of a pool's load.
 #[derive(Debug, Parser)]
 #[command(name = "ratios")]
@@ -119,8 +119,8 @@ fn names() -> Vec<&'static str> {
 /// The rounds of the workqueue's sections: they must do for two states and more.
 const POOL_ROUNDS: usize = 31;
 
-/// How often a section of the workqueue's is measured again that has had no near state.
-const PASSES: usize = 5;
+/// How often a section is measured that has had no near state.
+const PASSES: usize = 6;
 
 /// After this long no section is measured again.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -142,35 +142,30 @@ fn main() -> ExitCode {
         return report::print_json(&pair::try_lock_cells(&plan));
     }
     let mut report = Report::new(machine, cli.quick);
+    let mut asked: Vec<(&Plan, Section)> = Vec::new();
     for (group, sections) in GROUPS {
-        let mut again = Vec::new();
-        let plan = if group == "workqueue" {
-            &pool_plan
-        } else {
-            &plan
-        };
-        if group != "workqueue" && cli.row.is_some() {
+        let pools = group == "workqueue";
+        if cli.row.is_some() && !pools {
             continue;
         }
+        let plan = if pools { &pool_plan } else { &plan };
         for (name, section) in sections {
-            let asked = |only: &String| only == group || only == name;
-            if cli.only.is_empty() || cli.only.iter().any(asked) {
-                let (cells, rows) = section(plan);
-                if !report.add(cells, rows) && group == "workqueue" {
-                    again.push(section);
-                }
+            let is_asked = |only: &String| only == group || only == name;
+            if cli.only.is_empty() || cli.only.iter().any(is_asked) {
+                asked.push((plan, *section));
             }
         }
-        // The machine may come back to the near state.
-        for _ in 0..if cli.quick { 0 } else { PASSES } {
-            again.retain(|section| {
-                let in_time = report.elapsed() < PATIENCE;
-                in_time && {
-                    let (cells, rows) = section(plan);
-                    !report.add(cells, rows)
-                }
-            });
-        }
+    }
+    let passes = if cli.quick { 1 } else { PASSES };
+    for pass in 0..passes {
+        // Again where the machine was never in the near state: it may have come back.
+        asked.retain(|(plan, section)| {
+            if pass > 0 && report.elapsed() > PATIENCE {
+                return false;
+            }
+            let (cells, rows) = section(plan);
+            !report.add(cells, rows)
+        });
     }
     report.finish();
     if cli.json {

@@ -1,5 +1,6 @@
 //! Items that compute or sleep for a while.
 
+use super::memory::asked;
 use super::{
     Beside, Class, Load, Measure, Turn, WORKERS, Wanted, measure, millis, one_sleep, pools, spec,
 };
@@ -7,7 +8,6 @@ use crate::cell::{Cell, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::Part;
 use inflight_benches::pools::{Burst, PoolContender, growing_rivals, ours, rivals, thread_count};
-use std::process::Command;
 use std::time::Duration;
 
 const UNBOUND: &str = "unbound";
@@ -141,31 +141,21 @@ pub(crate) fn burst(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     };
     measure(plan, &load, &wanted, || {
         let own = cases.into_iter().filter(|case| wanted.own(case.0));
-        let own =
-            own.map(|(name, contender, _, say, _)| Turn::own(name, move || asked(contender, say)));
+        let own = own
+            .map(|(name, contender, _, say, _)| Turn::own(name, move || burst_of(contender, say)));
         let rivals = growing_rivals().into_iter().map(|rival| Turn {
             name: rival.name.to_owned(),
             part: Part::Rival,
-            sample: Box::new(move || asked(rival.name, false)),
+            sample: Box::new(move || burst_of(rival.name, false)),
         });
         own.chain(rivals).collect()
     })
 }
 
 /// Time and threads of a burst in another process.
-fn asked(contender: &str, say: bool) -> [f64; 2] {
-    let program = std::env::current_exe().expect("this program is a file");
+fn burst_of(contender: &str, say: bool) -> [f64; 2] {
     let said = if say { "said" } else { "silent" };
-    let output = Command::new(program)
-        .args(["--pool-child", &format!("burst:{said}:{contender}")])
-        .output()
-        .expect("it can be started once more");
-    assert!(
-        output.status.success(),
-        "{contender}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).expect("two numbers")
+    asked(&format!("burst:{said}:{contender}"))
 }
 
 /// What the other process does.

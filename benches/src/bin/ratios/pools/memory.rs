@@ -7,7 +7,7 @@ use crate::cell::{Cell, Figure, Plan};
 use crate::report::{Goal, Row, print_json};
 use inflight_benches::Part;
 use inflight_benches::pools::{PoolContender, memory_of, memory_of_queued, ours, rivals};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 /// The threads whose memory is measured, and the contender of ours that runs no more items.
 const MANY: usize = 64;
@@ -33,11 +33,20 @@ pub(crate) fn child(what: &str) -> ExitCode {
     print_json(&figures)
 }
 
-fn asked(name: &str) -> Option<[f64; 2]> {
-    let mut command = Command::new(std::env::current_exe().ok()?);
-    command.args(["--pool-child", &format!("memory:silent:{name}")]);
-    let output = command.stderr(Stdio::inherit()).output().ok()?;
-    serde_json::from_slice(&output.stdout).ok()
+/// What another process answers.
+///
+/// # Panics
+///
+/// If it fails: its items did not run once each.
+pub(super) fn asked(what: &str) -> [f64; 2] {
+    let program = std::env::current_exe().expect("this program is a file");
+    let output = Command::new(program)
+        .args(["--pool-child", what])
+        .output()
+        .expect("it can be started once more");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {said}");
+    serde_json::from_slice(&output.stdout).expect("two numbers")
 }
 
 const MEASURES: [Measure; 2] = [("queued", "B"), ("idle thread", "KiB")];
@@ -66,7 +75,7 @@ pub(crate) fn memory(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let all = ours().into_iter().chain(rivals()).filter(own);
     let names = all.map(|c| (c.name, c.part)).chain([(WORK, Part::Variant)]);
     let measured: Vec<_> = names
-        .filter_map(|(name, part)| Some((name, part, asked(name)?)))
+        .map(|(name, part)| (name, part, asked(&format!("memory:silent:{name}"))))
         .collect();
     let cells = [0, 1].map(|i| {
         let figures = measured.iter().filter(|m| i == 0 || m.0 != WORK);
