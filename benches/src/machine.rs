@@ -3,10 +3,14 @@
 use core_affinity::CoreId;
 use std::fmt;
 use std::hint;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// A real-time thread that does not sleep for so many seconds ends the process: it would keep its
+/// CPU for ever, and the machine with it.
+const ENDLESS: u64 = 10;
 
 /// How the machine lets us measure.
 #[derive(Clone, Copy, Debug)]
@@ -171,13 +175,31 @@ pub fn become_realtime() -> bool {
     realtime_class(1)
 }
 
-/// Puts the calling thread before all others of this process, if permitted.
+#[cfg(target_os = "linux")]
+fn limit_realtime() {
+    let micros = ENDLESS * 1_000_000;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid place for the answer.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+    assert_eq!(got, 0, "every Linux has this limit");
+    limit.rlim_cur = limit.rlim_cur.min(micros);
+    // SAFETY: `limit` lives through the call, which only reads it.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) };
+    assert_eq!(set, 0, "anybody may lower the soft limit");
+}
+
+/// Puts the calling thread before all others of this process, if permitted. It must not spin.
 pub(crate) fn outrank() {
     let _ = realtime_class(2);
 }
 
 #[cfg(target_os = "linux")]
 fn realtime_class(priority: i32) -> bool {
+    static LIMITED: Once = Once::new();
+    LIMITED.call_once(limit_realtime);
     // SAFETY: all fields are integers, for which zero is valid.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = priority;
