@@ -39,8 +39,9 @@ pub const ENOUGH: usize = 3;
 /// part of each second that the system keeps for others.
 const REST: Duration = Duration::from_millis(2);
 
-/// As [`rotate`], with a probe of the CPUs' distance before and after each sample. If `rounds` do
-/// not give [`ENOUGH`] samples of each contender in the near state, up to twice as many.
+/// As [`rotate`], with a probe of the CPUs' distance before and after each sample. If a
+/// contender has a sample of the near state in less than a quarter of `rounds`, or less than
+/// [`ENOUGH`], up to twice as many rounds.
 pub fn rotate_probed<T>(
     contenders: usize,
     rounds: usize,
@@ -51,7 +52,7 @@ pub fn rotate_probed<T>(
         let near = |sample: &&Probed<T>| {
             matches!(sample.state, Some(State::Near | State::OneCpu)) // Nothing else is to come.
         };
-        samples.iter().filter(near).count() >= ENOUGH
+        samples.iter().filter(near).count() >= ENOUGH.max(rounds / 4)
     };
     for round in 0..2 * rounds {
         if round >= rounds && all.iter().all(near) {

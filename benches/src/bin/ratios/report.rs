@@ -42,6 +42,8 @@ pub(crate) struct Row {
     pub(crate) worst_case: String,
     /// Where the two CPUs were, if it matters.
     pub(crate) at: Option<At>,
+    /// How many samples of both sides count, or of ours alone.
+    pub(crate) samples: String,
     pub(crate) ours: String,
     pub(crate) rival: String,
     /// `None` where nothing could be compared; `rival` says why.
@@ -98,6 +100,7 @@ impl Row {
             workload: workload.to_owned(),
             worst_case: cell.case.clone(),
             at: cell.at,
+            samples: format!("{}, {}", figure.samples, rival.samples),
             ours: side(ours, figure.median),
             rival: side(&rival.name, rival.median),
             ratio: Some(ratio),
@@ -120,6 +123,7 @@ impl Row {
             workload: workload.to_owned(),
             worst_case: String::new(),
             at: None,
+            samples: String::new(),
             ours: side(ours),
             rival: side(rival),
             ratio: Some(ratio),
@@ -134,6 +138,7 @@ impl Row {
             workload: workload.to_owned(),
             worst_case: String::new(),
             at: None,
+            samples: String::new(),
             ours: format!("{} {} {unit}", ours.0, short(ours.1)),
             rival: String::new(),
             ratio: None,
@@ -152,7 +157,7 @@ impl Row {
         }
     }
 
-    fn line(&self) -> [String; 9] {
+    fn line(&self) -> [String; 10] {
         let distance = self.at.and_then(|at| at.distance);
         [
             self.workload.clone(),
@@ -160,6 +165,7 @@ impl Row {
             self.at
                 .map_or_else(|| "-".into(), |at| at.state.to_string()),
             distance.map_or_else(|| "-".into(), |ns| format!("{ns:.0} ns")),
+            self.samples.clone(),
             self.ours.clone(),
             self.rival.clone(),
             self.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
@@ -181,6 +187,7 @@ impl Row {
             workload: workload.to_owned(),
             worst_case: String::new(),
             at: None,
+            samples: String::new(),
             ours: ours.to_owned(),
             rival: why.to_owned(),
             ratio: None,
@@ -269,6 +276,9 @@ impl Report {
     }
 
     pub(crate) fn finish(&mut self) {
+        for of_one in self.rows.chunk_by_mut(|a, b| a.workload == b.workload) {
+            of_one.sort_by_key(|row| row.at.map(|at| at.state));
+        }
         let overlaps = self.cells.iter().filter_map(|cell| cell.overlap);
         self.overlap = overlaps.reduce(f64::min);
         self.aside = self.cells.iter().map(|cell| cell.aside).sum();
@@ -295,6 +305,7 @@ impl Report {
             "worst case",
             "state",
             "line",
+            "samples",
             "ours",
             "best rival",
             "ratio",

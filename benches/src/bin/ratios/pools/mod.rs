@@ -83,6 +83,10 @@ impl Spec {
         };
         let goal = self.goal_at(cell.at);
         let side = |figure: &Figure| (figure.name.clone(), figure.median);
+        let mut samples = ours.samples.to_string();
+        if let Some(best) = best.filter(|_| self.beside != Beside::Nothing) {
+            samples += &format!(", {}", best.samples);
+        }
         let ours = (self.ours, ours.median);
         let mut row = match self.beside {
             Beside::Nothing => Row::absolute(&self.load, ours, &cell.unit, goal),
@@ -92,11 +96,13 @@ impl Spec {
                 Row::of(&self.load, ours, (&name, median), &cell.unit, goal)
             }
         };
-        if let (Beside::Floor(_), Some(best)) = (self.beside, best) {
+        if let (Beside::Floor(_) | Beside::Nothing, Some(best)) = (self.beside, best) {
             let (name, median) = side(best);
-            row.rival += &format!("; {name} {} {}", short(median), cell.unit);
+            let between = if row.rival.is_empty() { "" } else { "; " };
+            row.rival += &format!("{between}{name} {} {}", short(median), cell.unit);
         }
         row.at = cell.at;
+        row.samples = samples;
         Some(row)
     }
 }
