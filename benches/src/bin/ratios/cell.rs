@@ -45,6 +45,8 @@ pub(crate) struct Cell {
     pub(crate) overlap: Option<f64>,
     /// Where the two CPUs were, if it matters.
     pub(crate) at: Option<At>,
+    /// Rivals with too few samples for a figure: which of them is best is not known then.
+    pub(crate) lacking: Vec<String>,
     /// How many samples of this load belong to no cell: the CPUs moved meanwhile. In one of them.
     pub(crate) aside: usize,
 }
@@ -95,8 +97,11 @@ impl Cell {
         self.results.iter().find(|figure| figure.name == name)
     }
 
-    /// The rival with the least.
+    /// The rival with the least, if all have a figure.
     pub(crate) fn best_rival(&self) -> Option<&Figure> {
+        if !self.lacking.is_empty() {
+            return None;
+        }
         let rivals = self.results.iter().filter(|figure| figure.rival);
         rivals.min_by(|a, b| a.median.total_cmp(&b.median))
     }
@@ -135,6 +140,7 @@ pub(crate) fn alone<T: ?Sized + Send + Sync>(
             .collect(),
         overlap: None,
         at: None,
+        lacking: vec![],
         aside: 0,
     }
 }
@@ -205,16 +211,23 @@ pub(crate) fn together_by(
         let shares = samples.iter().flatten().map(|sample| sample.share);
         let overlap = shares.reduce(f64::min);
         let times = |samples: &[Together]| samples.iter().map(|s| s.ns).collect::<Vec<_>>();
-        let results = names.iter().zip(&samples).filter(|(_, s)| !s.is_empty());
+        let (figured, lacking): (Vec<_>, Vec<_>) =
+            names.iter().zip(&samples).partition(|(_, s)| !s.is_empty());
         Cell {
             load: load.to_owned(),
             case: case.clone(),
             unit: "ns".into(),
-            results: results
+            results: figured
+                .into_iter()
                 .map(|((name, part), samples)| Figure::new(name, *part, &times(samples)))
                 .collect(),
             overlap,
             at: Some(at),
+            lacking: lacking
+                .into_iter()
+                .filter(|((_, part), _)| *part == Part::Rival)
+                .map(|((name, _), _)| name.to_string())
+                .collect(),
             aside: 0,
         }
     };
@@ -249,6 +262,7 @@ pub(crate) fn alone_by(
             .collect(),
         overlap: None,
         at: None,
+        lacking: vec![],
         aside: 0,
     }
 }

@@ -115,6 +115,7 @@ fn scarce_cells(what: &str, all: &Scarce) -> Vec<Cell> {
             results: all.iter().filter_map(|rounds| rounds.figure(of)).collect(),
             overlap: None,
             at: None,
+            lacking: vec![],
             aside: 0,
         })
         .into()
@@ -223,6 +224,7 @@ pub(crate) fn tasks(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         results: all.iter().filter_map(|rounds| rounds.figure(of)).collect(),
         overlap: None,
         at: None,
+        lacking: vec![],
         aside: 0,
     });
     let middle = |name: &str, of: Of| {

@@ -425,9 +425,10 @@ mod tests {
             ],
             overlap: None,
             at: Some(At::new(state, 65.0)),
+            lacking: vec![],
             aside: 0,
         };
-        let cells = [
+        let mut cells = vec![
             cell("64", State::Near, 10.0, 20.0),
             cell("1024", State::Near, 30.0, 40.0),
             cell("64", State::Far, 90.0, 30.0),
@@ -440,5 +441,12 @@ mod tests {
             ("64".to_owned(), Some(3.0), Some(false)),
         ];
         assert_eq!(rows, expected);
+        cells[2].lacking.push("another rival".into());
+        let rows = Row::by_state("load", &cells, "ours", None, Goal::AtMost(1.0));
+        assert_eq!(
+            rows.len(),
+            1,
+            "nobody knows the best rival of the far state"
+        );
     }
 }

@@ -112,6 +112,7 @@ pub(crate) fn tenants(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
             .collect(),
         overlap: None,
         at: None,
+        lacking: vec![],
         aside: 0,
     };
     let errors = cell(what, "%", |s| s.error);

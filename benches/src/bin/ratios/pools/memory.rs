@@ -88,6 +88,7 @@ pub(crate) fn memory(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
                 .collect(),
             overlap: None,
             at: None,
+            lacking: vec![],
             aside: 0,
         }
     });

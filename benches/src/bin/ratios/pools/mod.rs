@@ -75,7 +75,9 @@ impl Spec {
         let ours = cell.of(self.ours)?;
         let best = match self.beside {
             Beside::OneThread => {
-                let one = cell.results.iter().filter(|f| f.name.ends_with(ONE_THREAD));
+                let known = cell.lacking.is_empty();
+                let one = |f: &&Figure| known && f.name.ends_with(ONE_THREAD);
+                let one = cell.results.iter().filter(one);
                 one.min_by(|a, b| a.median.total_cmp(&b.median))
             }
             Beside::Own(name) => cell.of(name),
@@ -267,7 +269,12 @@ fn measure(
 fn cells(load: &Load, names: &[(String, Part)], group: &Group<[f64; 2]>) -> [Cell; 2] {
     [0, 1].map(|measure| {
         let each = names.iter().zip(&group.samples);
-        let results = each.filter(|(_, samples)| !samples.is_empty());
+        let (results, lacking): (Vec<_>, Vec<_>) =
+            each.partition(|(_, samples)| !samples.is_empty());
+        // Ours has rows of its own.
+        let rivals = lacking
+            .into_iter()
+            .filter(|((_, part), _)| *part != Part::Variant);
         let figure = |((name, part), samples): (&(String, Part), &Vec<[f64; 2]>)| {
             let values: Vec<_> = samples.iter().map(|sample| sample[measure]).collect();
             Figure::new(name, *part, &values)
@@ -277,9 +284,10 @@ fn cells(load: &Load, names: &[(String, Part)], group: &Group<[f64; 2]>) -> [Cel
             load: load.name.clone(),
             case: case.to_owned(),
             unit: unit.to_owned(),
-            results: results.map(figure).collect(),
+            results: results.into_iter().map(figure).collect(),
             overlap: None,
             at: Some(At::new(group.state, group.distance)),
+            lacking: rivals.map(|((name, _), _)| name.clone()).collect(),
             aside: 0,
         }
     })
