@@ -47,7 +47,8 @@ impl fmt::Display for Machine {
         write!(
             f,
             "{} CPUs; loads of one and two threads and throughput of pools in {class}, submitters \
-             pinned; latencies (submitters pinned), sleepers and many threads (not pinned) at {nice}",
+             pinned; latencies (submitters pinned), sleepers and many threads (not pinned) at \
+             {nice}",
             self.cpus
         )
     }

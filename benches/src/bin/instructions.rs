@@ -1,7 +1,8 @@
 //! `instructions NAME PAIRS`: get+put pairs of one contender, for callgrind to count.
 //! `instructions --list`: the names.
 //! `instructions --step checked|trusted`: a few pairs of ours, for a debugger to step through.
-//! `instructions --items spawn|work MACHINE ITEMS`: items of an unbound queue on a described machine.
+//! `instructions --items spawn|work MACHINE ITEMS`: items of an unbound queue on a described
+//! machine.
 //! What `ci/instructions.sh` and `ci/workqueue-instructions.sh` run.
 
 use inflight_benches::pools::{Own, Submitted};
