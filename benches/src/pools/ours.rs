@@ -176,7 +176,7 @@ impl Own {
 
     /// Returns when all that was queued before has ended.
     pub(crate) fn flush(&self) {
-        self.wq.flush().expect("nobody waits for itself");
+        self.wq.flush_blocking().expect("nobody waits for itself");
     }
 
     /// How many characters the dump of its system has.
@@ -268,6 +268,6 @@ impl OwnWork {
 
     /// Returns when the run has ended for which it was queued last.
     pub(crate) fn flush(&self) {
-        self.0.flush().expect("nobody waits for itself");
+        self.0.flush_blocking().expect("nobody waits for itself");
     }
 }

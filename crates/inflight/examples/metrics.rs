@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         *tag = block;
         drop(checks.spawn(move || (0..=*tag).sum::<u64>()));
     }
-    checks.flush()?;
+    checks.flush_blocking()?;
 
     // What the handler of a scrape does.
     set.record_metrics("disks");

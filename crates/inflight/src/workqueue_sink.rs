@@ -39,7 +39,7 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 ///
 /// let token = disk.alloc_blocking()?.into_token();
 /// completions.complete(token, |req| req.result = 4096)?; // as the reaper does
-/// done.flush()?;
+/// done.flush_blocking()?;
 /// assert_eq!(set.in_use(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

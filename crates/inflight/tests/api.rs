@@ -172,19 +172,19 @@ fn workqueues() -> Result<()> {
 
     let work = Work::new(|| ());
     assert!(crypt.queue(&work)?.is_queued());
-    work.flush()?;
+    work.flush_blocking()?;
     irq.queue_on(0, &work)?;
     crypt.queue_node(0, &work)?;
-    work.cancel_sync()?;
+    work.cancel_sync_blocking()?;
     work.disable_sync()?;
     assert!(!crypt.queue(&work)?.is_queued(), "disabled");
     work.enable()?;
-    crypt.flush()?;
-    crypt.drain()?;
+    crypt.flush_blocking()?;
+    crypt.drain_blocking()?;
     crypt.set_max_active(16)?;
     assert!(blocking(|| std::fs::read("Cargo.toml")).is_ok());
     println!("{}", sys.dump());
     assert_eq!(crypt.stats().panicked, 1);
-    crypt.destroy()?;
+    crypt.destroy_blocking()?;
     Ok(())
 }

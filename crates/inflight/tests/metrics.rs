@@ -139,8 +139,8 @@ fn queues_and_pools() {
     waits.wait().unwrap();
     starves.wait().unwrap();
     other.wait().unwrap_err();
-    twin.flush().unwrap();
-    jobs.flush().unwrap();
+    twin.flush_blocking().unwrap();
+    jobs.flush_blocking().unwrap();
     let figures = recorded(|| sys.record_metrics());
     assert_eq!(
         figures["inflight_workqueue_completed_total queue=jobs"],

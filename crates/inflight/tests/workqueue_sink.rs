@@ -105,7 +105,7 @@ fn a_completion_runs_on_a_worker_of_the_cpu_that_submitted() {
             assert_ne!(thread, thread::current_id());
         }
     }
-    m.done.flush().unwrap();
+    m.done.flush_blocking().unwrap();
     assert_eq!(m.set.in_use(), 0);
     let stats = m.completions.stats();
     assert_eq!(stats.redirected, 3 * m.topo.cpus().len() as u64);
@@ -138,7 +138,7 @@ fn when_the_queue_is_gone_completions_run_where_they_are_seen() {
             let other = WorkqueueSystem::builder().build().unwrap();
             drop(std::mem::replace(&mut m.system, other));
         } else {
-            m.done.destroy().unwrap();
+            m.done.destroy_blocking().unwrap();
         }
         m.completions.complete(token, |slot| *slot = 5).unwrap();
         let seen = m.log.wait(1);
@@ -161,7 +161,7 @@ fn a_panic_is_the_works_and_the_others_run() {
     let mut seen = m.log.slots(4);
     seen.sort_unstable();
     assert_eq!(seen, [0, 2, 3, u64::MAX]);
-    m.done.flush().unwrap();
+    m.done.flush_blocking().unwrap();
     assert_eq!((m.done.stats().panicked, m.set.in_use()), (1, 0));
     let token = m.submit_on(cpu);
     m.completions.complete(token, |slot| *slot = 9).unwrap();
@@ -180,7 +180,7 @@ fn closing_leaves_nothing_behind() {
     m.completions.close();
     let decision = m.completions.complete(last, |slot| *slot = 50).unwrap();
     assert_eq!(decision, Decision::Inline(InlineReason::Closed));
-    m.done.flush().unwrap();
+    m.done.flush_blocking().unwrap();
     assert_eq!(m.log.slots(51).len(), 51);
     assert_eq!(m.set.in_use(), 0);
 }
@@ -238,7 +238,7 @@ fn callbacks_submit_and_nothing_is_lost() {
             }
         }
         completions.close();
-        m.done.flush().unwrap();
+        m.done.flush_blocking().unwrap();
         let stats = completions.stats();
         assert_eq!(stats.completed(), ROUNDS as u64, "{steering} {stats:?}");
         assert_eq!(stats.batched, stats.redirected);
