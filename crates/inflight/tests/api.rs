@@ -176,7 +176,7 @@ fn workqueues() -> Result<()> {
     irq.queue_on(0, &work)?;
     crypt.queue_node(0, &work)?;
     work.cancel_sync_blocking()?;
-    work.disable_sync()?;
+    work.disable_sync_blocking()?;
     assert!(!crypt.queue(&work)?.is_queued(), "disabled");
     work.enable()?;
     crypt.flush_blocking()?;

@@ -100,7 +100,7 @@ impl Checks {
             strict,
             made: self.pods.made.load(Ordering::Relaxed),
             repatriations: self.pods.elsewhere.load(Ordering::Relaxed),
-            taken: self.queue.stats().taken,
+            taken: self.queue.stats().stolen,
             pod_busy_percent: self
                 .pods
                 .busy
