@@ -81,6 +81,8 @@ mod fifo;
 mod flush_colour;
 mod item;
 mod load_hint;
+#[cfg(loom)]
+mod model_support;
 mod nr_active;
 mod panics;
 mod pool_attrs;
@@ -136,6 +138,8 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {
+    #[cfg(loom)]
+    pub use crate::model_support::{NumberBatch, PoolByHand};
     pub use crate::load_hint::{Lately, LoadHint};
     pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{

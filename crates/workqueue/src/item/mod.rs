@@ -200,6 +200,12 @@ impl Header {
 }
 
 impl ItemPtr {
+    /// For a model of what does not look at items.
+    #[cfg(loom)]
+    pub(crate) const fn dangling() -> Self {
+        Self(NonNull::dangling())
+    }
+
     /// # Safety
     ///
     /// The item lives as long as the reference is used.
