@@ -182,6 +182,9 @@ impl Pool {
     fn appender(self: &Arc<Self>, number: u32, appended: u32) {
         let this = self.clone();
         drop(self.wq.spawn(move || {
+            if this.ordered {
+                this.touched.touch();
+            }
             this.log.add(number);
             this.item(appended);
         }));
@@ -323,7 +326,7 @@ fn i35_flush_against_recall() {
 #[test]
 fn i13_freeze_of_a_running_batch() {
     check("i13_freeze_of_a_running_batch", FIVE, || {
-        let pool = Pool::new(8);
+        let pool = Pool::new(1);
         pool.appender(0, 2);
         pool.item(1);
         let owner = pool.beside(|pool| _ = pool.pool.draw(3));
@@ -335,6 +338,9 @@ fn i13_freeze_of_a_running_batch() {
         let now = pool.log.get().len();
         // An item that had begun may not have written its number yet.
         assert!(now - begun <= usize::from(busy), "it begins in a freeze");
+        if !busy {
+            assert_eq!(pool.touched.times(), begun, "who sees that it has ended sees what it did");
+        }
         drop(frozen);
         owner.join().unwrap();
         pool.assert_ran(&[0, 1, 2]);
