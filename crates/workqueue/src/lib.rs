@@ -138,9 +138,9 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {
+    pub use crate::load_hint::{Lately, LoadHint};
     #[cfg(loom)]
     pub use crate::model_support::{NumberBatch, PoolByHand};
-    pub use crate::load_hint::{Lately, LoadHint};
     pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{
         Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase,

@@ -23,6 +23,16 @@ impl Workqueue {
         pwq.pool().set_by_hand();
         PoolByHand(pwq.pool().clone())
     }
+
+    /// Items of the pool where that CPU's run take so many ns, as far as it knows.
+    pub fn set_service(&self, cpu: usize, ns: u64) {
+        let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
+        let mut state = pwq.lock();
+        while state.core.service_ns() < ns {
+            state.core.note_service(2 * ns);
+        }
+        pwq.pool().unlock(state, false);
+    }
 }
 
 impl PoolByHand {
@@ -42,6 +52,18 @@ impl PoolByHand {
         worker::run_as_guest(&context);
         pool.detach(me, &shared);
         taken
+    }
+
+    /// Looks at the siblings, as a worker does that has found nothing to do. Returns whether it has
+    /// stolen a batch, and run it.
+    pub fn steal(&self) -> bool {
+        let pool = &self.0;
+        let shared = WorkerShared::new(pool.shared());
+        let me = pool.attach(shared.clone());
+        let theft = pool.theft(&pool.lock());
+        let stolen = theft.is_some_and(|theft| theft.steal(pool, me));
+        pool.detach(me, &shared);
+        stolen
     }
 
     /// What a look does that finds nobody to have moved.

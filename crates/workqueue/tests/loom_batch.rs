@@ -8,21 +8,11 @@
 
 mod model_support;
 
-use inflight_sync::model::{Bound, check};
+use inflight_sync::model::check;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::unstable::{NumberBatch, PoolByHand};
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, FOUR, Log, Touched, draw_all, system};
-
-const FIVE: Bound = Bound {
-    quick: Some(5),
-    deep: None,
-};
-
-const ALL: Bound = Bound {
-    quick: None,
-    deep: None,
-};
+use model_support::{ALL, Count, FIVE, FOUR, Log, THREE, Touched, draw_all, system};
 
 /// Who has which numbers, and what the lock guards.
 struct Numbers {
@@ -136,7 +126,10 @@ fn a_skipped_entry_is_known() {
         });
         let (from, _) = numbers.batch.recall();
         if from == 2 {
-            assert!(numbers.batch.is_skipped(0), "entries below `next - 1` have ended");
+            assert!(
+                numbers.batch.is_skipped(0),
+                "entries below `next - 1` have ended"
+            );
         }
         owner.join().unwrap();
     });
@@ -203,7 +196,10 @@ impl Pool {
         assert_eq!(log, numbers);
         let stats = self.wq.stats();
         assert_eq!(stats.panicked, 0);
-        assert_eq!((stats.queued, stats.completed), (log.len() as u64, log.len() as u64));
+        assert_eq!(
+            (stats.queued, stats.completed),
+            (log.len() as u64, log.len() as u64)
+        );
         assert_eq!((stats.active, stats.inactive), (0, 0));
     }
 }
@@ -304,7 +300,7 @@ fn i35_flush_against_append_and_settle() {
 /// *settle* by a recall, while the batch goes on and a flush begins.
 #[test]
 fn i35_flush_against_recall() {
-    check("i35_flush_against_recall", FOUR, || {
+    check("i35_flush_against_recall", THREE, || {
         let pool = Pool::new(8);
         pool.appender(0, 2);
         pool.item(1);
@@ -339,7 +335,11 @@ fn i13_freeze_of_a_running_batch() {
         // An item that had begun may not have written its number yet.
         assert!(now - begun <= usize::from(busy), "it begins in a freeze");
         if !busy {
-            assert_eq!(pool.touched.times(), begun, "who sees that it has ended sees what it did");
+            assert_eq!(
+                pool.touched.times(),
+                begun,
+                "who sees that it has ended sees what it did"
+            );
         }
         drop(frozen);
         owner.join().unwrap();
@@ -351,7 +351,7 @@ fn i13_freeze_of_a_running_batch() {
 /// anything beside the first.
 #[test]
 fn i13_the_limit_is_lowered_in_a_batch() {
-    check("i13_the_limit_is_lowered_in_a_batch", FOUR, || {
+    check("i13_the_limit_is_lowered_in_a_batch", THREE, || {
         let pool = Pool::new(2);
         let (inside, overlaps, lowered) = (Count::new(), Count::new(), Count::new());
         for _ in 0..4 {

@@ -17,7 +17,7 @@ use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_topology::Topology;
 use inflight_workqueue::{JoinError, QueueError, Workqueue, WorkqueueSystem};
-use model_support::{Count, FOUR};
+use model_support::{Count, FOUR, THREE};
 use std::time::Duration;
 
 /// A system with one CPU, and an ordered queue, which lets its callers run its items.
@@ -34,7 +34,7 @@ fn system() -> (WorkqueueSystem, Workqueue) {
 /// one has done the next one sees (E1 against H1: the counts order nothing by themselves).
 #[test]
 fn i13_callers_keep_the_limit() {
-    check("i13_callers_keep_the_limit", FOUR, || {
+    check("i13_callers_keep_the_limit", THREE, || {
         let (sys, wq) = system();
         let runs = Count::new();
         let item = |runs: &Count| {

@@ -18,7 +18,7 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{DelayedWork, Queued, Workqueue, WorkqueueSystem};
-use model_support::{Count, Flag, THREE, TWO};
+use model_support::{Count, Flag, TWO};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ fn a_first_alarm_wakes_the_timekeeper() {
 /// one, once.
 #[test]
 fn a_moved_work_runs_once() {
-    check("a_moved_work_runs_once", THREE, || {
+    check("a_moved_work_runs_once", TWO, || {
         let (sys, wq, clock) = system();
         let (work, runs) = counting();
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());

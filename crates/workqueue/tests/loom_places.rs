@@ -21,7 +21,7 @@ use inflight_sync::thread;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
-use model_support::{Count, ONE, THREE, TWO};
+use model_support::{Count, ONE, TWO, ZERO};
 use std::time::Duration;
 
 fn system() -> WorkqueueSystem {
@@ -65,7 +65,7 @@ fn a_pool_goes_against_its_last_item() {
 /// one. Its item runs either way.
 #[test]
 fn a_pool_goes_against_a_new_queue() {
-    check("a_pool_goes_against_a_new_queue", TWO, || {
+    check("a_pool_goes_against_a_new_queue", ONE, || {
         let sys = system();
         let (old, new) = (unbound(&sys, false), unbound(&sys, false));
         old.spawn(|| ()).wait().unwrap();
@@ -88,7 +88,7 @@ fn a_pool_goes_against_a_new_queue() {
 fn i17_a_pool_goes_against_the_next_run_of_its_item() {
     check(
         "i17_a_pool_goes_against_the_next_run_of_its_item",
-        THREE,
+        TWO,
         || {
             let sys = system();
             let (old, new) = (unbound(&sys, false), unbound(&sys, true));
@@ -117,7 +117,7 @@ fn i17_a_pool_goes_against_the_next_run_of_its_item() {
 /// in the old one or the new one, and the old one goes when nothing is left in it.
 #[test]
 fn i17_a_move_against_queue() {
-    check("i17_a_move_against_queue", ONE, || {
+    check("i17_a_move_against_queue", ZERO, || {
         let sys = system();
         let wq = unbound(&sys, false);
         // So that there is a mailbox to put letters in.

@@ -126,7 +126,10 @@ impl FunctionCell {
     pub(crate) fn get(&self) -> Option<Function> {
         let function = self.0.load(Ordering::Relaxed);
         // SAFETY: but for the mark only tables that live for ever are stored.
-        (function != UNKNOWN).then(|| unsafe { function.as_ref() }).flatten().map(Function)
+        (function != UNKNOWN)
+            .then(|| unsafe { function.as_ref() })
+            .flatten()
+            .map(Function)
     }
 
     /// Whether something runs. Who is told that it has ended sees what it did.

@@ -97,13 +97,19 @@ impl WorkerPool {
         }
     }
 
+    /// For models: a look that finds nobody asleep.
+    #[cfg(loom)]
+    pub(crate) fn look_away(&self) {
+        let mut state = self.lock();
+        state.recall_stuck();
+        self.unlock(state, true);
+    }
+
     /// For models: a look that finds everybody asleep who holds others back, or computing for long.
     /// Returns whether that was news.
     #[cfg(loom)]
     pub(crate) fn look_by_hand(&self, asleep: bool) -> bool {
-        let mut state = self.lock();
-        state.recall_stuck();
-        self.unlock(state, true);
+        self.look_away();
         let verdict = match asleep {
             true => Verdict::Asleep,
             false => Verdict::Intensive(Duration::ZERO),

@@ -12,6 +12,18 @@ use inflight_workqueue::unstable::PoolByHand;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
+/// For the smallest: everything.
+pub(crate) const ALL: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+
+/// For small ones without workers.
+pub(crate) const FIVE: Bound = Bound {
+    quick: Some(5),
+    deep: None,
+};
+
 /// For small models: some mistakes need a third preemption.
 pub(crate) const FOUR: Bound = Bound {
     quick: Some(4),
