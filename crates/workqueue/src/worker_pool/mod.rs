@@ -309,7 +309,8 @@ impl WorkerPool {
         if state.poller.is_some() && state.is_polled() {
             return state.need_poller();
         }
-        state.core.need_worker(now || self.attrs.bh)
+        // What is left to those that run is looked after, or they might sleep.
+        state.core.need_worker(now || !self.is_looked_after())
     }
 
     /// Whether the timer is to look at the pool from now on: something waits for those that run.
