@@ -1,10 +1,4 @@
-//! Models of futures as items. Step names as in `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | a wake hands the task over after it has queued the item (W1, W2) | `i26_wake_against_poll` |
-//! | a wake during a poll queues nothing | `i26_wake_against_poll` |
-//! | the poll leaves an aborted future waiting (W4) | `abort_against_poll` |
+//! Models of futures as items. Events as in `PROTOCOL.md`.
 
 #![cfg(loom)]
 

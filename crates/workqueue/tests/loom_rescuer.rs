@@ -33,7 +33,7 @@ fn system() -> (WorkqueueSystem, Workqueue, Faults, Clock) {
     (sys, wq, faults, clock)
 }
 
-/// R1: an item in a pool without any worker. The rescuer may be arriving, asleep or on its way to
+/// An item in a pool without any worker. The rescuer may be arriving, asleep or on its way to
 /// sleep when it is called; the item must run.
 #[test]
 fn a_call_reaches_the_rescuer() {
@@ -47,7 +47,7 @@ fn a_call_reaches_the_rescuer() {
     });
 }
 
-/// I.20: the rescuer leaves (R4) while the next item waits in the pool and threads can be had
+/// I.20: the rescuer leaves while the next item waits in the pool and threads can be had
 /// again. Somebody must run it: the rescuer, or a worker that it brings as it leaves.
 #[test]
 fn i20_the_rescuer_leaves() {

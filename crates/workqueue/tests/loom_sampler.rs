@@ -1,5 +1,5 @@
 //! Models of a worker that says that it sleeps while it is found asleep, or computing for long.
-//! Step names as in `PROTOCOL.md`. The model looks (L2) and tells (L3) by hand, and sees everybody
+//! Events as in `PROTOCOL.md`. The model looks by hand, and sees everybody
 //! asleep, or computing, whatever he does: the worst sampler there could be.
 
 #![cfg(loom)]
@@ -45,7 +45,7 @@ fn serial(wq: &Workqueue) {
     assert_eq!(overlaps.get(), 0, "two run at once");
 }
 
-/// I.4: it computes, by what was seen, and it says that it blocks (B1 against L3).
+/// I.4: it computes, by what was seen, and it says that it blocks.
 #[test]
 fn i4_guard_against_intensive() {
     check("i4_guard_against_intensive", ZERO, || looked_at(false));
@@ -57,7 +57,7 @@ fn i34_guard_against_sampler() {
     check("i34_guard_against_sampler", ZERO, || looked_at(true));
 }
 
-/// L3 alone: the first item waits for the second without saying so, and only a look can bring the
+/// A look alone: the first item waits for the second without saying so, and only a look can bring the
 /// second a worker. The look may come too early to see anything; then it is made again.
 #[test]
 fn i34_found_asleep_for_a_later_item() {
