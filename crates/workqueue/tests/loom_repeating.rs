@@ -1,10 +1,9 @@
-//! Models of a work that says itself that it is to run again and does so at once where it may.
+//! Models of a work that says itself that it is to run again, and does so at once where it may.
 //!
-//! What it reads of its word between two runs is a hint; it only ends a row of runs early, so no model fails without
-//! it. What a user sees of that fails in `queued_in_a_run_it_runs_once_more` (PENDING) and in
-//! `disabled_it_stops_and_enabled_it_waits_to_be_queued` (DISABLED); without AWAITED or CANCELLING
-//! he waits for the rest of a row, some 20 us. The unit test
-//! `each_that_is_not_its_worker_ends_a_row` has all four.
+//! What it reads of its word between two runs is a hint; it only ends a row of runs early, so no
+//! model fails without it. What a user sees of that fails in `queued_in_a_run_it_runs_once_more`
+//! (PENDING) and in `disabled_it_stops_and_enabled_it_waits_to_be_queued` (DISABLED); without
+//! AWAITED or CANCELLING he waits for the rest of a row, some 20 us.
 
 #![cfg(loom)]
 
