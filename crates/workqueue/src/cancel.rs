@@ -75,9 +75,11 @@ fn take_from(
         return Some(old);
     }
     let is_it = |entry: &Entry| entry.item == item && entry.seq == word::seq(seen);
-    if state.core.is_at(pwq.index(), header.position(), is_it) {
+    // Once it is taken back it may be queued elsewhere, and stand at another position there.
+    let position = header.position();
+    if state.core.is_at(pwq.index(), position, is_it) {
         let old = take(seen)?;
-        state.core.remove(pwq.index(), header.position());
+        state.core.remove(pwq.index(), position);
         pwq.pool().unlock(state, false);
         return Some(old);
     }

@@ -81,6 +81,8 @@ mod fifo;
 mod flush_colour;
 mod item;
 mod load_hint;
+#[cfg(loom)]
+mod model_support;
 mod nr_active;
 mod panics;
 mod pool_attrs;
@@ -137,6 +139,8 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 #[doc(hidden)]
 pub mod unstable {
     pub use crate::load_hint::{Lately, LoadHint};
+    #[cfg(loom)]
+    pub use crate::model_support::{NumberBatch, PoolByHand};
     pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{
         Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase,

@@ -49,6 +49,10 @@ pub(crate) struct SystemShared {
     pub(crate) watchdog: Watchdog,
     pub(crate) reporter: Reporter,
     /// The priority of the process.
+    #[cfg_attr(
+        any(loom, shuttle),
+        allow(dead_code, reason = "models have no priorities")
+    )]
     pub(crate) base_nice: i32,
     /// Why a thread did not get the priority it should have.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,

@@ -529,6 +529,14 @@ impl WorkqueueSystem {
         let pools = self.inner().pools();
         pools.iter().any(|pool| pool.look_by_hand(asleep))
     }
+
+    /// The same, but everybody is seen on a CPU.
+    pub fn look_away(&self) {
+        self.inner()
+            .pools()
+            .iter()
+            .for_each(|pool| pool.look_away());
+    }
 }
 
 impl fmt::Debug for WorkqueueSystem {

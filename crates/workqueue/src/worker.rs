@@ -279,6 +279,7 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
     for ahead in 0..AHEAD.min(batch.end().wrapping_sub(i)) {
         batch.get(i.wrapping_add(ahead)).entry.item.prefetch();
     }
+    context.shared.function.set_unknown();
     while i != batch.end() {
         if !batch.start(i) && !context.pool.answer_recall(context.me, batch, i) {
             break;
@@ -296,7 +297,7 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
         i = i.wrapping_add(1);
         ran += 1;
     }
-    context.shared.function.set(None);
+    context.shared.function.clear();
     ran
 }
 
@@ -308,7 +309,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     let pwq = unsafe { pwq.as_ref() };
     // SAFETY: the entry keeps the item alive.
     let function = unsafe { entry.item.function() };
-    context.shared.function.set(Some(function));
+    context.shared.function.set(function);
     context.begin_item(pwq, entry, i);
     let shared = context.pool.shared();
     let ran = if shared.tracing.is_on() {

@@ -1,26 +1,9 @@
-//! Models of BH queues: the poller against those who queue, and against the thread. Step names as
-//! in `PROTOCOL-bh.md`. The clock stands still but where a model moves it, so that no thread covers
+//! Models of BH queues: the poller against those who queue, and against the thread. Events as in
+//! `PROTOCOL.md`, part *BH*. The clock stands still but where a model moves it, so that no thread covers
 //! for a call that is lost.
 //!
 //! They run to two preemptions: there are four threads, and a third takes minutes.
-//!
-//! All that a pool does is a section of its lock, so there is no ordering to weaken. Leaving out a
-//! step was noticed by these; "property" is `src/machine/polled.rs`, the others hang or fail.
-//!
-//! | left out | noticed by |
-//! |---|---|
-//! | P1 looks whether something waits | property, `tests/bh_faults.rs` |
-//! | P2 sets the alarm | `a_poller_that_does_not_come`, `tests/bh.rs` |
-//! | P2 tells the poller | `queue_against_the_end_of_a_poll`, `tests/bh.rs` |
-//! | P3 notes that it is not late | `tests/bh.rs` |
-//! | P4 fetches the mail | property, `queue_against_the_end_of_a_poll`, `tests/bh.rs` |
-//! | P4 is idle when it finds nothing | property, `tests/bh.rs` |
-//! | P5 looks | property, `tests/bh.rs` |
-//! | P5 sets the alarm | `tests/bh.rs` |
-//! | P5 brings a thread for one that is relieved | property |
-//! | P6 brings the thread; the poller is idle then | property, `tests/bh.rs` |
-//! | P6 asks again about a later call | property |
-//! | P6 notes that no alarm is set | `tests/bh.rs` |
+//! All that a pool does is a section of its lock, so there is no ordering to weaken.
 
 #![cfg(loom)]
 
@@ -76,7 +59,7 @@ fn alone(inside: &Count, runs: &Count) -> impl FnOnce() + Send + 'static {
     }
 }
 
-/// Two items come (P2) while the poller takes, finds nothing and goes (P4, P5). Whoever comes after
+/// Two items come while the poller takes, finds nothing and goes. Whoever comes after
 /// it calls it, or it has been told that more waits; else it sleeps for ever.
 #[test]
 fn queue_against_the_end_of_a_poll() {
@@ -112,7 +95,7 @@ fn queue_against_the_end_of_a_poll() {
     });
 }
 
-/// The poller's time is up (P6) while it comes (P3) and takes (P4), and it comes again while the
+/// The poller's time is up while it comes and takes, and it comes again while the
 /// thread may still be on its way: either it or the thread runs an item, never both, and nothing
 /// stays.
 #[test]
@@ -135,8 +118,8 @@ fn a_late_poller_against_the_thread() {
     });
 }
 
-/// Two items come (P2) while time passes, and the poller never does: the alarm was set, and the
-/// thread comes (P6).
+/// Two items come while time passes, and the poller never does: the timer was set, and the
+/// thread comes.
 #[test]
 fn a_poller_that_does_not_come() {
     check("a_poller_that_does_not_come", TWO, || {
@@ -161,7 +144,7 @@ fn a_poller_that_does_not_come() {
     });
 }
 
-/// The poller goes for good (P7) while an item comes (P2): it is the thread's.
+/// The poller goes for good while an item comes: it is the thread's.
 #[test]
 fn a_poller_that_goes_against_queue() {
     check("a_poller_that_goes_against_queue", TWO, || {
@@ -179,7 +162,7 @@ fn a_poller_that_goes_against_queue() {
     });
 }
 
-/// The system ends (P8) while the poller is inside its poll (P3 to P5), and does not leave: what it
+/// The system ends while the poller is inside its poll, and does not leave: what it
 /// has not taken is the thread's.
 #[test]
 fn the_end_against_a_poll() {
@@ -201,7 +184,7 @@ fn the_end_against_a_poll() {
     });
 }
 
-/// A poller comes (P1) while the system ends (P8): it does not hold up what it would be called for.
+/// A poller comes while the system ends: it does not hold up what it would be called for.
 #[test]
 fn the_end_against_a_new_poller() {
     check("the_end_against_a_new_poller", TWO, || {

@@ -1,13 +1,5 @@
-//! Models of delayed works: the timekeeper against those who cancel, move and shut down. Step names
+//! Models of delayed works: the timer against those who cancel, move and shut down. Events
 //! as in `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | T3 does not ask whether the item still waits as that instance | `i28_disable_against_the_timer`, `a_moved_work_runs_once` |
-//! | an alarm set first does not wake the timekeeper (T1) | `a_first_alarm_wakes_the_timekeeper` |
-//! | the timekeeper is not told of the end (Z5) | every one |
-//! | a moved work keeps its number (M2) | `a_moved_work_runs_once` |
-//! | Z2 leaves alarms | `shutdown_against_the_timer` |
 
 #![cfg(loom)]
 
@@ -18,7 +10,7 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{DelayedWork, Queued, Workqueue, WorkqueueSystem};
-use model_support::{Count, Flag, THREE, TWO};
+use model_support::{Count, Flag, TWO};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(1);
@@ -47,7 +39,7 @@ fn counting() -> (DelayedWork, Count) {
     (work, runs)
 }
 
-/// I.28: the time comes (T2, T3) while the work is disabled. After `disable_sync` nothing runs, and
+/// I.28: the time comes while the work is disabled. After `disable_sync` nothing runs, and
 /// what it took back has not run.
 #[test]
 fn i28_disable_against_the_timer() {
@@ -65,11 +57,11 @@ fn i28_disable_against_the_timer() {
     });
 }
 
-/// T1: the timekeeper has gone to sleep without limit, because its only alarm was taken back; the
+/// The timer thread has gone to sleep without limit, because its only timer was taken back; the
 /// next one must wake it, or the work never runs.
 #[test]
-fn a_first_alarm_wakes_the_timekeeper() {
-    check("a_first_alarm_wakes_the_timekeeper", TWO, || {
+fn a_first_timer_wakes_the_thread() {
+    check("a_first_timer_wakes_the_thread", TWO, || {
         let (sys, wq, clock) = system();
         let ran = Flag::new();
         let work = DelayedWork::new({
@@ -85,11 +77,11 @@ fn a_first_alarm_wakes_the_timekeeper() {
     });
 }
 
-/// M1-M4 against T3: the work moves to a later time while the first one comes. It runs for either
+/// The work moves to a later time while the first one comes. It runs for either
 /// one, once.
 #[test]
 fn a_moved_work_runs_once() {
-    check("a_moved_work_runs_once", THREE, || {
+    check("a_moved_work_runs_once", TWO, || {
         let (sys, wq, clock) = system();
         let (work, runs) = counting();
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
@@ -103,7 +95,7 @@ fn a_moved_work_runs_once() {
     });
 }
 
-/// Z2 against T3: the system ends while the time comes. Run or refused, never both, never left
+/// *shutdown* against *redirect*: the system ends while the time comes. Run or refused, never both, never left
 /// pending.
 #[test]
 fn shutdown_against_the_timer() {

@@ -1,13 +1,5 @@
-//! Models of flushing and draining a workqueue, driving a whole system. Step names as in
+//! Models of flushing and draining a workqueue, driving a whole system. Events as in
 //! `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | the end of an item tells nobody (E3) | `flush_against_completion`, `i29_…`, `i35_…` |
-//! | neither a closed colour nor an empty gate is news (E3) | `flush_against_completion`, `i29_…`, `i35_…` |
-//! | a cancelled item is not counted down (X2) | `i35_flush_against_cancel` |
-//! | nothing is promoted (E2) | `flush_against_completion` |
-//! | idle is judged gate by gate (D2) | `i29_drain_against_a_chain` |
 
 #![cfg(loom)]
 
@@ -17,7 +9,7 @@ use inflight_sync::model::check;
 use inflight_workqueue::Work;
 use model_support::{Count, FOUR, ONE, TWO, system};
 
-/// F1, F2 against E1-E3: the flusher is woken, and only when the item has ended.
+/// *flush* against *settle*: the flusher is woken, and only when the item has ended.
 #[test]
 fn flush_against_completion() {
     check("flush_against_completion", FOUR, || {
@@ -48,11 +40,11 @@ fn i35_flush_against_cancel() {
     });
 }
 
-/// I.23: the gates are closed one by one (F1) while their items end (E1): the flush returns, and
+/// I.23: the colours of the pwqs are closed one by one while their items end: the flush returns, and
 /// not before both have.
 #[test]
-fn i23_flush_over_two_gates() {
-    check("i23_flush_over_two_gates", ONE, || {
+fn i23_flush_over_two_pwqs() {
+    check("i23_flush_over_two_pwqs", ONE, || {
         let (sys, wq) = system(2, 8);
         let ended = Count::new();
         for cpu in 0..2 {
@@ -65,7 +57,7 @@ fn i23_flush_over_two_gates() {
     });
 }
 
-/// I.18: a queue is destroyed while its last item ends (E1 to E3), and its handle goes: nothing of
+/// I.18: a queue is destroyed while its last item ends, and its handle goes: nothing of
 /// it is used afterwards, and nobody waits for ever.
 #[test]
 fn i18_destroy_against_the_last_end() {
@@ -85,7 +77,7 @@ fn i18_destroy_against_the_last_end() {
 }
 
 /// I.29: an item on one CPU queues another one on the next CPU and ends. A drain must not look at
-/// the second gate before and at the first gate after that.
+/// the second pwq before and at the first one after that.
 #[test]
 fn i29_drain_against_a_chain() {
     check("i29_drain_against_a_chain", TWO, || {

@@ -1,10 +1,4 @@
-//! Models of the join handle, driving a whole system. Step names as in `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | J1 wakes nobody | `completion_against_wait`, `…_poll`, `…_cancel` |
-//! | J2 leaves word without looking in the same lock section | `completion_against_wait`, `…_poll` |
-//! | `try_cancel` always says true | `completion_against_cancel` |
+//! Models of the join handle, driving a whole system. Events as in `PROTOCOL.md`.
 
 #![cfg(loom)]
 
@@ -15,7 +9,7 @@ use inflight_sync::{Arc, block_on, thread};
 use inflight_workqueue::JoinError;
 use model_support::{FOUR, system};
 
-/// J1 against J2: the waiting thread is woken and gets the value.
+/// *complete* against the wait: the waiting thread is woken and gets the value.
 #[test]
 fn completion_against_wait() {
     check("completion_against_wait", FOUR, || {
@@ -35,7 +29,7 @@ fn completion_against_poll() {
     });
 }
 
-/// J1 against a dropped handle: the value goes exactly once, and nothing is left behind.
+/// *complete* against a dropped handle: the value goes exactly once, and nothing is left behind.
 #[test]
 fn completion_against_drop() {
     check("completion_against_drop", FOUR, || {
@@ -52,7 +46,7 @@ fn completion_against_drop() {
     });
 }
 
-/// `try_cancel` against the claim (C1): it says true if and only if the function does not run.
+/// `try_cancel` against *claim*: it says true if and only if the function does not run.
 #[test]
 fn completion_against_cancel() {
     check("completion_against_cancel", FOUR, || {

@@ -1,540 +1,402 @@
-//! Models of `max_active` for a whole queue, driving the shipped `Slots`. Step names as in
-//! `PROTOCOL-limits.md`.
+//! Models of limits that several pwqs share: *acquire*, *release*, *pending*. Events A1-A4, R1-R4 as
+//! in `PROTOCOL.md`, part *slot and pending*.
 //!
-//! | weaken | fails |
-//! |---|---|
-//! | no retry after joining (B) | `i6_…`, `lend_h7_…` |
-//! | the marks are read before the token is published (R3 before R2) | `i6_…` |
-//! | R3 does not see the own line | `lend_h2_…` |
-//! | the mark is set after the retry (J after B) | `i6_…` |
-//! | a mark is cleared without the lock (R6) | `lend_h3_…` |
-//! | releases do not see the debt | `lend_h4_…` |
-//! | a token is lost at a stale mark | `lend_h3_…`, `lend_h5_…` |
-//! | what is left of a batch is put down without a look | `lend_h6_…` |
-//! | what was gathered is put into the stock without a look | `lend_h8_…` |
-//! | a line is told empty before what it gave has been handed on | `i14_…` |
-//! | a freeze does not hold the lines (F1) | `f1_a_freeze_against_…` |
-//! | a held line is told empty | `f1_a_freeze_against_release` |
-//! | a freeze does not ask for the gates (F2, in the model itself) | `f2_…` |
-//! | a thaw raises the limit before it lets the lines go | `f1_a_freeze_…`, `f1_a_thaw_…` |
-//! | the mark of a held line is cleared | `f1_a_freeze_against_those_who_wait` |
+//! The first ones drive the shipped `NrActive` alone, the others a queue over two pools without
+//! workers: the threads of a model draw.
 
 #![cfg(loom)]
 
 mod model_support;
 
-use inflight_sync::model::{Bound, check};
-use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::modelled::{Full, Share, Slots, Tuning, Waits};
-use model_support::{Count, FOUR, THREE, THREE_OR_ALL, TWO};
+use inflight_sync::model::check;
+use inflight_sync::{Arc, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::unstable::{NrActive, PoolByHand};
+use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
+use model_support::{ALL, Count, FIVE, FOUR, Log, Own, THREE, Touched, draw_all};
+use std::time::Duration;
 
-#[derive(Debug)]
-struct Item;
-
-impl Waits for Item {
-    fn waits_at(&self, _ticket: u64) {}
+/// A limit, and what those who have its slots touch.
+fn slots(max: usize) -> (Arc<NrActive>, Touched) {
+    (Arc::new(NrActive::new(max)), Touched::new())
 }
 
-/// No constants in the way: no reserve, nothing by turns, and a group's own count.
-const BARE: Tuning = Tuning {
-    central_below: 0,
-    reserve_divisor: 0,
-    give_every: 0,
-    batch: 32,
-};
-
-/// A queue and how many of its items have become active.
-#[derive(Clone)]
-struct Queue {
-    slots: Arc<Slots<Item>>,
-    started: Count,
-}
-
-impl Queue {
-    /// With a front end on each node.
-    fn new(limit: usize, nodes: usize, tuning: Tuning) -> Self {
-        Self::of(Slots::tuned(Share::Lend, limit, &vec![1; nodes], tuning))
-    }
-
-    fn of(slots: Slots<Item>) -> Self {
-        Self {
-            slots: Arc::new(slots),
-            started: Count::new(),
-        }
-    }
-
-    /// One for each node.
-    fn front(&self, gate: usize) -> usize {
-        self.slots.front(gate, Some(gate))
-    }
-
-    fn admit(&self, gate: usize) {
-        let front = self.front(gate);
-        if let Err(why) = self.slots.try_admit(front) {
-            self.admit_slowly(front, why);
-        } else {
-            self.started.add();
-        }
-    }
-
-    fn admit_slowly(&self, front: usize, why: Full) {
-        let mut started = |_, _| _ = self.started.add();
-        self.slots.admit_slowly(front, Item, why, &mut started);
-    }
-
-    fn leave(&self, gate: usize) {
-        let front = self.front(gate);
-        let mut started = |_, _| _ = self.started.add();
-        self.slots.leave(front, &mut started);
-    }
-
-    fn set_max_active(&self, limit: usize) {
-        let mut started = |_, _| _ = self.started.add();
-        self.slots.set_max_active(limit, &mut started);
-    }
-
-    /// F, F1.
-    fn set_frozen(&self, frozen: bool) {
-        let mut started = |_, _| _ = self.started.add();
-        self.slots.set_frozen(frozen, &mut started);
-    }
-
-    /// Another thread does something with it.
-    fn beside<R: Send + 'static>(
-        &self,
-        f: impl FnOnce(Self) -> R + Send + 'static,
-    ) -> thread::JoinHandle<R> {
-        let queue = self.clone();
-        thread::spawn(move || f(queue))
-    }
-
-    /// I1, at rest.
-    fn assert_sum(&self, limit: usize) {
-        let (active, idle) = (self.slots.active(), self.slots.idle_tokens());
-        assert_eq!(active + idle, limit, "{active} active, {idle} idle");
+/// A pwq that has a slot uses it and gives it back; so does the one that has it next.
+fn use_and_release(slots: &NrActive, touched: &Touched) {
+    touched.touch();
+    let mut next = slots.release();
+    while next.is_some() {
+        touched.touch();
+        next = slots.release();
     }
 }
 
-fn run(name: &str, bound: Bound, queue: impl Fn() -> Queue + Sync + Send + 'static, f: fn(&Queue)) {
-    check(name, bound, move || f(&queue()));
-}
-
-/// One slot, that is taken; then somebody joins while its holder leaves.
-fn join_against_leave(name: &str, bound: Bound, nodes: usize, tuning: Tuning) {
-    let queue = move || Queue::new(1, nodes, tuning);
-    let central = tuning.central_below > 0;
-    check(name, bound, move || {
-        let queue = queue();
-        assert_eq!(queue.slots.is_central(), central);
-        queue.admit(0);
-        let other = queue.beside(|queue| queue.leave(0));
-        queue.admit(nodes - 1);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 2);
-        queue.assert_sum(1);
-    });
-}
-
-/// H1 with one group, I.13 and I.6: a token is published while an item joins; J and B against R2
-/// and R3.
+/// I.6: A1-A4 against R1-R4: whoever comes finds the slot, or whoever gives it back finds him. And
+/// A1 against R1: what the one did before is seen.
 #[test]
-fn i6_join_against_publish() {
-    join_against_leave("i6_join_against_publish", FOUR, 1, BARE);
-}
-
-/// H1 between groups: the mark, not the line, tells whoever publishes.
-#[test]
-fn i6_join_against_publish_elsewhere() {
-    join_against_leave("i6_join_against_publish_elsewhere", THREE, 2, BARE);
-}
-
-/// H1 with one central count: the token is published in the stock.
-#[test]
-fn i6_join_against_the_stock() {
-    let central = Tuning {
-        central_below: 32,
-        ..BARE
-    };
-    join_against_leave("i6_join_against_the_stock", THREE, 2, central);
-}
-
-/// H2, I.15: somebody waits already, and a second one joins the same line while two tokens come
-/// back, one after the other.
-#[test]
-fn lend_h2_the_own_line_is_looked_at() {
-    let queue = || Queue::new(1, 1, BARE);
-    run("lend_h2_the_own_line_is_looked_at", THREE, queue, |queue| {
-        queue.admit(0);
-        queue.admit(0);
-        let other = queue.beside(|queue| {
-            queue.leave(0);
-            queue.leave(0);
-        });
-        queue.admit(0);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 3);
-        queue.assert_sum(1);
-    });
-}
-
-/// H2, H1: two join at once, as letters of one mailbox do, while both tokens come back.
-#[test]
-fn lend_h2_several_join_at_once() {
-    let queue = || Queue::new(2, 1, BARE);
-    run("lend_h2_several_join_at_once", THREE, queue, |queue| {
-        queue.admit(0);
-        queue.admit(0);
-        let other = queue.beside(|queue| {
-            queue.leave(0);
-            queue.leave(0);
-        });
-        let mut started = |_, _| _ = queue.started.add();
-        queue
-            .slots
-            .join_all(0, [Item, Item].into_iter(), &mut started);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 4);
-        queue.assert_sum(2);
-    });
-}
-
-/// H3: a stale mark is cleared while somebody joins under it.
-#[test]
-fn lend_h3_clear_against_join() {
-    let queue = || Queue::new(1, 2, BARE);
-    run("lend_h3_clear_against_join", THREE, queue, |queue| {
-        queue.admit(0);
-        // Group 1 is marked, and empty again.
-        queue.admit(1);
-        queue.leave(0);
-        queue.leave(1);
-        queue.admit(0);
-        let other = queue.beside(|queue| queue.leave(0));
-        queue.admit(1);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 4);
-        queue.assert_sum(1);
-    });
-}
-
-/// H4, I.16: the limit is lowered while an item ends: the debt is paid.
-#[test]
-fn lend_h4_lower_against_release() {
-    let queue = || Queue::new(2, 1, BARE);
-    run(
-        "lend_h4_lower_against_release",
-        THREE_OR_ALL,
-        queue,
-        |queue| {
-            queue.admit(0);
-            queue.admit(0);
-            let other = queue.beside(|queue| queue.leave(0));
-            queue.set_max_active(1);
-            other.join().unwrap();
-            queue.assert_sum(1);
-        },
-    );
-}
-
-/// H4: the limit is lowered while somebody who waits tries once more: the token that lowering has
-/// collected too much, or a release between, still gets to him.
-#[test]
-fn lend_h4_lower_against_retry() {
-    let queue = || Queue::new(2, 1, BARE);
-    run("lend_h4_lower_against_retry", TWO, queue, |queue| {
-        queue.admit(0);
-        queue.admit(0);
-        let other = queue.beside(|queue| {
-            queue.leave(0);
-            queue.leave(0);
-        });
-        let joins = queue.beside(|queue| queue.admit(0));
-        queue.set_max_active(1);
-        other.join().unwrap();
-        joins.join().unwrap();
-        assert_eq!(queue.started.get(), 3);
-        queue.assert_sum(1);
-    });
-}
-
-/// H5: two give to the same one who waits; one token comes back.
-#[test]
-fn lend_h5_two_give_to_one() {
-    let queue = || Queue::new(2, 3, BARE);
-    run("lend_h5_two_give_to_one", TWO, queue, |queue| {
-        queue.admit(0);
-        queue.admit(1);
-        queue.admit(2);
-        let other = queue.beside(|queue| queue.leave(0));
-        queue.leave(1);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 3);
-        queue.assert_sum(2);
-    });
-}
-
-/// H6: a batch comes from the stock while somebody of another group joins: what is left of the
-/// batch is published, and whoever publishes looks.
-#[test]
-fn lend_h6_what_is_left_of_a_batch() {
-    // A batch is two.
-    let queue = || {
-        let queue = Queue::new(16, 2, BARE);
-        // All but the last four are active, on the node that asks for no more.
-        while queue.slots.active() < 14 {
-            queue.admit(0);
-        }
-        queue
-    };
-    run("lend_h6_what_is_left_of_a_batch", TWO, queue, |queue| {
-        let had = queue.started.get();
-        let other = queue.beside(|queue| queue.admit(1));
-        queue.admit(0);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), had + 2);
-        queue.assert_sum(16);
-    });
-}
-
-/// H7, I.36: the limit is raised while somebody joins.
-#[test]
-fn lend_h7_raise_against_join() {
-    let queue = || Queue::new(1, 1, BARE);
-    run("lend_h7_raise_against_join", FOUR, queue, |queue| {
-        queue.admit(0);
-        let other = queue.beside(|queue| queue.set_max_active(2));
-        queue.admit(0);
-        other.join().unwrap();
-        assert_eq!(queue.started.get(), 2);
-        queue.assert_sum(2);
-    });
-}
-
-/// H7 with nodes that do not lend: what waits is served in rounds.
-#[test]
-fn lend_h7_raise_of_parts_against_join() {
-    let queue = || Queue::of(Slots::tuned(Share::PerNode, 1, &[1], BARE));
-    run(
-        "lend_h7_raise_of_parts_against_join",
-        FOUR,
-        queue,
-        |queue| {
-            queue.admit(0);
-            let other = queue.beside(|queue| queue.set_max_active(2));
-            queue.admit(0);
-            other.join().unwrap();
-            assert_eq!(queue.started.get(), 2);
-        },
-    );
-}
-
-/// H8: the central count is switched on, and what lies with a group goes to the stock, while
-/// somebody joins.
-#[test]
-fn lend_h8_switch_against_join() {
-    // Four for each node is one count; the limit is lowered below that.
-    let tuning = Tuning {
-        central_below: 2,
-        ..BARE
-    };
-    let queue = move || {
-        let queue = Queue::new(4, 2, tuning);
-        for _ in 0..4 {
-            queue.admit(0);
-        }
-        queue.leave(0);
-        queue.leave(0);
-        queue
-    };
-    run("lend_h8_switch_against_join", TWO, queue, |queue| {
-        assert!(!queue.slots.is_central());
-        let other = queue.beside(|queue| queue.set_max_active(3));
-        queue.admit(1);
-        other.join().unwrap();
-        assert!(queue.slots.is_central());
-        assert_eq!(queue.started.get(), 5);
-        queue.assert_sum(3);
-    });
-}
-
-/// I.14: whoever finds a line empty comes after those who stood in it: `started` has been told of
-/// them, which is where they go to their pool.
-#[test]
-fn i14_nobody_passes_those_who_waited() {
-    let queue = || Queue::new(2, 1, BARE);
-    run("i14_nobody_passes_those_who_waited", FOUR, queue, |queue| {
-        for _ in 0..3 {
-            queue.admit(0);
-        }
-        let newcomer = queue.beside(|queue| {
-            if queue.slots.try_admit(0).is_ok() {
-                assert_eq!(queue.started.get(), 3, "the third one waited");
-            }
-        });
-        queue.leave(0);
-        queue.leave(0);
-        newcomer.join().unwrap();
-    });
-}
-
-/// The same of newcomers whom a visit takes at once.
-#[test]
-fn i14_no_visit_passes_those_who_waited() {
-    let queue = || Queue::new(2, 1, BARE);
-    run(
-        "i14_no_visit_passes_those_who_waited",
-        FOUR,
-        queue,
-        |queue| {
-            for _ in 0..3 {
-                queue.admit(0);
-            }
-            let visit = queue.beside(|queue| {
-                let taken = queue.slots.try_admit_many(0, |free| free);
-                if taken > 0 {
-                    assert_eq!((queue.started.get(), taken), (3, 1), "the third one waited");
+fn i6_acquire_against_release() {
+    check("i6_acquire_against_release", ALL, || {
+        let (slots, touched) = slots(1);
+        assert!(slots.acquire(0));
+        touched.touch();
+        let other = thread::spawn({
+            let (slots, touched) = (slots.clone(), touched.clone());
+            move || {
+                if slots.acquire(1) {
+                    use_and_release(&slots, &touched);
                 }
-            });
-            queue.leave(0);
-            queue.leave(0);
-            visit.join().unwrap();
-        },
-    );
-}
-
-/// Two front ends of one node, with one item that is active and one that waits in each.
-fn two_waiting() -> Queue {
-    let slots = Slots::tuned(Share::Lend, 2, &[1], BARE);
-    let queue = Queue::of(slots);
-    for front in [0, 1, 0, 1] {
-        queue.admit(front);
-    }
-    queue
-}
-
-/// I.15: both active items end while what waits in one of the front ends is cancelled: each slot
-/// goes to one item at most, and none stays idle while somebody waits.
-#[test]
-fn i15_i36_two_ends_and_a_cancel() {
-    run("i15_i36_two_ends_and_a_cancel", TWO, two_waiting, |queue| {
-        let other = queue.beside(|queue| queue.leave(1));
-        let canceller = queue.beside(|queue| queue.slots.remove(0, 0, |_| true).is_some());
-        queue.leave(0);
-        other.join().unwrap();
-        let cancelled = usize::from(canceller.join().unwrap());
-        assert_eq!(queue.started.get() + cancelled, 4);
-        queue.assert_sum(2);
-    });
-}
-
-/// I.16: the front end whose turn it is loses its only item: the next one has the slot.
-#[test]
-fn i16_the_first_of_the_line_is_cancelled() {
-    run(
-        "i16_the_first_of_the_line_is_cancelled",
-        FOUR,
-        two_waiting,
-        |queue| {
-            let canceller = queue.beside(|queue| queue.slots.remove(0, 0, |_| true).is_some());
-            queue.leave(1);
-            let cancelled = canceller.join().unwrap();
-            assert_eq!(queue.started.get(), 3, "one of those who waited");
-            assert_eq!(queue.slots.inactive_at(0), 0, "it was the first");
-            assert_eq!(queue.slots.inactive_at(1), usize::from(!cancelled));
-        },
-    );
-}
-
-/// F1: the holder of the only slot leaves while the queue is frozen. What comes after the freeze
-/// waits, whatever token it finds, and goes on with the thaw.
-#[test]
-fn f1_a_freeze_against_release() {
-    let queue = || Queue::new(1, 2, BARE);
-    run("f1_a_freeze_against_release", THREE, queue, |queue| {
-        queue.admit(0);
-        let other = queue.beside(|queue| queue.leave(0));
-        queue.set_frozen(true);
-        queue.admit(0);
-        assert_eq!(queue.started.get(), 1, "nothing starts once it is frozen");
-        other.join().unwrap();
-        assert_eq!((queue.started.get(), queue.slots.active()), (1, 0));
-        queue.set_frozen(false);
-        assert_eq!(queue.started.get(), 2);
-        queue.assert_sum(1);
-    });
-}
-
-/// F1 between groups: somebody waits elsewhere, and either has the slot before the freeze has
-/// returned or after the thaw. His mark stays.
-#[test]
-fn f1_a_freeze_against_those_who_wait() {
-    let queue = || Queue::new(1, 2, BARE);
-    run(
-        "f1_a_freeze_against_those_who_wait",
-        THREE,
-        queue,
-        |queue| {
-            queue.admit(0);
-            queue.admit(1);
-            let other = queue.beside(|queue| queue.leave(0));
-            queue.set_frozen(true);
-            let started = queue.started.get();
-            other.join().unwrap();
-            assert_eq!(
-                queue.started.get(),
-                started,
-                "nothing starts once it is frozen"
-            );
-            queue.set_frozen(false);
-            assert_eq!(queue.started.get(), 2);
-            queue.assert_sum(1);
-        },
-    );
-}
-
-/// F2: a newcomer has found nobody waiting, and takes the token that the only active item puts
-/// back, both on their way through the freeze. Gates are locked from A to the pool, and each is
-/// asked for its lock (as here) before the freeze returns: so what is not busy then stays so.
-#[test]
-fn f2_a_freeze_waits_for_who_is_at_a_gate() {
-    let queue = || Queue::new(1, 1, BARE);
-    let name = "f2_a_freeze_waits_for_who_is_at_a_gate";
-    run(name, TWO, queue, |queue| {
-        queue.admit(0);
-        let gate = Arc::new(Mutex::new(()));
-        let newcomer = queue.beside({
-            let gate = gate.clone();
-            move |queue| {
-                let _at_the_gate = gate.lock();
-                queue.admit(0);
             }
         });
-        let leaver = queue.beside(|queue| queue.leave(0));
-        queue.set_frozen(true);
-        drop(gate.lock());
-        let busy = queue.slots.active() > 0;
-        let started = queue.started.get();
-        newcomer.join().unwrap();
-        leaver.join().unwrap();
-        if !busy {
-            assert_eq!(queue.started.get(), started, "it starts in a freeze");
+        let mut next = slots.release();
+        while let Some(pwq) = next {
+            assert_eq!(pwq, 1);
+            touched.touch();
+            next = slots.release();
         }
+        other.join().unwrap();
+        assert_eq!(touched.times(), 2, "it has been forgotten");
+        assert_eq!(slots.level(), (0, 1));
+        assert!(!slots.has_pending());
     });
 }
 
-/// I.13 for a thaw: somebody joins meanwhile.
+/// I.6 with two who come, one of whom waits already.
 #[test]
-fn f1_a_thaw_against_join() {
-    let queue = || {
-        let queue = Queue::new(1, 2, BARE);
-        queue.set_frozen(true);
-        queue
-    };
-    run("f1_a_thaw_against_join", THREE, queue, |queue| {
-        let other = queue.beside(|queue| queue.set_frozen(false));
-        queue.admit(1);
+fn i6_two_acquire_against_release() {
+    check("i6_two_acquire_against_release", FOUR, || {
+        let (slots, touched) = slots(1);
+        assert!(slots.acquire(0));
+        assert!(!slots.acquire(1));
+        let other = thread::spawn({
+            let (slots, touched) = (slots.clone(), touched.clone());
+            move || {
+                if slots.acquire(2) {
+                    use_and_release(&slots, &touched);
+                }
+            }
+        });
+        use_and_release(&slots, &touched);
         other.join().unwrap();
-        assert_eq!(queue.started.get(), 1);
-        queue.assert_sum(1);
+        assert_eq!(touched.times(), 3);
+        assert_eq!(slots.level(), (0, 1));
+    });
+}
+
+/// I.14: a slot that is free is not for who comes while somebody waits: the second that comes back
+/// is his who was second.
+#[test]
+fn i14_two_releases_against_two_who_wait() {
+    check("i14_two_releases_against_two_who_wait", ALL, || {
+        let (slots, _) = slots(2);
+        assert!(slots.acquire(0) && slots.acquire(1));
+        assert!(!slots.acquire(2) && !slots.acquire(3));
+        let other = thread::spawn({
+            let slots = slots.clone();
+            move || slots.release()
+        });
+        let here = slots.release();
+        let mut given = [here, other.join().unwrap()];
+        given.sort();
+        assert_eq!(given, [Some(2), Some(3)]);
+        assert_eq!(slots.level(), (2, 2));
+    });
+}
+
+/// *forget* against R4: who does not wait any more has no slot, or has been given one.
+#[test]
+fn i16_forget_against_release() {
+    check("i16_forget_against_release", ALL, || {
+        let (slots, _) = slots(1);
+        assert!(slots.acquire(0));
+        assert!(!slots.acquire(1));
+        let other = thread::spawn({
+            let slots = slots.clone();
+            move || slots.forget(1)
+        });
+        let given = slots.release();
+        let forgotten = other.join().unwrap();
+        assert_eq!(given, (!forgotten).then_some(1));
+        assert_eq!(slots.level().0, usize::from(!forgotten));
+    });
+}
+
+/// The limit rises while somebody comes: *next* finds him, or A4 finds the new limit.
+#[test]
+fn i13_raise_against_acquire() {
+    check("i13_raise_against_acquire", ALL, || {
+        let (slots, _) = slots(1);
+        assert!(slots.acquire(0));
+        let other = thread::spawn({
+            let slots = slots.clone();
+            move || slots.acquire(1)
+        });
+        slots.set_max(2);
+        let given = slots.next();
+        let acquired = other.join().unwrap();
+        assert_eq!(usize::from(acquired) + usize::from(given.is_some()), 1);
+        assert_eq!(slots.level(), (2, 2));
+    });
+}
+
+/// The limit falls while slots come back and somebody comes: no more than the new limit are in use
+/// in the end, and nobody waits beside a free one.
+#[test]
+fn i16_lower_against_release() {
+    check("i16_lower_against_release", FOUR, || {
+        let (slots, _) = slots(2);
+        assert!(slots.acquire(0) && slots.acquire(1));
+        let releases = thread::spawn({
+            let slots = slots.clone();
+            move || [slots.release(), slots.release()]
+        });
+        let comes = thread::spawn({
+            let slots = slots.clone();
+            move || slots.acquire(2)
+        });
+        slots.set_max(1);
+        let given = releases.join().unwrap();
+        let acquired = comes.join().unwrap();
+        let given = given.iter().flatten().count();
+        assert_eq!(usize::from(acquired) + given, 1);
+        assert_eq!(slots.level(), (1, 1));
+        assert!(!slots.has_pending());
+    });
+}
+
+/// A queue over two pools of one CPU each, without workers.
+struct Pools {
+    sys: WorkqueueSystem,
+    wq: Workqueue,
+    a: PoolByHand,
+    b: PoolByHand,
+    inside: Touched,
+    log: Log,
+}
+
+impl Pools {
+    fn new(max_active: usize) -> Arc<Self> {
+        let topo = Topology::synthetic("core:2").unwrap();
+        let builder = WorkqueueSystem::builder().topology(topo);
+        let sys = builder.idle_timeout(Duration::MAX).build().unwrap();
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.workqueue("shared").unbound(attrs).freezable();
+        let wq = wq.max_active(max_active).build().unwrap();
+        Arc::new(Self {
+            a: wq.by_hand(0),
+            b: wq.by_hand(1),
+            sys,
+            wq,
+            inside: Touched::new(),
+            log: Log::default(),
+        })
+    }
+
+    /// An item that may not run beside another one.
+    fn alone(&self, cpu: usize, number: u32) {
+        let (inside, log) = (self.inside.clone(), self.log.clone());
+        drop(self.wq.spawn_on(cpu, move || {
+            inside.touch();
+            log.add(number);
+        }));
+    }
+
+    fn plain(&self, cpu: usize, number: u32) {
+        let log = self.log.clone();
+        drop(self.wq.spawn_on(cpu, move || log.add(number)));
+    }
+
+    fn beside(self: &Arc<Self>, f: impl FnOnce(&Self) + Send + 'static) -> thread::JoinHandle<()> {
+        let this = self.clone();
+        thread::spawn(move || f(&this))
+    }
+
+    /// Everything runs that is queued, so many in all.
+    fn assert_ran(&self, items: usize) {
+        draw_all(&[&self.a, &self.b]);
+        assert_eq!(self.log.get().len(), items, "{:?}", self.log.get());
+        let stats = self.wq.stats();
+        assert_eq!((stats.active, stats.inactive, stats.panicked), (0, 0, 0));
+    }
+}
+
+/// I.15: two pools, one slot: never two items at once, and the slot goes from pool to pool.
+#[test]
+fn i15_one_slot_in_two_pools() {
+    check("i15_one_slot_in_two_pools", FIVE, || {
+        let pools = Pools::new(1);
+        for number in 0..2 {
+            pools.alone(0, number);
+            pools.alone(1, number);
+        }
+        let other = pools.beside(|pools| _ = pools.b.draw(2));
+        pools.a.draw(2);
+        other.join().unwrap();
+        pools.assert_ran(4);
+    });
+}
+
+/// I.6 with pools: an item is queued while the slot's holder, in the other pool, ends.
+#[test]
+fn i6_queue_against_the_end_elsewhere() {
+    check("i6_queue_against_the_end_elsewhere", FOUR, || {
+        let pools = Pools::new(1);
+        pools.alone(0, 0);
+        let other = pools.beside(|pools| _ = pools.a.draw(1));
+        pools.alone(1, 1);
+        pools.b.draw(1);
+        other.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// I.16: what waits for the slot is cancelled while the slot comes; the next one has it.
+#[test]
+fn i16_cancel_of_what_is_pending() {
+    check("i16_cancel_of_what_is_pending", FIVE, || {
+        let pools = Pools::new(1);
+        let runs = Touched::new();
+        let work = Work::new({
+            let runs = runs.clone();
+            move || runs.touch()
+        });
+        pools.alone(0, 0);
+        assert!(pools.wq.queue_on(1, &work).unwrap().is_queued());
+        let other = pools.beside(|pools| _ = pools.a.draw(1));
+        let cancelled = work.cancel();
+        pools.alone(0, 1);
+        pools.b.draw(1);
+        other.join().unwrap();
+        pools.assert_ran(2);
+        assert_eq!(runs.times() + usize::from(cancelled), 1);
+    });
+}
+
+/// The limit rises while one batch runs and the other pool waits for its slot.
+#[test]
+fn i13_raise_against_the_end() {
+    check("i13_raise_against_the_end", FOUR, || {
+        let pools = Pools::new(1);
+        pools.plain(0, 0);
+        pools.plain(1, 1);
+        let other = pools.beside(|pools| _ = pools.a.draw(1));
+        pools.wq.set_max_active(2).unwrap();
+        pools.b.draw(1);
+        other.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// The limit falls to one while batches run in both pools: after that no two begin beside each
+/// other, and none is left.
+#[test]
+fn i16_lower_against_two_batches() {
+    check("i16_lower_against_two_batches", THREE, || {
+        let pools = Pools::new(2);
+        (0..2).for_each(|number| pools.plain(0, number));
+        (0..2).for_each(|number| pools.plain(1, number));
+        let other = pools.beside(|pools| _ = pools.b.draw(2));
+        let here = pools.beside(|pools| _ = pools.a.draw(2));
+        pools.wq.set_max_active(1).unwrap();
+        other.join().unwrap();
+        here.join().unwrap();
+        pools.alone(0, 8);
+        pools.alone(1, 9);
+        let other = pools.beside(|pools| _ = pools.b.draw(1));
+        pools.a.draw(1);
+        other.join().unwrap();
+        pools.assert_ran(6);
+    });
+}
+
+/// *freeze* against a slot on its way to the other pool; the thaw finds what waits.
+#[test]
+fn i13_freeze_against_a_slot_on_its_way() {
+    check("i13_freeze_against_a_slot_on_its_way", FIVE, || {
+        let pools = Pools::new(1);
+        pools.alone(0, 0);
+        pools.alone(1, 1);
+        let other = pools.beside(|pools| _ = pools.a.draw(1));
+        let frozen = pools.sys.freeze();
+        let before = pools.log.get().len();
+        pools.b.draw(1);
+        let begun = pools.log.get().len() - before;
+        assert!(begun <= 1, "what had begun ends, nothing begins");
+        assert!(!pools.log.get().contains(&1), "it had not begun");
+        drop(frozen);
+        other.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// The queue goes while its last batch ends and slots are on their way: no pwq is used after that.
+#[test]
+fn i18_a_pwq_goes_with_a_slot_on_its_way() {
+    check("i18_a_pwq_goes_with_a_slot_on_its_way", FIVE, || {
+        let pools = Pools::new(1);
+        let Pools { sys, a, b, .. } = &*pools;
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.workqueue("goes").unbound(attrs).max_active(1);
+        let wq = wq.build().unwrap();
+        let runs = Count::new();
+        let work = Work::new(|| ());
+        drop(wq.spawn_on(0, {
+            let runs = runs.clone();
+            move || runs.add()
+        }));
+        assert!(wq.queue_on(1, &work).unwrap().is_queued());
+        let owner = thread::spawn({
+            let a = a.clone();
+            move || a.draw(1)
+        });
+        // Pool B waits for a slot with nothing in it.
+        work.cancel();
+        drop(wq);
+        owner.join().unwrap();
+        draw_all(&[a, b]);
+        assert_eq!(runs.get(), 1);
+        pools.alone(1, 0);
+        pools.assert_ran(1);
+    });
+}
+
+/// A work runs in another queue and is parked in pool B with the only slot, while an item waits for
+/// that in pool A: its end, or a cancel, gives the slot on.
+#[test]
+fn i24_a_parked_entry_has_the_shared_slot() {
+    check("i24_a_parked_entry_has_the_shared_slot", FOUR, || {
+        let pools = Pools::new(1);
+        let bound = pools.sys.workqueue("bound").bound().build().unwrap();
+        let runner = bound.by_hand(0);
+        let (runs, cancelled) = (Count::new(), Count::new());
+        let started = model_support::Started::default();
+        let own = Own::new({
+            let (pools, runs, cancelled) = (pools.clone(), runs.clone(), cancelled.clone());
+            let started = started.clone();
+            move |work| {
+                pools.inside.touch();
+                if runs.add() == 0 {
+                    assert!(pools.wq.queue_on(1, work).unwrap().is_queued());
+                    pools.alone(0, 1);
+                    pools.alone(1, 2);
+                    pools.b.draw(2);
+                    let (work, cancelled) = (work.clone(), cancelled.clone());
+                    started.start(move || {
+                        if work.cancel() {
+                            cancelled.add();
+                        }
+                    });
+                }
+            }
+        });
+        assert!(bound.queue_on(0, &own.work).unwrap().is_queued());
+        assert_eq!(runner.draw(1), 1);
+        let other = pools.beside(|pools| _ = pools.a.draw(1));
+        pools.b.draw(1);
+        other.join().unwrap();
+        started.join();
+        draw_all(&[&pools.a, &pools.b]);
+        assert_eq!(runs.get() + cancelled.get(), 2);
+        pools.assert_ran(2);
+        own.forget();
     });
 }

@@ -1,17 +1,9 @@
-//! Models of a work that says itself that it is to run again (C6 in `PROTOCOL.md`).
+//! Models of a work that says itself that it is to run again, and does so at once where it may.
 //!
-//! | weaken | fails |
-//! |---|---|
-//! | it is queued only after C4 | `a_flush_sees_what_a_repeating_run_did`, `cancel_sync_stops_a_repeating_work` |
-//! | the gate is not told of the runs before the last | `a_flush_waits_for_one_run`, `queued_while_it_repeats` |
-//! | C6 does not look whether the queue is frozen; looks Relaxed; the freeze stores it Relaxed | `a_freeze_holds_a_repeating_work` |
-//! | C4: Relaxed | `a_flush_sees_what_a_repeating_run_did`, `cancel_sync_stops_a_repeating_work` |
-//!
-//! What C6 reads of the word is a hint; it only ends a row of runs early, so no model fails without
-//! it. What a user sees of that fails in `queued_in_a_run_it_runs_once_more` (PENDING) and in
-//! `disabled_it_stops_and_enabled_it_waits_to_be_queued` (DISABLED); without AWAITED or CANCELLING
-//! he waits for the rest of a row, some 20 us. The unit test
-//! `each_that_is_not_its_worker_ends_a_row` has all four.
+//! What it reads of its word between two runs is a hint; it only ends a row of runs early, so no
+//! model fails without it. What a user sees of that fails in `queued_in_a_run_it_runs_once_more`
+//! (PENDING) and in `disabled_it_stops_and_enabled_it_waits_to_be_queued` (DISABLED); without
+//! AWAITED or CANCELLING he waits for the rest of a row, some 20 us.
 
 #![cfg(loom)]
 
@@ -52,7 +44,7 @@ fn repeating(begun: &Count, inside: &Count, times: usize) -> Work {
     })
 }
 
-/// X1-X4 against C6 and the queueing after it: afterwards it neither runs nor is pending.
+/// `cancel_sync` against a row of runs and the queueing after it: afterwards it neither runs nor is pending.
 #[test]
 fn cancel_sync_stops_a_repeating_work() {
     check("cancel_sync_stops_a_repeating_work", BOUND, || {
@@ -68,7 +60,7 @@ fn cancel_sync_stops_a_repeating_work() {
     });
 }
 
-/// X3 against C6: the run that the flush found is over, and what it did is seen.
+/// A flush against a row of runs: the run that the flush found is over, and what it did is seen.
 #[test]
 fn a_flush_sees_what_a_repeating_run_did() {
     check("a_flush_sees_what_a_repeating_run_did", ONE, || {
@@ -83,7 +75,7 @@ fn a_flush_sees_what_a_repeating_run_did() {
     });
 }
 
-/// X3 against C6: a flush ends although the work does not, before somebody stops it.
+/// A flush against a row of runs: a flush ends although the work does not, before somebody stops it.
 #[test]
 fn a_flush_waits_for_one_run() {
     check("a_flush_waits_for_one_run", ONE, || {
@@ -117,7 +109,7 @@ fn a_flush_waits_for_one_run() {
     });
 }
 
-/// S2 against C6: who queues it while it runs gets a run of his own.
+/// *queue* against a row of runs: who queues it while it runs gets a run of his own.
 #[test]
 fn queued_while_it_repeats() {
     check("queued_while_it_repeats", BOUND, || {
@@ -136,7 +128,7 @@ fn queued_while_it_repeats() {
     });
 }
 
-/// C6 against a freeze: after a run that has seen that the freeze has returned there is no other
+/// A row of runs against a freeze: after a run that has seen that the freeze has returned there is no other
 /// before the thaw.
 #[test]
 fn a_freeze_holds_a_repeating_work() {

@@ -1,8 +1,5 @@
-//! Models of the rescuer: called, helping, leaving. Step names as in `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | R1 wakes nobody | both |
+//! Models of *mayday*: threads are refused, rescuers called, helping, leaving. Events as in
+//! `PROTOCOL.md`, part *workers*.
 
 #![cfg(loom)]
 
@@ -12,8 +9,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::model::check;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
-use inflight_workqueue::{Workqueue, WorkqueueSystem};
-use model_support::{Count, Flag, ONE};
+use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
+use model_support::{Count, Flag, ONE, TWO, ZERO};
 use std::time::Duration;
 
 const FIRST_MAYDAY: Duration = Duration::from_millis(10);
@@ -36,7 +33,7 @@ fn system() -> (WorkqueueSystem, Workqueue, Faults, Clock) {
     (sys, wq, faults, clock)
 }
 
-/// R1: an item in a pool without any worker. The rescuer may be arriving, asleep or on its way to
+/// An item in a pool without any worker. The rescuer may be arriving, asleep or on its way to
 /// sleep when it is called; the item must run.
 #[test]
 fn a_call_reaches_the_rescuer() {
@@ -50,11 +47,11 @@ fn a_call_reaches_the_rescuer() {
     });
 }
 
-/// I.20: the rescuer leaves (R4) while the next item waits in the pool and threads can be had
+/// I.20: the rescuer leaves while the next item waits in the pool and threads can be had
 /// again. Somebody must run it: the rescuer, or a worker that it brings as it leaves.
 #[test]
 fn i20_the_rescuer_leaves() {
-    check("i20_the_rescuer_leaves", ONE, || {
+    check("i20_the_rescuer_leaves", ZERO, || {
         let (sys, wq, faults, clock) = system();
         let runs = Count::new();
         let ran = Flag::new();
@@ -72,5 +69,28 @@ fn i20_the_rescuer_leaves() {
         ran.wait();
         drop(sys);
         assert_eq!(runs.get(), 2);
+    });
+}
+
+/// A thread is refused while the worker that was to have the item's company parks, being one too
+/// many beside the one that is on its way: that one is woken again. No time passes.
+#[test]
+fn a_refusal_against_a_worker_that_parks() {
+    check("a_refusal_against_a_worker_that_parks", TWO, || {
+        let (faults, clock) = (Faults::new(), Clock::manual());
+        let topo = Topology::synthetic("core:1").unwrap();
+        let builder = WorkqueueSystem::builder().topology(topo).faults(&faults);
+        let builder = builder.clock(clock).idle_timeout(Duration::MAX);
+        let sys = builder.build().unwrap();
+        let wq = sys.workqueue("model").bound().build().unwrap();
+        drop(wq.spawn(|| blocking(|| ())));
+        faults.fail_next_spawns(1);
+        let ran = Flag::new();
+        drop(wq.spawn({
+            let ran = ran.clone();
+            move || ran.raise()
+        }));
+        ran.wait();
+        drop(sys);
     });
 }

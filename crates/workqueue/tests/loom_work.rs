@@ -1,20 +1,4 @@
-//! Models of one work, driving a whole system. Step names as in `PROTOCOL.md`.
-//!
-//! | weaken | fails |
-//! |---|---|
-//! | claim without asking whether it is pending (C1) | `i9_…` (both), `i10_…` |
-//! | cancel leaves PENDING set (X2) | `i9_queue_against_cancel` |
-//! | a cancelled inactive item gives a slot back (X2) | `i9_promotion_against_cancel` |
-//! | C4 tells nobody who has asked by AWAITED, or AWAITED is not set (X3) | `flush_of_a_work_against_its_end`, `i10_…` |
-//! | a slot is given back to the queue that the way back leads to (X2) | `i9_cancel_against_two_queues` |
-//! | S1: Relaxed, or a load | `i26_pending_run_sees_the_event` |
-//! | C2: Relaxed, or after the run | `i26_pending_run_sees_the_event` |
-//! | `cancel_sync` does not forbid queueing (X1) | `i10_cancel_sync_against_requeue` |
-//! | `cancel_sync` does not wait (X3) | `i10_cancel_sync_against_requeue` |
-//! | the pool that runs the item is not asked for (Q1) | `i24_never_twice_at_once` |
-//! | the core does not look who runs the item (N1) | `i24_never_twice_at_once` |
-//! | the number of the run that begins: stored or loaded Relaxed (C2, X3) | `flush_of_a_work_against_its_next_run` |
-//! | the end of a run tells nobody (C4) | `flush_of_a_work_against_its_end`, `i10_…` |
+//! Models of one work, driving a whole system. Events as in `PROTOCOL.md`.
 
 #![cfg(loom)]
 
@@ -25,7 +9,7 @@ use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
 use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE_OR_ALL, TWO, system};
 
-/// I.9: an item is queued (S2, Q4) and taken (N1, C1) while it is cancelled (X2). It runs or it was
+/// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
 #[test]
 fn i9_queue_against_cancel() {
@@ -82,10 +66,10 @@ fn i9_cancel_against_two_queues() {
     });
 }
 
-/// I.9 for an inactive item, which becomes active (E2) meanwhile.
+/// I.9 for an item that waits for a slot, which comes meanwhile.
 #[test]
-fn i9_promotion_against_cancel() {
-    check("i9_promotion_against_cancel", FOUR, || {
+fn i9_a_slot_comes_against_cancel() {
+    check("i9_a_slot_comes_against_cancel", FOUR, || {
         let (sys, wq) = system(1, 1);
         let runs = Count::new();
         drop(wq.spawn(|| ()));
@@ -108,12 +92,12 @@ fn i9_promotion_against_cancel() {
     });
 }
 
-/// I.12: somebody waits for an inactive item that is cancelled meanwhile. He is told, and the slot
+/// I.12: somebody waits for an item without a slot that is cancelled meanwhile. He is told, and the slot
 /// that the item never had is not given back.
 #[test]
-fn i12_flush_of_an_inactive_item_against_its_cancel() {
+fn i12_flush_of_what_waits_for_a_slot_against_its_cancel() {
     check(
-        "i12_flush_of_an_inactive_item_against_its_cancel",
+        "i12_flush_of_what_waits_for_a_slot_against_its_cancel",
         ONE,
         || {
             let (sys, wq) = system(1, 1);
@@ -133,8 +117,8 @@ fn i12_flush_of_an_inactive_item_against_its_cancel() {
     );
 }
 
-/// I.26: who is told that the item is pending already (S1) must know that the pending run (after
-/// C2) sees what was done before.
+/// I.26: who is told that the item is pending already must know that the pending run
+/// sees what was done before.
 #[test]
 fn i26_pending_run_sees_the_event() {
     check("i26_pending_run_sees_the_event", TWO, || {
@@ -162,7 +146,7 @@ fn i26_pending_run_sees_the_event() {
     });
 }
 
-/// I.10: a work queues itself (S1-S3) while `cancel_sync` (X1-X4) is at work. Afterwards it neither
+/// I.10: a work queues itself while `cancel_sync` is at work. Afterwards it neither
 /// runs nor is pending.
 #[test]
 fn i10_cancel_sync_against_requeue() {
@@ -219,7 +203,7 @@ fn i24_never_twice_at_once() {
     });
 }
 
-/// X3 finds RUNNING of one run and, after that, the number of the next one: what the first one did
+/// A flush finds RUNNING of one run and, after that, the number of the next one: what the first one did
 /// is seen.
 #[test]
 fn flush_of_a_work_against_its_next_run() {
@@ -242,7 +226,7 @@ fn flush_of_a_work_against_its_next_run() {
     });
 }
 
-/// C4 against a flusher's look (X3): it is woken, and only after the run.
+/// *end* against a flusher's look: it is woken, and only after the run.
 #[test]
 fn flush_of_a_work_against_its_end() {
     check("flush_of_a_work_against_its_end", FOUR, || {

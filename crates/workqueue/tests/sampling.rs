@@ -3,8 +3,8 @@
 
 mod support;
 
-use inflight_topology::Topology;
-use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem, blocking};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -34,6 +34,19 @@ fn a_silent_sleeper_does_not_hold_back_the_item_it_waits_for() {
         sleeps_until_a_later_item(&wq, round % 12);
     }
     wq.flush_blocking().unwrap();
+}
+
+/// Where nobody looks, nothing is left to an item that runs and might sleep: each CPU runs one.
+#[test]
+fn without_looks_each_cpu_runs_an_item() {
+    let topo = Topology::synthetic("core:2").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topo);
+    let sys = builder.sampling(false).build().unwrap();
+    let attrs = Attrs::new().scope(Scope::System);
+    let wq = sys.workqueue("pair").unbound(attrs).build().unwrap();
+    for _ in 0..20 {
+        sleeps_until_a_later_item(&wq, 0);
+    }
 }
 
 /// Small items, so that a worker takes many at once, and a sleeper at every place among them: what

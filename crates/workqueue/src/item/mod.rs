@@ -91,6 +91,9 @@ impl Function {
     }
 }
 
+/// Some function.
+const UNKNOWN: *mut VTable = std::ptr::without_provenance_mut(1);
+
 /// A function, or none, that others may look at.
 pub(crate) struct FunctionCell(AtomicPtr<VTable>);
 
@@ -100,15 +103,39 @@ impl FunctionCell {
     }
 
     #[inline]
-    pub(crate) fn set(&self, function: Option<Function>) {
-        let function = function.map_or(std::ptr::null(), |f| std::ptr::from_ref(f.0));
+    pub(crate) fn set(&self, function: Function) {
         // Relaxed, here and below: a hint; what it points to has always been there.
+        let function = std::ptr::from_ref(function.0);
         self.0.store(function.cast_mut(), Ordering::Relaxed);
     }
 
+    /// Something is about to run, and which function is not known yet.
+    #[inline]
+    pub(crate) fn set_unknown(&self) {
+        // Relaxed: the *start* that follows publishes it.
+        self.0.store(UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// What ran has ended.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        // Ordering: Release, pairs with the Acquire in `is_some`.
+        self.0.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
     pub(crate) fn get(&self) -> Option<Function> {
-        // SAFETY: only tables that live for ever are stored.
-        unsafe { self.0.load(Ordering::Relaxed).as_ref() }.map(Function)
+        let function = self.0.load(Ordering::Relaxed);
+        // SAFETY: but for the mark only tables that live for ever are stored.
+        (function != UNKNOWN)
+            .then(|| unsafe { function.as_ref() })
+            .flatten()
+            .map(Function)
+    }
+
+    /// Whether something runs. Who is told that it has ended sees what it did.
+    pub(crate) fn is_some(&self) -> bool {
+        // Ordering: Acquire, pairs with the Release in `clear`.
+        !self.0.load(Ordering::Acquire).is_null()
     }
 }
 
@@ -200,6 +227,12 @@ impl Header {
 }
 
 impl ItemPtr {
+    /// For a model of what does not look at items.
+    #[cfg(loom)]
+    pub(crate) const fn dangling() -> Self {
+        Self(NonNull::dangling())
+    }
+
     /// # Safety
     ///
     /// The item lives as long as the reference is used.

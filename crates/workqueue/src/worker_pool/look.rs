@@ -67,6 +67,9 @@ impl WorkerPool {
     }
 
     fn plan_look(&self, later: Duration) -> bool {
+        if cfg!(loom) {
+            return true; // A model looks by hand.
+        }
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
         self.shared
@@ -92,6 +95,27 @@ impl WorkerPool {
         if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {
             self.plan_look(later);
         }
+    }
+
+    /// For models: a look that finds nobody asleep.
+    #[cfg(loom)]
+    pub(crate) fn look_away(&self) {
+        let mut state = self.lock();
+        state.recall_stuck();
+        self.unlock(state, true);
+    }
+
+    /// For models: a look that finds everybody asleep who holds others back, or computing for long.
+    /// Returns whether that was news.
+    #[cfg(loom)]
+    pub(crate) fn look_by_hand(&self, asleep: bool) -> bool {
+        self.look_away();
+        let verdict = match asleep {
+            true => Verdict::Asleep,
+            false => Verdict::Intensive(Duration::ZERO),
+        };
+        let seen = self.candidates().unwrap_or_default().into_iter();
+        self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
     }
 
     /// The workers that hold others back. `None` if nothing waits.

@@ -37,7 +37,7 @@ impl PoolState {
 
     /// Whether threads are refused at the moment.
     pub(super) fn is_refused(&self) -> bool {
-        self.mayday.is_some()
+        self.mayday.is_some() || !self.core.workers.creates
     }
 }
 

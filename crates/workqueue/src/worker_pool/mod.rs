@@ -309,7 +309,8 @@ impl WorkerPool {
         if state.poller.is_some() && state.is_polled() {
             return state.need_poller();
         }
-        state.core.need_worker(now || self.attrs.bh)
+        // What is left to those that run is looked after, or they might sleep.
+        state.core.need_worker(now || !self.is_looked_after())
     }
 
     /// Whether the timer is to look at the pool from now on: something waits for those that run.
@@ -394,6 +395,12 @@ impl WorkerPool {
         self.man_slow(rescued)
     }
 
+    /// In a model: no worker is made.
+    #[cfg(loom)]
+    pub(crate) fn set_by_hand(&self) {
+        self.lock().core.workers.creates = false;
+    }
+
     #[cold]
     fn man_slow(&self, rescued: bool) -> io::Result<()> {
         if !cfg!(loom) {
@@ -403,6 +410,9 @@ impl WorkerPool {
             }
         }
         let mut state = self.lock();
+        if cfg!(loom) && !state.core.workers.creates {
+            return Ok(()); // A model has the pool by hand.
+        }
         if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
             self.manned.store(true, Ordering::Relaxed);
             return Ok(());

@@ -54,11 +54,10 @@ impl PoolState {
     /// The entry that a worker runs, by its number in the batch.
     fn running_entry(&self, worker: WorkerId) -> Option<u32> {
         let thread = self.threads.get(worker)?.as_ref()?;
-        let runs = thread.shared.function.get().is_some();
-        let i = thread.shared.batch.next().wrapping_sub(1);
-        let settled = self.core.workers.get(worker).settled;
-        let begun = thread.shared.batch.next() != settled;
-        (runs && begun).then_some(i)
+        // In this order: who has started an entry has said before that something runs.
+        let next = thread.shared.batch.next();
+        let begun = next != self.core.workers.get(worker).settled;
+        (begun && thread.shared.function.is_some()).then(|| next.wrapping_sub(1))
     }
 
     /// The pwq of the item that a worker runs.

@@ -64,7 +64,7 @@ impl WorkqueueInner {
             control: Mutex::new(control),
             busy: AtomicUsize::new(0),
             idle: Event::new(),
-            counts: [const { AtomicU64::new(0) }; super::COUNTS],
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
             cpu_time_ns: AtomicU64::new(0),
             last_panic: Mutex::default(),
             rescuer,

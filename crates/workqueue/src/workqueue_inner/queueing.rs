@@ -39,7 +39,7 @@ impl WorkqueueInner {
 
     /// The pwq of items that are queued on that CPU.
     #[inline]
-    pub(super) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
+    pub(crate) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
         match self.known_pwq(cpu) {
             Some(pwq) => Ok(pwq),
             None => self.make_pwq(cpu),

@@ -2,13 +2,27 @@
 #![allow(dead_code, reason = "each model file uses its part")]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::Bound;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
+use inflight_workqueue::unstable::PoolByHand;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::time::Duration;
+
+/// For the smallest: everything.
+pub(crate) const ALL: Bound = Bound {
+    quick: None,
+    deep: None,
+};
+
+/// For small ones without workers.
+pub(crate) const FIVE: Bound = Bound {
+    quick: Some(5),
+    deep: None,
+};
 
 /// For small models: some mistakes need a third preemption.
 pub(crate) const FOUR: Bound = Bound {
@@ -81,13 +95,6 @@ pub(crate) fn wide(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
         let item = wq.spawn(move || clock.advance(Duration::from_micros(4)));
         item.wait().unwrap();
     }
-    (sys, wq)
-}
-
-/// From here on what is queued lies in the mailbox until the worker comes back for more, and is
-/// drawn in one visit.
-pub(crate) fn opened((sys, wq): (WorkqueueSystem, Workqueue)) -> (WorkqueueSystem, Workqueue) {
-    wq.spawn(|| ()).wait().unwrap();
     (sys, wq)
 }
 
@@ -182,5 +189,65 @@ impl Own {
     pub(crate) fn forget(self) {
         let work = self.slot.lock().take();
         drop(work);
+    }
+}
+
+/// What two threads may not touch at once: loom sees a run that is not ordered with the one before.
+#[derive(Clone)]
+pub(crate) struct Touched(Arc<UnsafeCell<usize>>);
+
+// SAFETY: not two at once is what the models check; loom notices.
+unsafe impl Send for Touched {}
+// SAFETY: as above.
+unsafe impl Sync for Touched {}
+
+impl Touched {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(UnsafeCell::new(0)))
+    }
+
+    pub(crate) fn touch(&self) {
+        // SAFETY: as above.
+        self.0.with_mut(|p| unsafe { *p += 1 });
+    }
+
+    pub(crate) fn times(&self) -> usize {
+        // SAFETY: as above.
+        self.0.with(|p| unsafe { *p })
+    }
+}
+
+/// Who ran, in this order. Its lock orders the runs, so what is to be seen without it is
+/// [`Touched`].
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u32>>>);
+
+impl Log {
+    pub(crate) fn add(&self, who: u32) {
+        self.0.lock().push(who);
+    }
+
+    pub(crate) fn get(&self) -> Vec<u32> {
+        self.0.lock().clone()
+    }
+}
+
+/// Draws from those pools until nothing is left that could run.
+pub(crate) fn draw_all(pools: &[&PoolByHand]) {
+    while pools.iter().map(|pool| pool.draw(1)).sum::<usize>() > 0 {}
+}
+
+/// Threads that an item of the model has started, to be joined after it.
+#[derive(Clone, Default)]
+pub(crate) struct Started(Arc<Mutex<Vec<thread::JoinHandle<()>>>>);
+
+impl Started {
+    pub(crate) fn start(&self, f: impl FnOnce() + Send + 'static) {
+        self.0.lock().push(thread::spawn(f));
+    }
+
+    pub(crate) fn join(&self) {
+        let threads = std::mem::take(&mut *self.0.lock());
+        threads.into_iter().for_each(|t| t.join().unwrap());
     }
 }

@@ -1,0 +1,150 @@
+//! What models do by hand. A pool *by hand* has no worker: each thread of the model is one while it
+//! calls [`draw`](PoolByHand::draw), on the paths of a rescuer and of a thief.
+
+use crate::batch::{Batch, Entry, Taken};
+use crate::current::Context;
+use crate::item::ItemPtr;
+use crate::worker;
+use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::workqueue::Workqueue;
+use inflight_sync::Arc;
+use inflight_sync::asym::AsymFence;
+use std::fmt;
+use std::ptr::NonNull;
+
+/// A pool for which no worker is made.
+#[derive(Clone, Debug)]
+pub struct PoolByHand(Arc<WorkerPool>);
+
+impl Workqueue {
+    /// The pool where items run that are queued on that CPU, from now on without workers.
+    pub fn by_hand(&self, cpu: usize) -> PoolByHand {
+        let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
+        pwq.pool().set_by_hand();
+        PoolByHand(pwq.pool().clone())
+    }
+
+    /// Items of the pool where that CPU's run take so many ns, as far as it knows.
+    pub fn set_service(&self, cpu: usize, ns: u64) {
+        let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
+        let mut state = pwq.lock();
+        while state.core.service_ns() < ns {
+            state.core.note_service(2 * ns);
+        }
+        pwq.pool().unlock(state, false);
+    }
+}
+
+impl PoolByHand {
+    /// Takes a batch of up to `most` entries and runs it. What its items append may fill it up.
+    /// Returns how many were taken.
+    pub fn draw(&self, most: usize) -> usize {
+        let pool = &self.0;
+        let shared = WorkerShared::new(pool.shared());
+        let me = pool.attach(shared.clone());
+        let context = Context::guest(pool.clone(), me, shared.clone(), None);
+        let mut state = pool.lock();
+        state.core.set_batching(most > 1);
+        let taken = state.take(me, &shared.batch);
+        let room = if most > 1 { most as u64 } else { 0 };
+        context.begin_batch(shared.batch.next(), room);
+        pool.unlock(state, false);
+        worker::run_as_guest(&context);
+        pool.detach(me, &shared);
+        taken
+    }
+
+    /// Looks at the siblings, as a worker does that has found nothing to do. Returns whether it has
+    /// stolen a batch, and run it.
+    pub fn steal(&self) -> bool {
+        let pool = &self.0;
+        let shared = WorkerShared::new(pool.shared());
+        let me = pool.attach(shared.clone());
+        let theft = pool.theft(&pool.lock());
+        let stolen = theft.is_some_and(|theft| theft.steal(pool, me));
+        pool.detach(me, &shared);
+        stolen
+    }
+
+    /// What a look does that finds nobody to have moved.
+    pub fn recall(&self) {
+        let mut state = self.0.lock();
+        state.recall_all(|_| true);
+        self.0.unlock(state, true);
+    }
+}
+
+/// A [`Batch`] of numbers.
+pub struct NumberBatch(Batch);
+
+impl fmt::Debug for NumberBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NumberBatch").finish_non_exhaustive()
+    }
+}
+
+impl NumberBatch {
+    /// Empty.
+    pub fn new() -> Self {
+        Self(Batch::new(AsymFence::new()))
+    }
+
+    /// *append*.
+    pub fn append(&self, settled: u32, number: u32) -> bool {
+        let entry = Entry {
+            item: ItemPtr::dangling(),
+            seq: number,
+            colour: 0,
+            counted: true,
+        };
+        let pwq = NonNull::dangling();
+        self.0.append(settled, Taken { entry, pwq })
+    }
+
+    /// The number of entry `i`.
+    pub fn get(&self, i: u32) -> u32 {
+        self.0.get(i).entry.seq
+    }
+
+    /// *start*.
+    pub fn start(&self, i: u32) -> bool {
+        self.0.start(i)
+    }
+
+    /// The owner looks for a recall after an append.
+    pub fn is_recalled_now(&self) -> bool {
+        self.0.is_recalled_now()
+    }
+
+    /// *recall*. Returns what is the caller's: from, to.
+    pub fn recall(&self) -> (u32, u32) {
+        self.0.recall();
+        (self.0.next(), self.0.end())
+    }
+
+    /// The owner goes on there.
+    pub fn resume(&self, next: u32) {
+        self.0.resume(next);
+    }
+
+    /// Behind the last entry.
+    pub fn end(&self) -> u32 {
+        self.0.end()
+    }
+
+    /// The entry that the owner has started did not run.
+    pub fn mark_skipped(&self, i: u32) {
+        self.0.mark_skipped(i);
+    }
+
+    /// Whether an entry that has ended did not run.
+    pub fn is_skipped(&self, i: u32) -> bool {
+        self.0.is_skipped(i)
+    }
+}
+
+impl Default for NumberBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,489 @@
+//! Models of batches: *take*, *start*, *append*, *recall*, *put back*, *settle*. Events as in
+//! `PROTOCOL.md`, parts *take and recall* and *colour and settle*.
+//!
+//! The first ones drive the shipped batch alone, with numbers for entries and a lock that stands for
+//! the pool's; the others a system whose pool has no worker: the threads of a model draw.
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_workqueue::unstable::{NumberBatch, PoolByHand};
+use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
+use model_support::{ALL, Count, FIVE, FOUR, Log, THREE, Touched, draw_all, system};
+
+/// Who has which numbers, and what the lock guards.
+struct Numbers {
+    batch: NumberBatch,
+    /// What the recaller has taken: from, to.
+    recalled: Mutex<Option<(u32, u32)>>,
+    runs: Vec<Touched>,
+}
+
+impl Numbers {
+    fn new() -> Arc<Self> {
+        let batch = NumberBatch::new();
+        for number in 0..2 {
+            assert!(batch.append(0, number));
+        }
+        Arc::new(Self {
+            batch,
+            recalled: Mutex::new(None),
+            runs: (0..4).map(|_| Touched::new()).collect(),
+        })
+    }
+
+    /// The owner: runs what it has, and appends number 2 in the first, if it runs that.
+    fn own(&self) {
+        let batch = &self.batch;
+        let mut i = 0;
+        while i != batch.end() {
+            if !batch.start(i) && !self.answer(i) {
+                break;
+            }
+            let number = batch.get(i);
+            self.runs[number as usize].touch();
+            if number == 0 {
+                assert!(batch.append(0, 2));
+                if batch.is_recalled_now() {
+                    self.answer_in(i);
+                }
+            }
+            i += 1;
+        }
+        // *end of the batch*, under the lock: what was appended since a recall is the owner's.
+        let recalled = self.recalled.lock().take();
+        if let Some((_, to)) = recalled {
+            for i in to..batch.end() {
+                self.runs[batch.get(i) as usize].touch();
+            }
+        }
+    }
+
+    /// It has started entry `i`: whether that is its own. The rest goes back, and is run here.
+    fn answer(&self, i: u32) -> bool {
+        let recalled = *self.recalled.lock();
+        let (from, _) = recalled.expect("recalled under the lock");
+        if from != i {
+            self.answer_in(i);
+        }
+        from != i
+    }
+
+    fn answer_in(&self, i: u32) {
+        let mut recalled = self.recalled.lock();
+        let from = recalled.take().map_or(i + 1, |(_, to)| to);
+        for i in from..self.batch.end() {
+            self.runs[self.batch.get(i) as usize].touch();
+        }
+        self.batch.resume(i + 1);
+    }
+
+    fn recall(&self) {
+        let mut recalled = self.recalled.lock();
+        let (from, to) = self.batch.recall();
+        *recalled = Some((from, to));
+        for i in from..to {
+            self.runs[self.batch.get(i) as usize].touch();
+        }
+    }
+}
+
+/// *recall* against *start* and *append*: each number is run once, by the owner or by who has
+/// recalled it, and none is left.
+#[test]
+fn recall_against_start_and_append() {
+    check("recall_against_start_and_append", ALL, || {
+        let numbers = Numbers::new();
+        let owner = thread::spawn({
+            let numbers = numbers.clone();
+            move || numbers.own()
+        });
+        numbers.recall();
+        owner.join().unwrap();
+        let runs: Vec<_> = numbers.runs.iter().map(Touched::times).collect();
+        let appended = runs[2];
+        assert_eq!((runs[0], runs[1], runs[3]), (1, 1, 0), "{runs:?}");
+        assert!(appended <= 1, "{runs:?}");
+    });
+}
+
+/// What the owner says of an entry that it has not run is seen by who settles it.
+#[test]
+fn a_skipped_entry_is_known() {
+    check("a_skipped_entry_is_known", ALL, || {
+        let numbers = Numbers::new();
+        let owner = thread::spawn({
+            let numbers = numbers.clone();
+            move || {
+                if numbers.batch.start(0) {
+                    numbers.batch.mark_skipped(0);
+                    numbers.batch.start(1);
+                }
+            }
+        });
+        let (from, _) = numbers.batch.recall();
+        if from == 2 {
+            assert!(
+                numbers.batch.is_skipped(0),
+                "entries below `next - 1` have ended"
+            );
+        }
+        owner.join().unwrap();
+    });
+}
+
+/// One pool without workers, and a queue.
+struct Pool {
+    sys: WorkqueueSystem,
+    wq: Workqueue,
+    pool: PoolByHand,
+    ordered: bool,
+    log: Log,
+    touched: Touched,
+}
+
+impl Pool {
+    fn new(max_active: usize) -> Arc<Self> {
+        let (sys, _) = system(1, 1);
+        let wq = sys.workqueue("drawn").bound().freezable();
+        let wq = wq.max_active(max_active).build().unwrap();
+        Arc::new(Self {
+            pool: wq.by_hand(0),
+            sys,
+            wq,
+            ordered: max_active == 1,
+            log: Log::default(),
+            touched: Touched::new(),
+        })
+    }
+
+    /// An item that writes its number down. With one slot each sees what the one before did.
+    fn item(self: &Arc<Self>, number: u32) {
+        let this = self.clone();
+        drop(self.wq.spawn(move || {
+            if this.ordered {
+                this.touched.touch();
+            }
+            this.log.add(number);
+        }));
+    }
+
+    /// An item that queues another one, which its worker appends.
+    fn appender(self: &Arc<Self>, number: u32, appended: u32) {
+        let this = self.clone();
+        drop(self.wq.spawn(move || {
+            if this.ordered {
+                this.touched.touch();
+            }
+            this.log.add(number);
+            this.item(appended);
+        }));
+    }
+
+    fn beside(self: &Arc<Self>, f: impl FnOnce(&Self) + Send + 'static) -> thread::JoinHandle<()> {
+        let this = self.clone();
+        thread::spawn(move || f(&this))
+    }
+
+    /// All has run, and its numbers are these, in any order.
+    fn assert_ran(&self, numbers: &[u32]) {
+        draw_all(&[&self.pool]);
+        let mut log = self.log.get();
+        log.sort_unstable();
+        assert_eq!(log, numbers);
+        let stats = self.wq.stats();
+        assert_eq!(stats.panicked, 0);
+        assert_eq!(
+            (stats.queued, stats.completed),
+            (log.len() as u64, log.len() as u64)
+        );
+        assert_eq!((stats.active, stats.inactive), (0, 0));
+    }
+}
+
+/// *recall* of a batch while it runs; another thread draws what comes back. Each entry runs once.
+#[test]
+fn a_recall_of_a_running_batch() {
+    check("a_recall_of_a_running_batch", FIVE, || {
+        let pool = Pool::new(8);
+        (0..3).for_each(|number| pool.item(number));
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        pool.pool.recall();
+        pool.pool.draw(3);
+        owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// The same with one slot: the running entry keeps it, and the order is kept.
+#[test]
+fn i27_a_recall_keeps_the_order() {
+    check("i27_a_recall_keeps_the_order", FIVE, || {
+        let pool = Pool::new(1);
+        (0..3).for_each(|number| pool.item(number));
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        pool.pool.recall();
+        pool.pool.draw(3);
+        owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+        assert_eq!(pool.log.get(), [0, 1, 2], "one after another");
+    });
+}
+
+/// *append* against *recall*: what an item appends is run by its worker or goes back, and is counted
+/// as in flight all the time.
+#[test]
+fn an_append_against_a_recall() {
+    check("an_append_against_a_recall", FIVE, || {
+        let pool = Pool::new(8);
+        pool.appender(0, 2);
+        pool.item(1);
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        pool.pool.recall();
+        pool.pool.draw(3);
+        owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// *append* in one slot: A runs, B is queued, A queues C: B comes first.
+#[test]
+fn i27_an_append_passes_nobody() {
+    check("i27_an_append_passes_nobody", FIVE, || {
+        let pool = Pool::new(1);
+        let owner = {
+            let this = pool.clone();
+            drop(pool.wq.spawn(move || {
+                this.log.add(0);
+                let before = this.wq.stats().inactive;
+                this.item(2);
+                if before > 0 {
+                    this.log.add(9);
+                }
+            }));
+            pool.beside(|pool| _ = pool.pool.draw(3))
+        };
+        pool.item(1);
+        owner.join().unwrap();
+        draw_all(&[&pool.pool]);
+        let log = pool.log.get();
+        let at = |n| log.iter().position(|l| *l == n).expect("it has run");
+        if log.contains(&9) {
+            assert!(at(1) < at(2), "{log:?}");
+        }
+        assert_eq!(pool.wq.stats().completed, 3);
+    });
+}
+
+/// *flush* against a batch with what is appended: it ends, and not before what was queued before it.
+#[test]
+fn i35_flush_against_append_and_settle() {
+    check("i35_flush_against_append_and_settle", FOUR, || {
+        let pool = Pool::new(8);
+        pool.appender(0, 2);
+        pool.item(1);
+        let flusher = pool.beside(|pool| {
+            pool.wq.flush_blocking().unwrap();
+            let log = pool.log.get();
+            assert!(log.contains(&0) && log.contains(&1), "too early: {log:?}");
+        });
+        pool.pool.draw(3);
+        draw_all(&[&pool.pool]);
+        flusher.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// *settle* by a recall, while the batch goes on and a flush begins.
+#[test]
+fn i35_flush_against_recall() {
+    check("i35_flush_against_recall", THREE, || {
+        let pool = Pool::new(8);
+        pool.appender(0, 2);
+        pool.item(1);
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let flusher = pool.beside(|pool| {
+            pool.wq.flush_blocking().unwrap();
+            let log = pool.log.get();
+            assert!(log.contains(&0) && log.contains(&1), "too early: {log:?}");
+        });
+        pool.pool.recall();
+        owner.join().unwrap();
+        draw_all(&[&pool.pool]);
+        flusher.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// *freeze* against a batch that runs and appends: once it has returned nothing begins.
+#[test]
+fn i13_freeze_of_a_running_batch() {
+    check("i13_freeze_of_a_running_batch", FIVE, || {
+        let pool = Pool::new(1);
+        pool.appender(0, 2);
+        pool.item(1);
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let frozen = pool.sys.freeze();
+        // Once it is not busy it stays so.
+        let busy = frozen.is_busy();
+        let begun = pool.log.get().len();
+        pool.pool.draw(3);
+        let now = pool.log.get().len();
+        // An item that had begun may not have written its number yet.
+        assert!(now - begun <= usize::from(busy), "it begins in a freeze");
+        if !busy {
+            assert_eq!(
+                pool.touched.times(),
+                begun,
+                "who sees that it has ended sees what it did"
+            );
+        }
+        drop(frozen);
+        owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// The limit is lowered while two batches run: as soon as it has been, no second one begins
+/// anything beside the first.
+#[test]
+fn i13_the_limit_is_lowered_in_a_batch() {
+    check("i13_the_limit_is_lowered_in_a_batch", THREE, || {
+        let pool = Pool::new(2);
+        let (inside, overlaps, lowered) = (Count::new(), Count::new(), Count::new());
+        for _ in 0..4 {
+            let (inside, overlaps) = (inside.clone(), overlaps.clone());
+            let lowered = lowered.clone();
+            drop(pool.wq.spawn(move || {
+                // It begins after the change, and so does each other one that it meets.
+                let late = lowered.get() > 0;
+                if inside.add() > 0 && late {
+                    overlaps.add();
+                }
+                inside.sub();
+            }));
+        }
+        let owners = [(); 2].map(|()| pool.beside(|pool| _ = pool.pool.draw(2)));
+        pool.wq.set_max_active(1).unwrap();
+        lowered.add();
+        owners.into_iter().for_each(|owner| owner.join().unwrap());
+        draw_all(&[&pool.pool]);
+        assert_eq!(pool.wq.stats().completed, 4);
+        let stats = pool.wq.stats();
+        assert_eq!((stats.active, stats.inactive), (0, 0));
+    });
+}
+
+/// *cancel* of an entry that a batch has: it runs or was cancelled, and its memory goes once.
+#[test]
+fn i9_cancel_against_a_batch() {
+    check("i9_cancel_against_a_batch", FIVE, || {
+        let pool = Pool::new(8);
+        let runs = Touched::new();
+        let work = Work::new({
+            let runs = runs.clone();
+            move || runs.touch()
+        });
+        pool.item(0);
+        assert!(pool.wq.queue(&work).unwrap().is_queued());
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let cancelled = work.cancel();
+        drop(work);
+        pool.pool.recall();
+        owner.join().unwrap();
+        draw_all(&[&pool.pool]);
+        assert_eq!(runs.times() + usize::from(cancelled), 1);
+        let stats = pool.wq.stats();
+        assert_eq!(stats.completed + stats.cancelled, 2);
+        assert_eq!((stats.active, stats.inactive, stats.panicked), (0, 0, 0));
+    });
+}
+
+/// *cancel* of a closure that a batch has: its handle resolves, as it says.
+#[test]
+fn i9_cancel_of_a_closure_against_a_batch() {
+    check("i9_cancel_of_a_closure_against_a_batch", FIVE, || {
+        let pool = Pool::new(8);
+        pool.item(0);
+        let value = Arc::new(());
+        let handle = pool.wq.spawn({
+            let value = value.clone();
+            move || value
+        });
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let cancelled = handle.try_cancel();
+        owner.join().unwrap();
+        draw_all(&[&pool.pool]);
+        assert_eq!(handle.wait().is_ok(), !cancelled);
+        assert_eq!(Arc::strong_count(&value), 1);
+    });
+}
+
+/// *block*: an item that says that it sleeps gives back what is behind it, appended entries too;
+/// another thread runs that meanwhile.
+#[test]
+fn i2_a_block_gives_the_rest_back() {
+    check("i2_a_block_gives_the_rest_back", FOUR, || {
+        let pool = Pool::new(8);
+        let ran = Count::new();
+        let this = pool.clone();
+        drop(pool.wq.spawn({
+            let ran = ran.clone();
+            move || {
+                this.item(2);
+                blocking(|| ran.wait_silently());
+                this.log.add(0);
+            }
+        }));
+        drop(pool.wq.spawn({
+            let (ran, log) = (ran.clone(), pool.log.clone());
+            move || {
+                log.add(1);
+                ran.add();
+            }
+        }));
+        let owner = pool.beside(|pool| _ = pool.pool.draw(2));
+        while ran.get() == 0 {
+            pool.pool.draw(1);
+            thread::yield_now();
+        }
+        owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// The end of the system comes while a batch runs and appends: what was accepted runs, and what was
+/// refused does not.
+#[test]
+fn shutdown_against_a_batch() {
+    check("shutdown_against_a_batch", FOUR, || {
+        let pool = Pool::new(8);
+        let (accepted, runs) = (Count::new(), Count::new());
+        let work = Work::new({
+            let runs = runs.clone();
+            move || {
+                runs.add();
+            }
+        });
+        let this = pool.clone();
+        drop(pool.wq.spawn({
+            let accepted = accepted.clone();
+            move || {
+                if this.wq.queue(&work).is_ok() {
+                    accepted.add();
+                }
+            }
+        }));
+        let owner = pool.beside(|pool| {
+            pool.pool.draw(2);
+            draw_all(&[&pool.pool]);
+        });
+        pool.sys.shutdown_blocking().unwrap();
+        assert_eq!(runs.get(), accepted.get(), "all that was accepted has run");
+        owner.join().unwrap();
+        assert_eq!(runs.get(), accepted.get());
+    });
+}

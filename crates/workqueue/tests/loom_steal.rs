@@ -1,0 +1,296 @@
+//! Models of *steal*: a batch that another pool's worker takes. What they catch: an item that runs
+//! twice, twice at once or never, a cancelled one that runs, a pool that never goes, a worker that
+//! sleeps while its pool is asked for help. Events as in `PROTOCOL.md`, part *steal*.
+//!
+//! In the first ones the pools have no workers: the threads of a model draw and steal.
+
+#![cfg(loom)]
+
+mod model_support;
+
+use inflight_sync::model::check;
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use inflight_topology::Scope;
+use inflight_workqueue::unstable::PoolByHand;
+use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem, blocking};
+use model_support::{Count, FIVE, FOUR, Log, Own, THREE, TWO, Touched, ZERO, draw_all, timed};
+
+/// CPUs of the two pods.
+const HOME: usize = 0;
+const THIEF: usize = 1;
+
+fn attrs() -> Attrs {
+    Attrs::new().scope(Scope::Cache)
+}
+
+/// Two pods of one CPU; items of the first take a second, as far as it knows.
+fn taught() -> (WorkqueueSystem, Workqueue) {
+    let sys = timed("cache:2 core:1", &Clock::manual());
+    let wq = sys.workqueue("model").unbound(attrs()).freezable();
+    let wq = wq.build().unwrap();
+    wq.set_service(HOME, 1_000_000_000);
+    (sys, wq)
+}
+
+/// The same, without workers.
+struct Pools {
+    sys: WorkqueueSystem,
+    wq: Workqueue,
+    home: PoolByHand,
+    thief: PoolByHand,
+    log: Log,
+}
+
+impl Pools {
+    fn new() -> Arc<Self> {
+        let (sys, wq) = taught();
+        Arc::new(Self {
+            home: wq.by_hand(HOME),
+            thief: wq.by_hand(THIEF),
+            sys,
+            wq,
+            log: Log::default(),
+        })
+    }
+
+    fn item(&self, number: u32) {
+        let log = self.log.clone();
+        drop(self.wq.spawn_on(HOME, move || log.add(number)));
+    }
+
+    fn beside(self: &Arc<Self>, f: impl FnOnce(&Self) + Send + 'static) -> thread::JoinHandle<()> {
+        let this = self.clone();
+        thread::spawn(move || f(&this))
+    }
+
+    /// All has run, so many items.
+    fn assert_ran(&self, items: usize) {
+        draw_all(&[&self.home, &self.thief]);
+        let mut log = self.log.get();
+        log.sort_unstable();
+        assert_eq!(log, (0..items as u32).collect::<Vec<_>>());
+        let stats = self.wq.stats();
+        assert_eq!((stats.active, stats.inactive, stats.panicked), (0, 0, 0));
+    }
+}
+
+/// *steal* against *take*: each item runs once; and the thief does find something.
+#[test]
+fn a_stolen_item_runs_once() {
+    check("a_stolen_item_runs_once", FIVE, || {
+        let pools = Pools::new();
+        (0..2).for_each(|number| pools.item(number));
+        let thief = pools.beside(|pools| assert!(pools.thief.steal()));
+        pools.home.draw(1);
+        thief.join().unwrap();
+        assert_eq!(pools.wq.stats().stolen, 1);
+        pools.assert_ran(2);
+    });
+}
+
+/// *recall* by home of what a thief has taken and not begun, and what its item queues.
+#[test]
+fn a_stolen_batch_is_recalled() {
+    check("a_stolen_batch_is_recalled", FIVE, || {
+        let pools = Pools::new();
+        let this = pools.clone();
+        drop(pools.wq.spawn_on(HOME, move || {
+            this.item(0);
+        }));
+        pools.item(1);
+        let thief = pools.beside(|pools| _ = pools.thief.steal());
+        pools.home.recall();
+        pools.home.draw(1);
+        thief.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// *steal* against *cancel*: the item is taken back or runs, not both and not neither.
+#[test]
+fn i9_a_cancelled_item_is_not_stolen() {
+    check("i9_a_cancelled_item_is_not_stolen", FIVE, || {
+        let pools = Pools::new();
+        let runs = Touched::new();
+        let work = Work::new({
+            let runs = runs.clone();
+            move || runs.touch()
+        });
+        assert!(pools.wq.queue_on(HOME, &work).unwrap().is_queued());
+        let thief = pools.beside(|pools| _ = pools.thief.steal());
+        let cancelled = work.cancel();
+        thief.join().unwrap();
+        pools.assert_ran(0);
+        assert_eq!(runs.times() + usize::from(cancelled), 1);
+    });
+}
+
+/// *steal* against *flush*: the flush ends when the item does, wherever that runs.
+#[test]
+fn i35_flush_against_steal() {
+    check("i35_flush_against_steal", THREE, || {
+        let pools = Pools::new();
+        (0..2).for_each(|number| pools.item(number));
+        let thief = pools.beside(|pools| _ = pools.thief.steal());
+        let flusher = pools.beside(|pools| {
+            pools.wq.flush_blocking().unwrap();
+            assert_eq!(pools.log.get().len(), 2, "too early");
+        });
+        draw_all(&[&pools.home]);
+        thief.join().unwrap();
+        draw_all(&[&pools.home]);
+        flusher.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// *freeze* against *steal*: once it has returned, nothing begins at the thief's.
+#[test]
+fn i13_freeze_against_steal() {
+    check("i13_freeze_against_steal", FOUR, || {
+        let pools = Pools::new();
+        (0..2).for_each(|number| pools.item(number));
+        let thief = pools.beside(|pools| {
+            pools.thief.steal();
+            pools.thief.steal();
+        });
+        let frozen = pools.sys.freeze();
+        let busy = frozen.is_busy();
+        let begun = pools.log.get().len();
+        pools.thief.steal();
+        let now = pools.log.get().len();
+        assert!(now - begun <= usize::from(busy), "it begins in a freeze");
+        drop(frozen);
+        thief.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// *park* and *put back* of an item that is queued again while a thief runs it.
+#[test]
+fn i24_stolen_it_never_runs_twice_at_once() {
+    check("i24_stolen_it_never_runs_twice_at_once", FOUR, || {
+        let pools = Pools::new();
+        let touched = Touched::new();
+        let own = Own::new({
+            let (wq, touched) = (pools.wq.clone(), touched.clone());
+            move |work| {
+                touched.touch();
+                if touched.times() == 1 {
+                    assert!(wq.queue_on(HOME, work).unwrap().is_queued());
+                }
+            }
+        });
+        assert!(pools.wq.queue_on(HOME, &own.work).unwrap().is_queued());
+        let thief = pools.beside(|pools| _ = pools.thief.steal());
+        pools.home.draw(1);
+        pools.home.draw(1);
+        thief.join().unwrap();
+        pools.assert_ran(0);
+        assert_eq!(touched.times(), 2);
+        own.forget();
+    });
+}
+
+/// The system ends while a thief is on its way, or runs what it has taken: all that was accepted has
+/// run when the shutdown returns.
+#[test]
+fn shutdown_against_a_theft() {
+    check("shutdown_against_a_theft", FOUR, || {
+        let pools = Pools::new();
+        (0..2).for_each(|number| pools.item(number));
+        let thief = pools.beside(|pools| {
+            pools.thief.steal();
+            draw_all(&[&pools.home]);
+        });
+        pools.sys.shutdown_blocking().unwrap();
+        assert_eq!(pools.log.get().len(), 2);
+        thief.join().unwrap();
+    });
+}
+
+/// The queue moves to one CPU while a thief is on its way: what was queued runs once, in the old pool
+/// or at the thief's.
+#[test]
+fn i17_a_move_against_steal() {
+    check("i17_a_move_against_steal", TWO, || {
+        let pools = Pools::new();
+        (0..2).for_each(|number| pools.item(number));
+        let strict = attrs().cpumask([THIEF].into());
+        let thief = pools.beside(|pools| _ = pools.thief.steal());
+        pools.wq.set_attrs(strict).unwrap();
+        pools.home.draw(1);
+        thief.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// Home's worker runs this until `count` is not 0, and does not say that it waits.
+fn occupy(wq: &Workqueue, count: &Count) -> JoinHandle<()> {
+    let count = count.clone();
+    wq.spawn_on(HOME, move || count.wait_silently())
+}
+
+/// Looks until that has happened.
+fn look_until(sys: &WorkqueueSystem, ran: &Count) {
+    while ran.get() == 0 {
+        sys.look_away();
+        thread::yield_now();
+    }
+}
+
+/// Home's only worker waits for the item and does not say so, and the other pod has none: looks at
+/// home bring one, which steals.
+#[test]
+fn who_is_not_there_is_made() {
+    check("who_is_not_there_is_made", ZERO, || {
+        let (sys, wq) = taught();
+        let ran = Count::new();
+        let hog = occupy(&wq, &ran);
+        let other = ran.clone();
+        drop(wq.spawn_on(HOME, move || other.add()));
+        look_until(&sys, &ran);
+        hog.wait().unwrap();
+        assert!(wq.stats().stolen > 0, "nobody else could");
+        drop(sys);
+    });
+}
+
+/// The same where the other pod's worker is asleep, or about to be, having looked round.
+#[test]
+fn who_sleeps_is_sent_for() {
+    check("who_sleeps_is_sent_for", ZERO, || {
+        let (sys, wq) = taught();
+        let ran = Count::new();
+        drop(wq.spawn_on(THIEF, || ()));
+        let hog = occupy(&wq, &ran);
+        let other = ran.clone();
+        drop(wq.spawn_on(HOME, move || other.add()));
+        look_until(&sys, &ran);
+        hog.wait().unwrap();
+        assert!(wq.stats().stolen > 0, "nobody else could");
+        drop(sys);
+    });
+}
+
+/// An item that blocks at the thief's: the thief's pool lets another worker run, and the item is not
+/// run twice.
+#[test]
+fn i2_a_stolen_item_blocks() {
+    check("i2_a_stolen_item_blocks", ZERO, || {
+        let (sys, wq) = taught();
+        let (ran, over) = (Count::new(), Count::new());
+        let hog = occupy(&wq, &over);
+        let waits = ran.clone();
+        let first = wq.spawn_on(HOME, move || blocking(|| waits.wait_silently()));
+        let other = ran.clone();
+        drop(wq.spawn_on(THIEF, move || other.add()));
+        look_until(&sys, &ran);
+        over.add();
+        first.wait().unwrap();
+        hog.wait().unwrap();
+        drop(sys);
+        assert_eq!(wq.stats().completed, 3);
+    });
+}
