@@ -7,7 +7,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
-use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE_OR_ALL, TWO, system};
+use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, system};
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -34,6 +34,28 @@ fn i9_queue_against_cancel() {
         drop(sys);
         assert_eq!(runs.get(), 1);
         assert_eq!(wq.stats().cancelled, u64::from(cancelled));
+    });
+}
+
+/// I.9 in a freeze: a queueing that is cancelled on its way leaves nothing that a flush would wait
+/// for until the thaw.
+#[test]
+fn i9_queue_against_cancel_in_a_freeze() {
+    check("i9_queue_against_cancel_in_a_freeze", THREE, || {
+        let (sys, _) = system(1, 8);
+        let wq = sys.workqueue("held").bound().freezable().build().unwrap();
+        let frozen = sys.freeze();
+        let work = Work::new(|| ());
+        let canceller = thread::spawn({
+            let work = work.clone();
+            move || work.cancel()
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        if canceller.join().unwrap() {
+            wq.flush_blocking().unwrap();
+        }
+        drop(frozen);
+        drop(sys);
     });
 }
 
