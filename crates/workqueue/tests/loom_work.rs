@@ -7,7 +7,10 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
-use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, system};
+use model_support::{
+    ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
+    system,
+};
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -34,6 +37,88 @@ fn i9_queue_against_cancel() {
         drop(sys);
         assert_eq!(runs.get(), 1);
         assert_eq!(wq.stats().cancelled, u64::from(cancelled));
+    });
+}
+
+/// I.18: the last handle goes while the item runs, or before: its function's destructor comes after
+/// the run and after what was done with the handle, on whichever thread.
+#[test]
+fn i18_a_work_goes_after_its_run() {
+    check("i18_a_work_goes_after_its_run", FOUR, || {
+        let (sys, wq) = system(1, 8);
+        let pool = wq.by_hand(0);
+        let (ran, owned) = (Touched::new(), Touched::new());
+        let work = Work::new({
+            let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
+            let ran = ran.clone();
+            move || {
+                let _value = &value;
+                ran.touch();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let worker = thread::spawn(move || pool.draw(1));
+        owned.touch();
+        drop(work);
+        worker.join().unwrap();
+        assert_eq!((ran.times(), owned.times()), (2, 2));
+        drop(sys);
+    });
+}
+
+/// I.18 of a work that nobody queues: two handles go.
+#[test]
+fn i18_a_work_goes_with_its_last_handle() {
+    check("i18_a_work_goes_with_its_last_handle", ALL, || {
+        let owned = [(); 2].map(|()| Touched::new());
+        let work = Work::new({
+            let value = owned.clone().map(TouchedByDrop);
+            move || _ = &value
+        });
+        let [here, there] = owned.clone();
+        let other = thread::spawn({
+            let work = work.clone();
+            move || {
+                there.touch();
+                drop(work);
+            }
+        });
+        here.touch();
+        drop(work);
+        other.join().unwrap();
+        assert_eq!(owned.map(|touched| touched.times()), [2, 2]);
+    });
+}
+
+/// I.9: who takes a queueing back sees what came before it, and before those that were refused.
+#[test]
+fn i26_a_cancel_sees_what_it_takes_back() {
+    check("i26_a_cancel_sees_what_it_takes_back", ALL, || {
+        let (sys, wq) = system(1, 8);
+        wq.by_hand(0);
+        let (touched, event) = (Touched::new(), Count::new());
+        let work = Work::new(|| ());
+        let queuer = thread::spawn({
+            let (wq, work, event) = (wq.clone(), work.clone(), event.clone());
+            let touched = touched.clone();
+            move || {
+                touched.touch();
+                assert!(wq.queue(&work).unwrap().is_queued());
+                event.add();
+                wq.queue(&work).unwrap()
+            }
+        });
+        let cancelled = work.cancel();
+        let seen = event.get();
+        if cancelled {
+            touched.touch();
+        }
+        let again = queuer.join().unwrap();
+        if cancelled && again == Queued::AlreadyPending {
+            assert_eq!(seen, 1, "the event was lost");
+        }
+        work.cancel();
+        drop(sys);
     });
 }
 

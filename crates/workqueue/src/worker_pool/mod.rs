@@ -277,9 +277,8 @@ impl WorkerPool {
         let watch = self.must_watch(&mut state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);
         if state.lingering && state.core.has_waiting() {
-            // Ordering: Release, pairs with the Acquire in `seems_to_have_work`; what comes is seen
-            // under the lock.
-            self.has_come.store(true, Ordering::Release);
+            // Relaxed: a hint; what comes is seen under the lock.
+            self.has_come.store(true, Ordering::Relaxed);
         }
         let plain = action == WakeAction::None && !watch && !help;
         if plain && !state.has_deferred() {
@@ -290,7 +289,7 @@ impl WorkerPool {
 
     /// For a worker that lingers: whether something has come since the lock was released.
     pub(crate) fn seems_to_have_work(&self) -> bool {
-        self.has_come.load(Ordering::Acquire)
+        self.has_come.load(Ordering::Relaxed)
     }
 
     /// A worker begins or ends to linger.
