@@ -8,6 +8,9 @@ use inflight_sync::model::check;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_workqueue::JoinError;
 use model_support::{FOUR, Touched, TouchedByDrop, system};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
 /// *complete* against the wait: the waiting thread is woken and gets the value.
 #[test]
@@ -62,6 +65,32 @@ fn i18_a_value_goes_after_its_run() {
                 value
             }
         });
+        let worker = thread::spawn(move || pool.draw(1));
+        owned.touch();
+        drop(handle);
+        worker.join().unwrap();
+        assert_eq!((ran.times(), owned.times()), (2, 2));
+        drop(sys);
+    });
+}
+
+/// The same of a handle that has been waited with: the worker tells its waiter, and may be last.
+#[test]
+fn i18_a_value_goes_after_it_was_awaited() {
+    check("i18_a_value_goes_after_it_was_awaited", FOUR, || {
+        let (sys, wq) = system(1, 8);
+        let pool = wq.by_hand(0);
+        let (ran, owned) = (Touched::new(), Touched::new());
+        let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
+        let mut handle = wq.spawn({
+            let ran = ran.clone();
+            move || {
+                ran.touch();
+                value
+            }
+        });
+        let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
         let worker = thread::spawn(move || pool.draw(1));
         owned.touch();
         drop(handle);

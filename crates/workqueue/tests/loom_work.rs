@@ -98,22 +98,23 @@ fn i26_a_cancel_sees_what_it_takes_back() {
         wq.by_hand(0);
         let (touched, event) = (Touched::new(), Count::new());
         let work = Work::new(|| ());
-        let queuer = thread::spawn({
-            let (wq, work, event) = (wq.clone(), work.clone(), event.clone());
+        let canceller = thread::spawn({
+            let (work, event) = (work.clone(), event.clone());
             let touched = touched.clone();
             move || {
-                touched.touch();
-                assert!(wq.queue(&work).unwrap().is_queued());
-                event.add();
-                wq.queue(&work).unwrap()
+                let cancelled = work.cancel();
+                let seen = event.get();
+                if cancelled {
+                    touched.touch();
+                }
+                (cancelled, seen)
             }
         });
-        let cancelled = work.cancel();
-        let seen = event.get();
-        if cancelled {
-            touched.touch();
-        }
-        let again = queuer.join().unwrap();
+        touched.touch();
+        assert!(wq.queue(&work).unwrap().is_queued());
+        event.add();
+        let again = wq.queue(&work).unwrap();
+        let (cancelled, seen) = canceller.join().unwrap();
         if cancelled && again == Queued::AlreadyPending {
             assert_eq!(seen, 1, "the event was lost");
         }

@@ -195,8 +195,8 @@ impl Header {
 
     /// *wait*: the word, with AWAITED set.
     pub(super) fn await_end(&self) -> u64 {
-        // Ordering: Acquire, pairs with *end*; Release, so that who ends sees how to tell the waiter.
-        self.word.fetch_or(AWAITED, Ordering::AcqRel)
+        // Ordering: Acquire, pairs with *end*. Who ends finds the waiter by the event's own protocol.
+        self.word.fetch_or(AWAITED, Ordering::Acquire)
     }
 
     /// Sets or clears one of DISABLED and CANCELLING, under the lock of `Extra`. Returns the word

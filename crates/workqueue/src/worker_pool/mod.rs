@@ -148,8 +148,8 @@ impl WorkerShared {
 
     /// Whether the worker has been woken since it asked last.
     pub(crate) fn take_woken(&self) -> bool {
-        // Ordering: Acquire, pairs with the Release in `wake`.
-        let woken = self.woken.load(Ordering::Acquire);
+        // Relaxed: the token orders it, and the lock all else.
+        let woken = self.woken.load(Ordering::Relaxed);
         if woken {
             self.woken.store(false, Ordering::Relaxed);
         }
@@ -164,9 +164,8 @@ impl WorkerThread {
     }
 
     fn wake(&self) {
-        // Ordering: Release, pairs with the Acquire in `take_woken`: the worker sees what the lock's
-        // section has made of it, and sleeps on a token that was meant for something else.
-        self.shared.woken.store(true, Ordering::Release);
+        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something else.
+        self.shared.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
 }
