@@ -1,8 +1,8 @@
 //! Models of batches: *take*, *start*, *append*, *recall*, *put back*, *settle*. Events as in
 //! `PROTOCOL.md`, parts *take and recall* and *colour and settle*.
 //!
-//! The first ones drive the shipped batch alone, with numbers for entries and a lock that stands for
-//! the pool's; the others a system whose pool has no worker: the threads of a model draw.
+//! The first ones drive the shipped batch alone, with numbers for entries and a lock that stands
+//! for the pool's; the others a system whose pool has no worker: the threads of a model draw.
 
 #![cfg(loom)]
 
@@ -255,8 +255,8 @@ fn i27_a_recall_keeps_the_order() {
     });
 }
 
-/// *append* against *recall*: what an item appends is run by its worker or goes back, and is counted
-/// as in flight all the time.
+/// *append* against *recall*: what an item appends is run by its worker or goes back, and is
+/// counted as in flight all the time.
 #[test]
 fn an_append_against_a_recall() {
     check("an_append_against_a_recall", FIVE, || {
@@ -330,7 +330,8 @@ fn i27_an_append_passes_nobody() {
     });
 }
 
-/// *flush* against a batch with what is appended: it ends, and not before what was queued before it.
+/// *flush* against a batch with what is appended: it ends, and not before what was queued before
+/// it.
 #[test]
 fn i35_flush_against_append_and_settle() {
     check("i35_flush_against_append_and_settle", FOUR, || {

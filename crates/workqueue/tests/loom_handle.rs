@@ -49,8 +49,9 @@ fn completion_against_drop() {
     });
 }
 
-/// The same where the run, the handle's owner and the value's destructor touch the same: the last to
-/// come sees what the others did. The worker runs the function or has run it when the handle goes.
+/// The same where the run, the handle's owner and the value's destructor touch the same: the last
+/// to come sees what the others did. The worker runs the function or has run it when the handle
+/// goes.
 #[test]
 fn i18_a_value_goes_after_its_run() {
     check("i18_a_value_goes_after_its_run", FOUR, || {

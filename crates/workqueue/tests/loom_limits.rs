@@ -1,5 +1,5 @@
-//! Models of limits that several pwqs share: *acquire*, *release*, *pending*. Events A1-A4, R1-R4 as
-//! in `PROTOCOL.md`, part *slot and pending*.
+//! Models of limits that several pwqs share: *acquire*, *release*, *pending*. Events A1-A4, R1-R4
+//! as in `PROTOCOL.md`, part *slot and pending*.
 //!
 //! The first ones drive the shipped `NrActive` alone, the others a queue over two pools without
 //! workers: the threads of a model draw.

@@ -51,8 +51,8 @@ struct X {
     touched: Touched,
 }
 
-/// X runs in A; while it does, `during` is called with it. Then everything is drawn, and all that was
-/// queued has run once or was cancelled once, one at a time.
+/// X runs in A; while it does, `during` is called with it. Then everything is drawn, and all that
+/// was queued has run once or was cancelled once, one at a time.
 fn while_x_runs(
     name: &str,
     bound: Bound,

@@ -33,8 +33,8 @@ fn await_none(sys: &WorkqueueSystem) {
     }
 }
 
-/// The last handle goes against the end of the last item: whoever comes last sees that nobody needs the
-/// pool, its thread leaves, and the item has run.
+/// The last handle goes against the end of the last item: whoever comes last sees that nobody needs
+/// the pool, its thread leaves, and the item has run.
 #[test]
 fn a_pool_goes_against_its_last_item() {
     check("a_pool_goes_against_its_last_item", TWO, || {

@@ -58,8 +58,8 @@ fn i34_guard_against_sampler() {
     check("i34_guard_against_sampler", ZERO, || looked_at(true));
 }
 
-/// A look alone: the first item waits for the second without saying so, and only a look can bring the
-/// second a worker. The look may come too early to see anything; then it is made again.
+/// A look alone: the first item waits for the second without saying so, and only a look can bring
+/// the second a worker. The look may come too early to see anything; then it is made again.
 #[test]
 fn i34_found_asleep_for_a_later_item() {
     check("i34_found_asleep_for_a_later_item", ZERO, || {

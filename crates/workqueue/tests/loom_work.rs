@@ -200,8 +200,8 @@ fn i9_a_slot_comes_against_cancel() {
     });
 }
 
-/// I.12: somebody waits for an item without a slot that is cancelled meanwhile. He is told, and the slot
-/// that the item never had is not given back.
+/// I.12: somebody waits for an item without a slot that is cancelled meanwhile. He is told, and the
+/// slot that the item never had is not given back.
 #[test]
 fn i12_flush_of_what_waits_for_a_slot_against_its_cancel() {
     check(
@@ -311,8 +311,8 @@ fn i24_never_twice_at_once() {
     });
 }
 
-/// A flush finds RUNNING of one run and, after that, the number of the next one: what the first one did
-/// is seen.
+/// A flush finds RUNNING of one run and, after that, the number of the next one: what the first one
+/// did is seen.
 #[test]
 fn flush_of_a_work_against_its_next_run() {
     check("flush_of_a_work_against_its_next_run", TWO, || {
