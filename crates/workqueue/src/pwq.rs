@@ -137,12 +137,11 @@ impl Pwq {
         self.pool.lock()
     }
 
-    /// The flags. Under the lock they are true.
+    /// The flags. Under the lock they are true; without it, who has been told of a change sees it.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
-        // Ordering: Acquire; who is told that the queue was closed, and then queues from an item,
-        // sees the flag.
-        self.flags.load(Ordering::Acquire)
+        // Relaxed: they publish nothing but themselves.
+        self.flags.load(Ordering::Relaxed)
     }
 
     /// Under the pool's lock.
@@ -151,8 +150,8 @@ impl Pwq {
         let flags = self.flags.load(Ordering::Relaxed);
         let new = if on { flags | flag } else { flags & !flag };
         if new != flags {
-            // Ordering: Release, pairs with the Acquire in `flags`.
-            self.flags.store(new, Ordering::Release);
+            // Relaxed: as in `flags`.
+            self.flags.store(new, Ordering::Relaxed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Models of BH queues: the poller against those who queue, and against the thread. Events as in
-//! `PROTOCOL.md`, part *BH*. The clock stands still but where a model moves it, so that no thread covers
-//! for a call that is lost.
+//! `PROTOCOL.md`, part *BH*. The clock stands still but where a model moves it, so that no thread
+//! covers for a call that is lost.
 //!
 //! They run to two preemptions: there are four threads, and a third takes minutes.
 //! All that a pool does is a section of its lock, so there is no ordering to weaken.

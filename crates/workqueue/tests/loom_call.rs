@@ -21,8 +21,8 @@ fn system() -> (WorkqueueSystem, Workqueue) {
     (sys, wq)
 }
 
-/// A call against a call, and *queue*: whoever runs them, never two items of an ordered queue at once, and what
-/// one has done the next one sees (the counts order nothing by themselves).
+/// A call against a call, and *queue*: whoever runs them, never two items of an ordered queue at
+/// once, and what one has done the next one sees (the counts order nothing by themselves).
 #[test]
 fn i13_callers_keep_the_limit() {
     check("i13_callers_keep_the_limit", THREE, || {
@@ -46,7 +46,8 @@ fn i13_callers_keep_the_limit() {
     });
 }
 
-/// *flush* against a call and its end: a call that has begun is waited for, and its end wakes the flush.
+/// *flush* against a call and its end: a call that has begun is waited for, and its end wakes the
+/// flush.
 #[test]
 fn i22_flush_against_call() {
     check("i22_flush_against_call", FOUR, || {
@@ -70,8 +71,8 @@ fn i22_flush_against_call() {
     });
 }
 
-/// *shutdown* against a call, which may be the last to end: a call that was let in has ended when the drop returns, one
-/// that was refused never runs, and the drop returns.
+/// *shutdown* against a call, which may be the last to end: a call that was let in has ended when
+/// the drop returns, one that was refused never runs, and the drop returns.
 #[test]
 fn shutdown_against_call() {
     check("shutdown_against_call", FOUR, || {

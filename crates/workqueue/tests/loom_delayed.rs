@@ -95,8 +95,8 @@ fn a_moved_work_runs_once() {
     });
 }
 
-/// *shutdown* against *redirect*: the system ends while the time comes. Run or refused, never both, never left
-/// pending.
+/// *shutdown* against *redirect*: the system ends while the time comes. Run or refused, never both,
+/// never left pending.
 #[test]
 fn shutdown_against_the_timer() {
     check("shutdown_against_the_timer", TWO, || {

@@ -40,8 +40,8 @@ fn i35_flush_against_cancel() {
     });
 }
 
-/// I.23: the colours of the pwqs are closed one by one while their items end: the flush returns, and
-/// not before both have.
+/// I.23: the colours of the pwqs are closed one by one while their items end: the flush returns,
+/// and not before both have.
 #[test]
 fn i23_flush_over_two_pwqs() {
     check("i23_flush_over_two_pwqs", ONE, || {

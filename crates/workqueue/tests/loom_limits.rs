@@ -1,5 +1,5 @@
-//! Models of limits that several pwqs share: *acquire*, *release*, *pending*. Events A1-A4, R1-R4 as
-//! in `PROTOCOL.md`, part *slot and pending*.
+//! Models of limits that several pwqs share: *acquire*, *release*, *pending*. Events A1-A4, R1-R4
+//! as in `PROTOCOL.md`, part *slot and pending*.
 //!
 //! The first ones drive the shipped `NrActive` alone, the others a queue over two pools without
 //! workers: the threads of a model draw.
@@ -99,6 +99,23 @@ fn i14_two_releases_against_two_who_wait() {
         given.sort();
         assert_eq!(given, [Some(2), Some(3)]);
         assert_eq!(slots.level(), (2, 2));
+    });
+}
+
+/// I.14: A1 against R1: a newcomer does not pass who waits.
+#[test]
+fn i14_a_newcomer_does_not_pass_who_waits() {
+    check("i14_a_newcomer_does_not_pass_who_waits", ALL, || {
+        let (slots, _) = slots(1);
+        assert!(slots.acquire(0));
+        assert!(!slots.acquire(1));
+        let other = thread::spawn({
+            let slots = slots.clone();
+            move || slots.try_acquire() || slots.acquire(2)
+        });
+        assert_eq!(slots.release(), Some(1));
+        assert!(!other.join().unwrap());
+        assert_eq!(slots.release(), Some(2));
     });
 }
 
@@ -282,6 +299,26 @@ fn i13_raise_against_the_end() {
         pools.wq.set_max_active(2).unwrap();
         pools.b.draw(1);
         other.join().unwrap();
+        pools.assert_ran(2);
+    });
+}
+
+/// The limit rises while the slot's holder runs on: who waits in the other pool has the new slot.
+#[test]
+fn i13_raise_while_the_slot_is_held() {
+    check("i13_raise_while_the_slot_is_held", FOUR, || {
+        let pools = Pools::new(1);
+        let this = pools.clone();
+        drop(pools.wq.spawn_on(0, move || {
+            this.plain(1, 1);
+            let raise = this.beside(|pools| pools.wq.set_max_active(2).unwrap());
+            this.b.draw(1);
+            raise.join().unwrap();
+            this.b.draw(1);
+            assert_eq!(this.log.get(), [1], "there are two slots");
+            this.log.add(0);
+        }));
+        pools.a.draw(1);
         pools.assert_ran(2);
     });
 }

@@ -51,8 +51,8 @@ struct X {
     touched: Touched,
 }
 
-/// X runs in A; while it does, `during` is called with it. Then everything is drawn, and all that was
-/// queued has run once or was cancelled once, one at a time.
+/// X runs in A; while it does, `during` is called with it. Then everything is drawn, and all that
+/// was queued has run once or was cancelled once, one at a time.
 fn while_x_runs(
     name: &str,
     bound: Bound,
@@ -358,6 +358,30 @@ fn i13_freeze_against_put_back() {
     );
 }
 
+/// *cancel* against *put back* in a freeze: what was cancelled does not wait in the FIFO for the
+/// thaw, nor does a flush.
+#[test]
+fn i35_cancel_against_put_back_in_a_freeze() {
+    while_x_runs(
+        "i35_cancel_against_put_back_in_a_freeze",
+        FOUR,
+        1,
+        |pools, work, started, _| {
+            queue_there(pools, 1, work);
+            pools.b.draw(1); // parked
+            let (sys, there, work) = (pools.sys.clone(), pools.there.clone(), work.clone());
+            let frozen = sys.freeze();
+            started.start(move || {
+                let flusher = thread::spawn(move || there.flush_blocking().unwrap());
+                assert!(work.cancel(), "it cannot begin");
+                flusher.join().unwrap();
+                drop(frozen);
+            });
+        },
+        |_, x| assert_eq!(x.runs.get(), 1),
+    );
+}
+
 /// I.26: X is pending in A. Accepted or refused, a run begins after the queueing and sees what came
 /// before it.
 #[test]
@@ -406,8 +430,14 @@ fn i9_cancel_then_queue_elsewhere() {
         draw_all(&[&pools.a, &pools.b]);
         let accepted = 1 + usize::from(queued);
         assert_eq!(touched.times() + usize::from(cancelled), accepted);
-        let panicked = pools.here.stats().panicked + pools.there.stats().panicked;
-        assert_eq!(panicked, 0, "twice at once");
+        let [here, there] = [&pools.here, &pools.there].map(Workqueue::stats);
+        assert_eq!(here.panicked + there.panicked, 0, "twice at once");
+        assert_eq!(
+            here.completed + here.cancelled,
+            1,
+            "each runs where it was queued"
+        );
+        assert_eq!(there.completed, u64::from(queued));
     });
 }
 

@@ -12,7 +12,7 @@ use inflight_sync::thread;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
-use model_support::{Count, ONE, TWO, ZERO};
+use model_support::{Count, ONE, TWO, Touched, ZERO};
 use std::time::Duration;
 
 fn system() -> WorkqueueSystem {
@@ -33,8 +33,8 @@ fn await_none(sys: &WorkqueueSystem) {
     }
 }
 
-/// The last handle goes against the end of the last item: whoever comes last sees that nobody needs the
-/// pool, its thread leaves, and the item has run.
+/// The last handle goes against the end of the last item: whoever comes last sees that nobody needs
+/// the pool, its thread leaves, and the item has run.
 #[test]
 fn a_pool_goes_against_its_last_item() {
     check("a_pool_goes_against_its_last_item", TWO, || {
@@ -157,6 +157,39 @@ fn i27_an_ordered_queue_moves() {
         drop(wq);
         await_none(&sys);
         drop(sys);
+    });
+}
+
+/// I.27: an item is queued on an ordered queue while that goes over to another pool with nothing in
+/// it: it does not come into the pool that was left, beside what comes into the new one.
+#[test]
+fn i27_a_move_against_queue() {
+    check("i27_a_move_against_queue", ONE, || {
+        let sys = system();
+        let attrs = Attrs::new().scope(Scope::System);
+        let builder = sys.workqueue("model").ordered_with(attrs.clone());
+        let wq = builder.build().unwrap();
+        let old = wq.by_hand(0);
+        let touched = Touched::new();
+        let other = thread::spawn({
+            let (wq, old, touched) = (wq.clone(), old.clone(), touched.clone());
+            move || {
+                let item = wq.spawn(move || touched.touch());
+                old.draw(1);
+                item
+            }
+        });
+        wq.set_attrs(attrs.strict(true)).unwrap();
+        let item = wq.spawn({
+            let touched = touched.clone();
+            move || touched.touch()
+        });
+        old.draw(1);
+        item.wait().unwrap();
+        other.join().unwrap().wait().unwrap();
+        drop(sys);
+        assert_eq!(wq.stats().panicked, 0, "one at a time");
+        assert_eq!(touched.times(), 2);
     });
 }
 

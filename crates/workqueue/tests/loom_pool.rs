@@ -135,8 +135,8 @@ fn i13_raising_the_limit_lets_items_go() {
     });
 }
 
-/// *shutdown* against *queue*: an item that was accepted has run when the drop returns, a refused one never
-/// runs.
+/// *shutdown* against *queue*: an item that was accepted has run when the drop returns, a refused
+/// one never runs.
 #[test]
 fn shutdown_against_queue() {
     check("shutdown_against_queue", THREE, || {
@@ -163,9 +163,9 @@ fn shutdown_against_queue() {
     });
 }
 
-/// A shutdown goes from queue to queue. The last item of a queue that is shut already ends meanwhile, and
-/// all queues are idle: the pool must not stop, because the other queue still takes an item, which
-/// would never run.
+/// A shutdown goes from queue to queue. The last item of a queue that is shut already ends
+/// meanwhile, and all queues are idle: the pool must not stop, because the other queue still takes
+/// an item, which would never run.
 #[test]
 fn shutdown_of_one_queue_before_the_other() {
     check("shutdown_of_one_queue_before_the_other", TWO, || {

@@ -44,7 +44,8 @@ fn repeating(begun: &Count, inside: &Count, times: usize) -> Work {
     })
 }
 
-/// `cancel_sync` against a row of runs and the queueing after it: afterwards it neither runs nor is pending.
+/// `cancel_sync` against a row of runs and the queueing after it: afterwards it neither runs nor is
+/// pending.
 #[test]
 fn cancel_sync_stops_a_repeating_work() {
     check("cancel_sync_stops_a_repeating_work", BOUND, || {
@@ -75,7 +76,8 @@ fn a_flush_sees_what_a_repeating_run_did() {
     });
 }
 
-/// A flush against a row of runs: a flush ends although the work does not, before somebody stops it.
+/// A flush against a row of runs: a flush ends although the work does not, before somebody stops
+/// it.
 #[test]
 fn a_flush_waits_for_one_run() {
     check("a_flush_waits_for_one_run", ONE, || {
@@ -128,8 +130,8 @@ fn queued_while_it_repeats() {
     });
 }
 
-/// A row of runs against a freeze: after a run that has seen that the freeze has returned there is no other
-/// before the thaw.
+/// A row of runs against a freeze: after a run that has seen that the freeze has returned there is
+/// no other before the thaw.
 #[test]
 fn a_freeze_holds_a_repeating_work() {
     check("a_freeze_holds_a_repeating_work", ONE, || {

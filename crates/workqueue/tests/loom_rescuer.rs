@@ -7,6 +7,7 @@ mod model_support;
 
 use inflight_sync::fault::Faults;
 use inflight_sync::model::check;
+use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
@@ -83,9 +84,18 @@ fn a_refusal_against_a_worker_that_parks() {
         let builder = builder.clock(clock).idle_timeout(Duration::MAX);
         let sys = builder.build().unwrap();
         let wq = sys.workqueue("model").bound().build().unwrap();
-        drop(wq.spawn(|| blocking(|| ())));
+        let (begun, ran) = (Flag::new(), Flag::new());
+        drop(wq.spawn({
+            let begun = begun.clone();
+            move || {
+                blocking(|| {
+                    begun.raise();
+                    thread::yield_now();
+                })
+            }
+        }));
+        begun.wait();
         faults.fail_next_spawns(1);
-        let ran = Flag::new();
         drop(wq.spawn({
             let ran = ran.clone();
             move || ran.raise()

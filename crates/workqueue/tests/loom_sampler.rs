@@ -7,8 +7,9 @@
 mod model_support;
 
 use inflight_sync::model::check;
+use inflight_sync::time::Clock;
 use inflight_workqueue::{JoinHandle, Workqueue, blocking};
-use model_support::{Count, Flag, ZERO, system};
+use model_support::{Count, Flag, ONE, ZERO, system, timed};
 
 /// One item that blocks until the second has run, while the worker is looked at: the count of
 /// running workers is lowered once and raised once. Too low by one, two items that do not block
@@ -57,8 +58,8 @@ fn i34_guard_against_sampler() {
     check("i34_guard_against_sampler", ZERO, || looked_at(true));
 }
 
-/// A look alone: the first item waits for the second without saying so, and only a look can bring the
-/// second a worker. The look may come too early to see anything; then it is made again.
+/// A look alone: the first item waits for the second without saying so, and only a look can bring
+/// the second a worker. The look may come too early to see anything; then it is made again.
 #[test]
 fn i34_found_asleep_for_a_later_item() {
     check("i34_found_asleep_for_a_later_item", ZERO, || {
@@ -75,6 +76,26 @@ fn i34_found_asleep_for_a_later_item() {
         assert!(sys.look(true), "it holds the second one back");
         first.wait().unwrap();
         serial(&wq);
+        drop(sys);
+    });
+}
+
+/// The same of one that has the second item in its batch: a look takes that from it.
+#[test]
+fn i34_found_asleep_with_the_later_item_in_its_batch() {
+    let name = "i34_found_asleep_with_the_later_item_in_its_batch";
+    check(name, ONE, || {
+        let sys = timed("core:1", &Clock::manual());
+        let wq = sys.workqueue("model").bound().build().unwrap();
+        let (begun, second_ran) = (Flag::new(), Count::new());
+        let first = silent(&wq, &begun, &second_ran);
+        drop(wq.spawn({
+            let second_ran = second_ran.clone();
+            move || second_ran.add()
+        }));
+        begun.wait();
+        assert!(sys.look(true), "it holds the second one back");
+        first.wait().unwrap();
         drop(sys);
     });
 }

@@ -193,8 +193,8 @@ fn i24_stolen_it_never_runs_twice_at_once() {
     });
 }
 
-/// The system ends while a thief is on its way, or runs what it has taken: all that was accepted has
-/// run when the shutdown returns.
+/// The system ends while a thief is on its way, or runs what it has taken: all that was accepted
+/// has run when the shutdown returns.
 #[test]
 fn shutdown_against_a_theft() {
     check("shutdown_against_a_theft", FOUR, || {
@@ -210,8 +210,8 @@ fn shutdown_against_a_theft() {
     });
 }
 
-/// The queue moves to one CPU while a thief is on its way: what was queued runs once, in the old pool
-/// or at the thief's.
+/// The queue moves to one CPU while a thief is on its way: what was queued runs once, in the old
+/// pool or at the thief's.
 #[test]
 fn i17_a_move_against_steal() {
     check("i17_a_move_against_steal", TWO, || {
@@ -274,8 +274,8 @@ fn who_sleeps_is_sent_for() {
     });
 }
 
-/// An item that blocks at the thief's: the thief's pool lets another worker run, and the item is not
-/// run twice.
+/// An item that blocks at the thief's: the thief's pool lets another worker run, and the item is
+/// not run twice.
 #[test]
 fn i2_a_stolen_item_blocks() {
     check("i2_a_stolen_item_blocks", ZERO, || {

@@ -7,7 +7,10 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_workqueue::{Queued, Work, blocking};
-use model_support::{Count, FOUR, ONE, ONE_OR_THREE, Own, THREE_OR_ALL, TWO, system};
+use model_support::{
+    ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
+    system,
+};
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -34,6 +37,111 @@ fn i9_queue_against_cancel() {
         drop(sys);
         assert_eq!(runs.get(), 1);
         assert_eq!(wq.stats().cancelled, u64::from(cancelled));
+    });
+}
+
+/// I.18: the last handle goes while the item runs, or before: its function's destructor comes after
+/// the run and after what was done with the handle, on whichever thread.
+#[test]
+fn i18_a_work_goes_after_its_run() {
+    check("i18_a_work_goes_after_its_run", FOUR, || {
+        let (sys, wq) = system(1, 8);
+        let pool = wq.by_hand(0);
+        let (ran, owned) = (Touched::new(), Touched::new());
+        let work = Work::new({
+            let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
+            let ran = ran.clone();
+            move || {
+                let _value = &value;
+                ran.touch();
+            }
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        let worker = thread::spawn(move || pool.draw(1));
+        owned.touch();
+        drop(work);
+        worker.join().unwrap();
+        assert_eq!((ran.times(), owned.times()), (2, 2));
+        drop(sys);
+    });
+}
+
+/// I.18 of a work that nobody queues: two handles go.
+#[test]
+fn i18_a_work_goes_with_its_last_handle() {
+    check("i18_a_work_goes_with_its_last_handle", ALL, || {
+        let owned = [(); 2].map(|()| Touched::new());
+        let work = Work::new({
+            let value = owned.clone().map(TouchedByDrop);
+            move || _ = &value
+        });
+        let [here, there] = owned.clone();
+        let other = thread::spawn({
+            let work = work.clone();
+            move || {
+                there.touch();
+                drop(work);
+            }
+        });
+        here.touch();
+        drop(work);
+        other.join().unwrap();
+        assert_eq!(owned.map(|touched| touched.times()), [2, 2]);
+    });
+}
+
+/// I.9: who takes a queueing back sees what came before it, and before those that were refused.
+#[test]
+fn i26_a_cancel_sees_what_it_takes_back() {
+    check("i26_a_cancel_sees_what_it_takes_back", ALL, || {
+        let (sys, wq) = system(1, 8);
+        wq.by_hand(0);
+        let (touched, event) = (Touched::new(), Count::new());
+        let work = Work::new(|| ());
+        let canceller = thread::spawn({
+            let (work, event) = (work.clone(), event.clone());
+            let touched = touched.clone();
+            move || {
+                let cancelled = work.cancel();
+                let seen = event.get();
+                if cancelled {
+                    touched.touch();
+                }
+                (cancelled, seen)
+            }
+        });
+        touched.touch();
+        assert!(wq.queue(&work).unwrap().is_queued());
+        event.add();
+        let again = wq.queue(&work).unwrap();
+        let (cancelled, seen) = canceller.join().unwrap();
+        if cancelled && again == Queued::AlreadyPending {
+            assert_eq!(seen, 1, "the event was lost");
+        }
+        work.cancel();
+        drop(sys);
+    });
+}
+
+/// I.9 in a freeze: a queueing that is cancelled on its way leaves nothing that a flush would wait
+/// for until the thaw.
+#[test]
+fn i9_queue_against_cancel_in_a_freeze() {
+    check("i9_queue_against_cancel_in_a_freeze", THREE, || {
+        let (sys, _) = system(1, 8);
+        let wq = sys.workqueue("held").bound().freezable().build().unwrap();
+        let frozen = sys.freeze();
+        let work = Work::new(|| ());
+        let canceller = thread::spawn({
+            let work = work.clone();
+            move || work.cancel()
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        if canceller.join().unwrap() {
+            wq.flush_blocking().unwrap();
+        }
+        drop(frozen);
+        drop(sys);
     });
 }
 
@@ -92,8 +200,8 @@ fn i9_a_slot_comes_against_cancel() {
     });
 }
 
-/// I.12: somebody waits for an item without a slot that is cancelled meanwhile. He is told, and the slot
-/// that the item never had is not given back.
+/// I.12: somebody waits for an item without a slot that is cancelled meanwhile. He is told, and the
+/// slot that the item never had is not given back.
 #[test]
 fn i12_flush_of_what_waits_for_a_slot_against_its_cancel() {
     check(
@@ -203,8 +311,8 @@ fn i24_never_twice_at_once() {
     });
 }
 
-/// A flush finds RUNNING of one run and, after that, the number of the next one: what the first one did
-/// is seen.
+/// A flush finds RUNNING of one run and, after that, the number of the next one: what the first one
+/// did is seen.
 #[test]
 fn flush_of_a_work_against_its_next_run() {
     check("flush_of_a_work_against_its_next_run", TWO, || {

@@ -33,11 +33,11 @@ impl Header {
         }
         let new = Box::into_raw(Box::<Extra>::default());
         // Ordering: Release, pairs with the Acquire of whoever finds it; Acquire, if another one was
-        // faster.
+        // faster: its own is there.
         let set = self.extra.compare_exchange(
             ptr::null_mut(),
             new.cast(),
-            Ordering::AcqRel,
+            Ordering::Release,
             Ordering::Acquire,
         );
         let extra = match set {

@@ -185,17 +185,18 @@ impl Header {
     /// A cancel finds nothing pending: a read-modify-write all the same, so that the runs of later
     /// queueings see what the caller did before. `false` if the word is not `seen` any more.
     pub(crate) fn confirm(&self, seen: u64) -> bool {
-        // Ordering: as in `take_pending`.
+        // Ordering: Release, pairs with the Acquire of the next *claim*. What was to be seen here the
+        // load of `seen` has seen.
         let same = self
             .word
-            .compare_exchange(seen, seen, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange(seen, seen, Ordering::Release, Ordering::Relaxed);
         same.is_ok()
     }
 
     /// *wait*: the word, with AWAITED set.
     pub(super) fn await_end(&self) -> u64 {
-        // Ordering: Acquire, pairs with *end*; Release, so that who ends sees how to tell the waiter.
-        self.word.fetch_or(AWAITED, Ordering::AcqRel)
+        // Ordering: Acquire, pairs with *end*. Who ends finds the waiter by the event's own protocol.
+        self.word.fetch_or(AWAITED, Ordering::Acquire)
     }
 
     /// Sets or clears one of DISABLED and CANCELLING, under the lock of `Extra`. Returns the word

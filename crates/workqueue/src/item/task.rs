@@ -279,8 +279,8 @@ where
                 // The handle may have freed the block already.
                 Ok(_) if !tells => break,
                 Ok(_) => {
-                    // Ordering: AcqRel, pairs with the swap in `wait`.
-                    let waiter = this.header.extra.swap(ptr::null_mut(), Ordering::AcqRel);
+                    // Ordering: Acquire, pairs with the swap in `take_or_wait`.
+                    let waiter = this.header.extra.swap(ptr::null_mut(), Ordering::Acquire);
                     if !waiter.is_null() {
                         // SAFETY: from `Box::into_raw` in `wait`; the swap has made it ours.
                         let waiter = unsafe { Box::from_raw(waiter.cast::<Notify>()) };
@@ -422,15 +422,15 @@ impl<T> TaskHandle<T> {
     /// The result, or `notify` is told when it comes.
     pub(crate) fn take_or_wait(&mut self, notify: Notify) -> Option<Result<T, JoinError>> {
         let waiter = Box::into_raw(Box::new(notify));
-        // Ordering: AcqRel; Release publishes the waiter to `complete`.
-        let old = self.header().extra.swap(waiter.cast(), Ordering::AcqRel);
+        // Ordering: Release, publishes the waiter to `complete`. The old one is the handle's own.
+        let old = self.header().extra.swap(waiter.cast(), Ordering::Release);
         if !old.is_null() {
             // SAFETY: from `Box::into_raw` above; the swap has made it ours.
             drop(unsafe { Box::from_raw(old.cast::<Notify>()) });
         }
-        // Ordering: AcqRel, pairs with `complete`: it sees AWAITED and takes the waiter, or this sees
-        // the end.
-        let seen = self.header().word.fetch_or(AWAITED, Ordering::AcqRel);
+        // Ordering: Release, pairs with the Acquire of `complete`: it sees AWAITED and takes the waiter,
+        // or this sees the end, and `try_take` acquires.
+        let seen = self.header().word.fetch_or(AWAITED, Ordering::Release);
         if seen & (PENDING | RUNNING) != 0 {
             return None;
         }

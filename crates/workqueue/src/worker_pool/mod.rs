@@ -148,8 +148,8 @@ impl WorkerShared {
 
     /// Whether the worker has been woken since it asked last.
     pub(crate) fn take_woken(&self) -> bool {
-        // Ordering: Acquire, pairs with the Release in `wake`.
-        let woken = self.woken.load(Ordering::Acquire);
+        // Relaxed: the token orders it, and the lock all else.
+        let woken = self.woken.load(Ordering::Relaxed);
         if woken {
             self.woken.store(false, Ordering::Relaxed);
         }
@@ -164,9 +164,8 @@ impl WorkerThread {
     }
 
     fn wake(&self) {
-        // Ordering: Release, pairs with the Acquire in `take_woken`: the worker sees what the lock's
-        // section has made of it, and sleeps on a token that was meant for something else.
-        self.shared.woken.store(true, Ordering::Release);
+        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something else.
+        self.shared.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
 }
@@ -277,9 +276,8 @@ impl WorkerPool {
         let watch = self.must_watch(&mut state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);
         if state.lingering && state.core.has_waiting() {
-            // Ordering: Release, pairs with the Acquire in `seems_to_have_work`; what comes is seen
-            // under the lock.
-            self.has_come.store(true, Ordering::Release);
+            // Relaxed: a hint; what comes is seen under the lock.
+            self.has_come.store(true, Ordering::Relaxed);
         }
         let plain = action == WakeAction::None && !watch && !help;
         if plain && !state.has_deferred() {
@@ -290,7 +288,7 @@ impl WorkerPool {
 
     /// For a worker that lingers: whether something has come since the lock was released.
     pub(crate) fn seems_to_have_work(&self) -> bool {
-        self.has_come.load(Ordering::Acquire)
+        self.has_come.load(Ordering::Relaxed)
     }
 
     /// A worker begins or ends to linger.

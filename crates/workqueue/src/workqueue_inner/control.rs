@@ -175,8 +175,8 @@ impl WorkqueueInner {
 
     /// A pwq that is counted has become idle.
     pub(crate) fn pwq_is_idle(self: &Arc<Self>) {
-        // Ordering: AcqRel; who waits sees what all of them did.
-        if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // Ordering: Release, pairs with the Acquire in `is_idle`: who waits sees what all of them did.
+        if self.busy.fetch_sub(1, Ordering::Release) == 1 {
             self.is_idle_now();
         }
     }

@@ -217,6 +217,15 @@ impl Touched {
     }
 }
 
+/// Touched when it goes.
+pub(crate) struct TouchedByDrop(pub(crate) Touched);
+
+impl Drop for TouchedByDrop {
+    fn drop(&mut self) {
+        self.0.touch();
+    }
+}
+
 /// Who ran, in this order. Its lock orders the runs, so what is to be seen without it is
 /// [`Touched`].
 #[derive(Clone, Default)]
