@@ -19,5 +19,6 @@ pub mod enqueue;
 pub mod exec;
 mod goal;
 pub mod hdd;
+mod pool;
 
 pub use goal::Goal;

@@ -143,7 +143,7 @@ pub mod unstable {
     pub use crate::model_support::{NumberBatch, PoolByHand};
     pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{
-        Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase,
+        Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,
     };
     pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;

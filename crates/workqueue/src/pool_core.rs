@@ -17,9 +17,8 @@ use std::collections::VecDeque;
 
 mod workers;
 
-use workers::Workers;
 pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
-pub use workers::{WakeAction, WorkerId, WorkerPhase};
+pub use workers::{WakeAction, WorkerId, WorkerPhase, Workers};
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;
@@ -110,7 +109,8 @@ pub struct PoolCore<T> {
     worklist: VecDeque<PwqIndex>,
     /// Entries of the pwqs on the worklist.
     listed: usize,
-    pub(crate) workers: Workers,
+    /// Its workers.
+    pub workers: Workers,
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
     /// Batches of more than one entry are taken.

@@ -113,7 +113,7 @@ impl Crypt {
 
     pub(super) fn begin_to_count(&mut self) {
         self.counts = Counts::default();
-        self.pools.counters = Default::default();
+        self.pools.steals = Default::default();
         self.pools.repatriations = 0;
     }
 
@@ -181,8 +181,7 @@ impl Crypt {
 
     fn work(&mut self, cpus: &mut Cpus<Event>, thread: ThreadId, cpu: usize) -> Option<f64> {
         let waited = cpus.wait_of(thread);
-        let worker = self.pools.worker(thread);
-        let io = self.pools.next(cpus, worker, waited)?;
+        let io = self.pools.next(cpus, thread, waited)?;
         let at = thread - self.issuers.len();
         if self.running.len() <= at {
             self.running.resize(at + 1, (0, 0));
@@ -200,10 +199,8 @@ impl Crypt {
 
     fn worked(&mut self, cpus: &mut Cpus<Event>, thread: ThreadId, cpu: usize) {
         let (io, began) = self.running[thread - self.issuers.len()];
-        let pod = self.pools.worker(thread).pod;
-        self.pools.took(pod, cpus.now() - began, cpus.now());
+        self.pools.took(thread, cpus.now() - began, cpus.now());
         self.counts.items += 1;
-        self.pools.leave(cpus, self.ios[io].cpu);
         if self.ios[io].is_write {
             self.device(cpus, self.model.write_latency, Event::Written(io));
         } else {
@@ -247,9 +244,9 @@ impl Crypt {
             off_home: per_item(off_home),
             pulls: per_item(counters.pulls),
             repatriations: per_item(self.pools.repatriations),
-            takes: per_item(self.pools.counters.taken()),
-            far_takes: per_item(self.pools.counters.far_takes),
-            scans: per_item(self.pools.counters.scans),
+            takes: per_item(self.pools.steals.taken),
+            far_takes: per_item(self.pools.steals.far),
+            scans: per_item(self.pools.steals.looks),
             switches: per_item(counters.switches),
             issuer_moves_per_s: counters.moves as f64 / seconds,
             p50_ms: percentile(50),

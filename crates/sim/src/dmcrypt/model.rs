@@ -1,7 +1,7 @@
 //! All constants of the model, in one place. Every scope runs with the same.
 
 use crate::cpus::Scheduler;
-use inflight_workqueue::sim::Costs;
+use inflight_workqueue::unstable::Costs;
 
 /// The published machine and its load: 12 cores of 2 threads in 4 caches.
 ///
@@ -37,11 +37,11 @@ pub struct DmCrypt3900x {
     /// The chance that a worker of the whole system wakes in its waker's cache when its last CPU is
     /// taken.
     pub follows_waker: f64,
-    /// Active items of a front end.
+    /// Active items of a queue on a CPU.
     pub max_active: usize,
     /// Workers of a pool that has no target of its own.
     pub workers: usize,
-    /// The shipped constants of lending.
+    /// The shipped constants of stealing.
     pub costs: Costs,
     /// Issuers are heard when they submit.
     pub hears: bool,

@@ -3,16 +3,20 @@
 use super::model::DmCrypt3900x;
 use super::scenario::Scope;
 use crate::cpus::{Cpus, Kind, ThreadId};
+use crate::pool::Pool;
 use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use inflight_topology::{self as topology, Topology};
-use inflight_workqueue::sim::{
-    Bring, Crowd, FrontEnd, Lately, Lending, LendingCounters, Limits, Load as Seen, Notice, Pool,
-    Share,
+use inflight_workqueue::unstable::{
+    Lately, Limit, Load as Seen, LoadHint, NrActive, PwqIndex, StealPolicy, Submitters, WakeAction,
+    WakeTarget, WorkerId,
 };
 
 /// Between two looks at a pool in which something waits, in ns.
 const LOOK: u64 = 1_000_000;
+
+/// So many events of a pool pass after a search for help, as shipped.
+const LOOK_LATER: u32 = 8;
 
 /// That pod is to be looked at.
 #[derive(Clone, Copy, Debug)]
@@ -22,22 +26,39 @@ pub(super) struct Look(usize);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worker {
     pub(super) pod: usize,
-    number: usize,
+    number: WorkerId,
+    /// It runs an item of that pod as its guest of that number.
+    away: Option<(usize, WorkerId)>,
 }
 
 /// One pool.
 #[derive(Debug)]
 struct Pod {
     pool: Pool,
+    /// The queue's link to it, by CPU: under the kernel's scopes there is a limit for each CPU, under
+    /// ours one for the system.
+    pwqs: Vec<PwqIndex>,
     /// The cache of its workers, if it has one.
     cache: Option<usize>,
     /// Threads by number of the worker.
     threads: Vec<ThreadId>,
     delay: Lately,
     /// What the others see of it.
-    notice: Arc<Notice>,
+    hint: Arc<LoadHint>,
+    look_later: u32,
     /// A look is planned.
     watched: bool,
+}
+
+/// What was stolen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Steals {
+    /// Items that ran in another pod than their own.
+    pub(super) taken: u64,
+    /// Those of them that left their node.
+    pub(super) far: u64,
+    /// How often a worker without work looked at the other pods.
+    pub(super) looks: u64,
 }
 
 /// All pools of a scope, and what stands before them.
@@ -48,13 +69,12 @@ pub(super) struct Pools {
     /// By thread, from the first worker on.
     workers: Vec<Worker>,
     first: ThreadId,
-    lending: Lending,
-    crowd: Crowd,
-    limits: Vec<Limits<usize>>,
+    policy: StealPolicy,
+    submitters: Submitters,
     follows_waker: f64,
     hears: bool,
     misjudged: f64,
-    pub(super) counters: LendingCounters,
+    pub(super) steals: Steals,
     pub(super) repatriations: u64,
 }
 
@@ -66,48 +86,60 @@ impl Pools {
         cpus: &mut Cpus<E>,
         first: ThreadId,
     ) -> Self {
-        let lending = Lending::new(machine, topology::Scope::Cache, model.costs);
+        let policy = StealPolicy::new(machine, topology::Scope::Cache, model.costs);
         let caches: Vec<_> = match scope {
             Scope::System => vec![None],
             _ => (0..cpus.caches()).map(Some).collect(),
         };
-        let crowd = Crowd::new(machine.cpus().last().map_or(0, |last| last + 1));
-        let pod = |cache: Option<usize>| {
-            let notice = Arc::<Notice>::default();
+        let all = machine.cpus().last().map_or(0, |last| last + 1);
+        let submitters = Submitters::new(all);
+        let nr_active = Arc::new(NrActive::new(model.max_active * all));
+        let pod = |(at, cache): (usize, Option<usize>)| {
+            let hint = Arc::<LoadHint>::default();
             if let Some(cache) = cache {
-                crowd.tell(cpus.cache(cache).iter().copied().collect(), &notice);
+                submitters.tell(cpus.cache(cache).iter().copied().collect(), &hint);
             }
+            let mut pool = Pool::new(match (scope, cache) {
+                (Scope::Ours, Some(pod)) => policy.cap(pod),
+                _ => model.workers,
+            });
+            let pwqs = if scope == Scope::Ours {
+                let limit = Limit::Shared(nr_active.clone());
+                vec![pool.add_pwq(at as u32, limit); all]
+            } else {
+                let max = model.max_active;
+                let limit = || Limit::Own { max, used: 0 };
+                (0..all as u32)
+                    .map(|cpu| pool.add_pwq(cpu, limit()))
+                    .collect()
+            };
             Pod {
-                pool: match (scope, cache) {
-                    (Scope::Ours, Some(pod)) => Pool::lender(lending.cap(pod)),
-                    _ => Pool::new(model.workers),
-                },
+                pool,
+                pwqs,
                 cache,
                 threads: Vec::new(),
                 delay: Lately::default(),
-                notice,
+                hint,
+                look_later: 0,
                 watched: false,
             }
         };
         let mut pools = Self {
             scope,
-            pods: caches.into_iter().map(pod).collect(),
+            pods: caches.into_iter().enumerate().map(pod).collect(),
             workers: Vec::new(),
             first,
-            lending,
-            crowd,
-            limits: limits(scope, model, machine),
+            policy,
+            submitters,
             follows_waker: model.follows_waker,
             hears: model.hears,
             misjudged: model.misjudged,
-            counters: LendingCounters::default(),
+            steals: Steals::default(),
             repatriations: 0,
         };
         for pod in 0..pools.pods.len() {
-            let thread = pools.create(cpus, pod, 0);
-            let number = pools.workers[thread - first].number;
-            let none = pools.pods[pod].pool.take(number);
-            assert_eq!(none, None, "nothing was queued yet");
+            let number = pools.pods[pod].pool.add_idle();
+            pools.start(cpus, pod, number, 0);
         }
         pools
     }
@@ -124,15 +156,6 @@ impl Pools {
         }
     }
 
-    /// Which limit, and which of its front ends, counts for a CPU: the kernel of the table had one
-    /// for each CPU, ours is one for the system.
-    fn front(&self, cpu: usize) -> (usize, FrontEnd) {
-        match self.scope {
-            Scope::Ours => (0, cpu),
-            _ => (cpu, 0),
-        }
-    }
-
     /// An item is queued on a CPU.
     pub(super) fn queue<E: Copy + From<Look>>(
         &mut self,
@@ -140,98 +163,85 @@ impl Pools {
         item: usize,
         cpu: usize,
     ) {
-        let (limit, front) = self.front(cpu);
-        let mut active = None;
-        self.limits[limit].admit(front, item, |_, item| active = Some(item));
-        if let Some(item) = active {
-            self.activate(cpus, item, cpu);
-        }
-    }
-
-    /// An active item that was queued on that CPU has ended.
-    pub(super) fn leave<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, cpu: usize) {
-        let (limit, front) = self.front(cpu);
-        let mut active = None;
-        self.limits[limit].leave(front, |front, item| active = Some((front, item)));
-        if let Some((front, item)) = active {
-            let cpu = if limit == 0 && self.scope == Scope::Ours {
-                front
-            } else {
-                cpu
-            };
-            self.activate(cpus, item, cpu);
-        }
-    }
-
-    fn activate<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, item: usize, cpu: usize) {
         let home = self.pod_of(cpus.cache_of(cpu));
-        if self.scope == Scope::Ours {
-            return self.event(cpus, home, cpu, |pool| ((), pool.push(item)));
-        }
-        // One worker for each item that comes.
-        let pool = &mut self.pods[home].pool;
-        pool.append(item);
-        let bring = pool.invite();
-        self.bring(cpus, home, bring, cpu);
+        let pod = &mut self.pods[home];
+        pod.pool.push(pod.pwqs[cpu], item);
+        self.unlock(cpus, home, cpu, false);
     }
 
-    /// An event of a pool of ours, with the question whether another one is to help (Y2).
-    fn event<E: Copy + From<Look>, R>(
+    /// An event of a pool has ended: who is brought for what waits there, if not a worker of another
+    /// pod. Under the kernel's scopes there is one worker for each item.
+    fn unlock<E: Copy + From<Look>>(
         &mut self,
         cpus: &mut Cpus<E>,
         home: usize,
         cpu: usize,
-        f: impl FnOnce(&mut Pool) -> (R, Bring),
-    ) -> R {
-        let now = cpus.now();
-        let mine = self.load(home);
-        let loads = || self.loads(home, now);
-        let place = self.lending.better_place(home, &mine, loads);
-        let pool = &mut self.pods[home].pool;
-        pool.hold(place.is_some());
-        let (result, bring) = f(pool);
-        pool.hold(false);
-        let listed = pool.waiting() > 0;
-        let mine = self.load(home);
-        let loads = || self.loads(home, now);
-        let other = place.or_else(|| self.lending.helper(home, &mine, loads));
-        self.tell(cpus, home);
-        self.bring(cpus, home, bring, cpu);
-        if let Some((other, _)) = other.filter(|_| listed) {
-            let bring = self.pods[other].pool.invite();
-            self.tell(cpus, other);
-            self.bring(cpus, other, bring, cpu);
+        now: bool,
+    ) {
+        if self.scope != Scope::Ours {
+            let action = self.pods[home].pool.need_worker(true);
+            return self.bring(cpus, home, action, cpu);
         }
-        result
+        let mine = self.load(home);
+        let pod = &mut self.pods[home];
+        let seeks =
+            pod.look_later == 0 && pod.pool.has_waiting() && self.policy.seeks_place(home, &mine);
+        let action = match seeks && !now {
+            true => WakeAction::None,
+            false => pod.pool.need_worker(now),
+        };
+        self.tell(cpus, home, action);
+        self.bring(cpus, home, action, cpu);
+        let mine = self.load(home);
+        let pod = &mut self.pods[home];
+        pod.look_later = pod.look_later.saturating_sub(1);
+        let overloaded = mine.waiting > 0 && !self.policy.keeps(home, &mine);
+        if overloaded && pod.look_later == 0 {
+            self.seek_help(cpus, home, cpu);
+        }
     }
 
-    /// The others learn how a pod is. If something waits there it will be looked at.
-    fn tell<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize) {
+    /// A worker of the pod that suits best is brought for what waits in this one.
+    fn seek_help<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, home: usize, cpu: usize) {
+        self.pods[home].look_later = LOOK_LATER;
+        let loads = self.loads(home, cpus.now());
+        match self.policy.wake_for(home, &loads) {
+            WakeTarget::Other(other, _) => {
+                let action = self.pods[other].pool.invite();
+                self.tell(cpus, other, action);
+                self.bring(cpus, other, action, cpu);
+            }
+            WakeTarget::Own => self.unlock(cpus, home, cpu, false),
+            WakeTarget::Nobody => {}
+        }
+    }
+
+    /// The others learn how a pod is. If something waits there for those that run it will be looked
+    /// at.
+    fn tell<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize, action: WakeAction) {
         let load = self.load(pod);
         let state = &mut self.pods[pod];
-        state.notice.tell(&load);
-        if state.pool.waits() && !state.watched {
+        state.hint.tell(&load);
+        if action == WakeAction::None && state.pool.has_waiting() && !state.watched {
             state.watched = true;
-            state.pool.begin_looks();
             cpus.after(LOOK, Look(pod).into());
         }
     }
 
     /// The look has come.
     pub(super) fn look<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, Look(pod): Look) {
-        self.crowd.look(Instant::from_nanos(cpus.now()));
-        let cpu = cpus.cache(pod)[0];
-        self.event(cpus, pod, cpu, |pool| ((), pool.look()));
-        self.pods[pod].watched = self.pods[pod].pool.waits();
-        if self.pods[pod].watched {
-            cpus.after(LOOK, Look(pod).into());
+        self.submitters.look(Instant::from_nanos(cpus.now()));
+        self.pods[pod].watched = false;
+        if self.pods[pod].pool.has_waiting() {
+            let cpu = cpus.cache(pod)[0];
+            self.unlock(cpus, pod, cpu, true);
         }
     }
 
     /// What a pod knows of itself.
     fn load(&self, pod: usize) -> Seen {
         Seen {
-            submitters: self.pods[pod].notice.submitters(),
+            submitters: self.pods[pod].hint.submitters(),
             ..self.pods[pod].pool.load()
         }
     }
@@ -240,11 +250,11 @@ impl Pools {
     fn loads(&self, home: usize, now: u64) -> Vec<Seen> {
         let now = Instant::from_nanos(now);
         let load = |(at, pod): (usize, &Pod)| Seen {
-            delay: pod.notice.delay(now),
+            delay: pod.hint.delay(now),
             ..if at == home {
                 self.load(home)
             } else {
-                pod.notice.load()
+                pod.hint.load()
             }
         };
         self.pods.iter().enumerate().map(load).collect()
@@ -254,13 +264,13 @@ impl Pools {
         &mut self,
         cpus: &mut Cpus<E>,
         pod: usize,
-        bring: Bring,
+        action: WakeAction,
         waker: usize,
     ) {
-        let thread = match bring {
-            Bring::Nobody => return,
-            Bring::Wake(number) => self.pods[pod].threads[number],
-            Bring::Create => self.create(cpus, pod, waker),
+        let thread = match action {
+            WakeAction::None => return,
+            WakeAction::Wake(number) => self.pods[pod].threads[number],
+            WakeAction::Create(number) => self.start(cpus, pod, number, waker),
         };
         let last = cpus.cpu_of(thread);
         let cache = match self.pods[pod].cache {
@@ -276,10 +286,12 @@ impl Pools {
         cpus.wake(thread, cache);
     }
 
-    fn create<E: Copy + From<Look>>(
+    /// The thread of a new worker.
+    fn start<E: Copy + From<Look>>(
         &mut self,
         cpus: &mut Cpus<E>,
         pod: usize,
+        number: WorkerId,
         waker: usize,
     ) -> ThreadId {
         let kind = match self.scope {
@@ -287,15 +299,21 @@ impl Pools {
             Scope::CacheStrict => Kind::Pinned,
         };
         let state = &mut self.pods[pod];
-        let number = state.pool.created();
         let cpu = match state.cache {
-            Some(cache) => cpus.cache(cache)[number % cpus.cache(cache).len()],
+            Some(cache) => cpus.cache(cache)[state.threads.len() % cpus.cache(cache).len()],
             None => waker,
         };
         let thread = cpus.spawn(kind, cpu);
-        assert_eq!(number, state.threads.len(), "no worker ever leaves");
-        state.threads.push(thread);
-        self.workers.push(Worker { pod, number });
+        // Numbers of guests are used again by guests and by workers.
+        state
+            .threads
+            .resize(state.threads.len().max(number + 1), ThreadId::MAX);
+        state.threads[number] = thread;
+        self.workers.push(Worker {
+            pod,
+            number,
+            away: None,
+        });
         thread
     }
 
@@ -303,70 +321,81 @@ impl Pools {
     pub(super) fn next<E: Copy + From<Look>>(
         &mut self,
         cpus: &mut Cpus<E>,
-        worker: Worker,
+        thread: ThreadId,
         waited: Option<u64>,
     ) -> Option<usize> {
-        let Worker { pod, number } = worker;
-        if self.scope != Scope::Ours {
-            return self.pods[pod].pool.take(number);
-        }
-        let state = &mut self.pods[pod];
-        if let Some(waited) = waited {
+        let Worker { pod, number, away } = self.worker(thread);
+        let cpu = self.pods[pod].cache.map_or(0, |cache| cpus.cache(cache)[0]);
+        if let Some(waited) = waited.filter(|_| self.scope == Scope::Ours) {
+            let state = &mut self.pods[pod];
             state.delay.note(waited, 10);
             let now = Instant::from_nanos(cpus.now());
-            state.notice.came(state.delay.ns(), now);
+            state.hint.came(state.delay.ns(), now);
         }
-        let cpu = cpus.cache(pod)[0];
-        if self.pods[pod].pool.may_look(number) {
-            let found = self.lending.victim(pod, &self.loads(pod, cpus.now()));
-            let item = found.and_then(|(from, _)| self.pods[from].pool.lend());
-            self.counters
-                .note_scan(&self.lending, pod, found.filter(|_| item.is_some()));
-            if let Some((item, (from, _))) = item.zip(found) {
-                self.tell(cpus, from);
-                let adopt = |pool: &mut Pool| (Some(item), pool.adopt(number, item));
-                return self.event(cpus, pod, cpu, adopt);
+        if let Some((from, guest)) = away {
+            self.workers[thread - self.first].away = None;
+            self.end(cpus, from, guest);
+            self.pods[from].pool.detach(guest);
+            self.unlock(cpus, from, cpu, false);
+        }
+        self.end(cpus, pod, number);
+        let mut item = self.pods[pod].pool.take(number);
+        if item.is_none() && self.scope == Scope::Ours {
+            item = self.steal(cpus, thread);
+        }
+        if item.is_none() {
+            self.pods[pod].pool.park(number, cpus.now());
+        }
+        self.unlock(cpus, pod, cpu, false);
+        item
+    }
+
+    /// What the worker ran, if anything, has ended.
+    fn end<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize, number: WorkerId) {
+        for (_, to) in self.pods[pod].pool.ask(number) {
+            let to = to as usize;
+            let granted = &mut self.pods[to];
+            granted.pool.grant(granted.pwqs[0]);
+            if to != pod {
+                self.unlock(cpus, to, cpus.cache(to)[0], false);
             }
         }
-        self.event(cpus, pod, cpu, |pool| pool.next(number))
     }
 
-    /// An item took so long, on a worker of this pod.
-    pub(super) fn took(&mut self, pod: usize, ns: u64, now: u64) {
+    /// A worker that has found nothing takes an item of another pod.
+    fn steal<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        thread: ThreadId,
+    ) -> Option<usize> {
+        let Worker { pod, .. } = self.worker(thread);
+        self.steals.looks += 1;
+        let loads = self.loads(pod, cpus.now());
+        let (from, _) = self.policy.victim(pod, &loads)?;
+        let (guest, item) = self.pods[from].pool.steal()?;
+        self.steals.taken += 1;
+        self.steals.far += u64::from(!self.policy.is_near(pod, from));
+        self.workers[thread - self.first].away = Some((from, guest));
+        let cpu = cpus.cache(pod)[0];
+        self.unlock(cpus, from, cpu, false);
+        Some(item)
+    }
+
+    /// An item took so long, on that thread.
+    pub(super) fn took(&mut self, thread: ThreadId, ns: u64, now: u64) {
         let ns = ns as f64 * self.misjudged;
-        self.pods[pod].pool.took(ns as u64);
-        self.crowd.look(Instant::from_nanos(now));
+        let Worker { pod, away, .. } = self.worker(thread);
+        // As shipped, a guest measures nothing.
+        if away.is_none() {
+            self.pods[pod].pool.note_service(ns as u64);
+        }
+        self.submitters.look(Instant::from_nanos(now));
     }
 
-    /// Y7: an issuer submits on that CPU.
+    /// An issuer submits on that CPU.
     pub(super) fn submits(&self, issuer: usize, cpu: usize) {
         if self.hears {
-            self.crowd.note(2 * (issuer + 1), cpu);
+            self.submitters.note(2 * (issuer + 1), cpu);
         }
     }
-}
-
-fn limits(scope: Scope, model: &DmCrypt3900x, machine: &Topology) -> Vec<Limits<usize>> {
-    let all = machine.cpus();
-    let cpus: Vec<_> = machine
-        .nodes()
-        .iter()
-        .map(|node| {
-            let on_node = |cpu: &usize| machine.node_of(*cpu) == Some(*node);
-            all.iter().filter(on_node).count()
-        })
-        .collect();
-    if scope == Scope::Ours {
-        let mut limits = Limits::new(Share::Lend, model.max_active * all.len(), &cpus);
-        for cpu in all {
-            limits.add_front(machine.node_of(cpu));
-        }
-        return vec![limits];
-    }
-    let limit = |_| {
-        let mut limits = Limits::new(Share::PerNode, model.max_active, &[1]);
-        limits.add_front(Some(0));
-        limits
-    };
-    all.iter().map(limit).collect()
 }

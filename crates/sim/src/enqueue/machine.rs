@@ -1,9 +1,10 @@
 //! Submitters, workers, and a lock for each pool.
 
 use crate::cpus::{Events, Ns};
+use crate::pool::Pool;
 use fastrand::Rng;
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::sim::{Bring, Pool};
+use inflight_workqueue::unstable::{Limit, WakeAction, WorkerId};
 use std::collections::VecDeque;
 
 /// The constants, in ns. The same for every scope and number of CPUs.
@@ -62,7 +63,7 @@ enum Section {
     /// A submitter queues its item.
     Push(usize),
     /// A worker has come or has run its item, and asks for the next.
-    Take(usize),
+    Take(WorkerId),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,7 @@ enum Event {
     /// The submitter's call has ended.
     Called(usize),
     /// The worker of this pod arrives, or its item has run.
-    Ask(usize, usize),
+    Ask(usize, WorkerId),
     /// The item of this submitter has run.
     Ran(usize),
 }
@@ -121,8 +122,8 @@ pub fn run(model: &Model, cpus: usize, scope: Scope, seed: u64) -> Outcome {
     let pods = topology.pods(scope);
     let pod = |pod: &inflight_topology::Pod| {
         let mut pool = Pool::new(pod.cpus().len());
-        let first = pool.created();
-        assert_eq!(pool.next(first).0, None, "nothing was queued yet");
+        pool.add_pwq(0, Limit::None);
+        pool.add_idle();
         Pod {
             pool,
             is_narrow: pod.cpus().len() == 1,
@@ -228,19 +229,23 @@ impl Machine<'_> {
         let state = &mut self.pods[pod];
         let section = state.line.pop_front().expect("somebody has the lock");
         let waits = !state.line.is_empty();
-        let bring = match section {
-            Section::Push(submitter) => state.pool.push(submitter),
+        match section {
+            Section::Push(submitter) => state.pool.push(0, submitter),
             Section::Take(worker) => {
-                let (item, bring) = state.pool.next(worker);
-                if let Some(submitter) = item {
-                    let run = self.model.run;
-                    let wake = self.wake_time(pod);
-                    self.after(run, Event::Ask(pod, worker));
-                    self.after(run + wake, Event::Ran(submitter));
+                assert!(state.pool.ask(worker).is_empty(), "there is no limit");
+                match state.pool.take(worker) {
+                    Some(submitter) => {
+                        let run = self.model.run;
+                        let wake = self.wake_time(pod);
+                        self.after(run, Event::Ask(pod, worker));
+                        self.after(run + wake, Event::Ran(submitter));
+                    }
+                    None => state.pool.park(worker, self.now),
                 }
-                bring
             }
-        };
+        }
+        // A worker for each item that waits, as the kernel does.
+        let action = self.pods[pod].pool.need_worker(true);
         if waits {
             self.after(self.model.hold, Event::Unlock(pod));
         }
@@ -250,10 +255,9 @@ impl Machine<'_> {
             call = self.model.call + if is_narrow { call_own_cpu } else { 0.0 };
             self.after(call, Event::Called(submitter));
         }
-        let worker = match bring {
-            Bring::Nobody => return,
-            Bring::Wake(worker) => worker,
-            Bring::Create => self.pods[pod].pool.created(),
+        let worker = match action {
+            WakeAction::None => return,
+            WakeAction::Wake(worker) | WakeAction::Create(worker) => worker,
         };
         let begins = if is_narrow { call } else { 0.0 };
         self.after(begins + self.wake_time(pod), Event::Ask(pod, worker));

@@ -63,8 +63,9 @@ pub enum WakeAction {
     Create(WorkerId),
 }
 
+/// The workers of a pool.
 #[derive(Debug)]
-pub(crate) struct Workers {
+pub struct Workers {
     all: Vec<Worker>,
     /// The one that went idle last is woken first.
     idle: Vec<WorkerId>,
@@ -93,7 +94,7 @@ impl Workers {
     }
 
     /// Workers that count as running, those on their way included.
-    pub(crate) fn nr_running(&self) -> usize {
+    pub fn nr_running(&self) -> usize {
         self.nr_running
     }
 
@@ -106,13 +107,14 @@ impl Workers {
         self.idle.len()
     }
 
-    pub(crate) fn are_enough(&self) -> bool {
+    /// No more may run.
+    pub fn are_enough(&self) -> bool {
         self.nr_running >= self.target
     }
 
     /// One of those that run is to go: more run than may.
     #[inline]
-    pub(crate) fn are_too_many(&self) -> bool {
+    pub fn are_too_many(&self) -> bool {
         self.nr_running > self.target
     }
 
@@ -124,6 +126,12 @@ impl Workers {
     #[inline]
     pub(crate) fn get_mut(&mut self, worker: WorkerId) -> &mut Worker {
         &mut self.all[worker]
+    }
+
+    /// Where a worker is in its life.
+    #[cfg(any(test, feature = "unstable-sim"))]
+    pub fn phase(&self, worker: WorkerId) -> WorkerPhase {
+        self.all[worker].phase
     }
 
     /// Those that there are.
@@ -170,7 +178,7 @@ impl Workers {
     }
 
     /// An idle worker is woken, or else one is created.
-    pub(crate) fn bring(&mut self) -> WakeAction {
+    pub fn bring(&mut self) -> WakeAction {
         if let Some(worker) = self.idle.pop() {
             self.change(worker, |w| w.phase = WorkerPhase::Waking);
             return WakeAction::Wake(worker);
@@ -182,12 +190,12 @@ impl Workers {
     }
 
     /// A further worker is created, as the first of a pool.
-    pub(crate) fn create(&mut self) -> WorkerId {
+    pub fn create(&mut self) -> WorkerId {
         self.add(WorkerPhase::Creating, 0)
     }
 
     /// A rescuer, or a worker of another pool, comes to run entries of this one.
-    pub(crate) fn attach(&mut self) -> WorkerId {
+    pub fn attach(&mut self) -> WorkerId {
         self.add(WorkerPhase::Active, GUEST)
     }
 
@@ -208,7 +216,7 @@ impl Workers {
     }
 
     /// One that has been created or woken is there.
-    pub(crate) fn arrive(&mut self, worker: WorkerId) {
+    pub fn arrive(&mut self, worker: WorkerId) {
         debug_assert!(matches!(
             self.all[worker].phase,
             WorkerPhase::Creating | WorkerPhase::Waking
@@ -217,7 +225,7 @@ impl Workers {
     }
 
     /// There is nothing for it to do, since so many ns.
-    pub(crate) fn park(&mut self, worker: WorkerId, since: u64) {
+    pub fn park(&mut self, worker: WorkerId, since: u64) {
         self.change(worker, |w| {
             debug_assert!(w.held.is_empty(), "its batch has ended");
             w.phase = WorkerPhase::Idle;
@@ -228,7 +236,7 @@ impl Workers {
     }
 
     /// It has left, or its thread was refused.
-    pub(crate) fn remove(&mut self, worker: WorkerId) {
+    pub fn remove(&mut self, worker: WorkerId) {
         self.idle.retain(|idle| *idle != worker);
         let w = &self.all[worker];
         let counted = w.flags & GUEST == 0 && !w.aside && w.phase != WorkerPhase::Leaving;
