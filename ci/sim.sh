@@ -8,5 +8,3 @@ step small-ios cargo run --release --quiet -p inflight-sim -- hdd --small-every 
 step dmcrypt cargo run --release --quiet -p inflight-sim -- dmcrypt --check
 step enqueue cargo run --release --quiet -p inflight-sim -- enqueue --check
 step sim-tests cargo test --release --quiet -p inflight-sim --test hdd --test dmcrypt --test enqueue
-# More states and a million items: the pure machines behind the simulated queues.
-step limits cargo test --release --quiet -p inflight-workqueue --lib limits::

@@ -12,10 +12,11 @@ use inflight_workqueue::unstable::{
     WakeTarget, WorkerId,
 };
 
-/// Between two looks at a pool in which something waits, in ns.
-const LOOK: u64 = 1_000_000;
+/// Between two looks at a pool in which something waits, in ns: at first, and after a while.
+const SOON: u64 = 50_000;
+const SLOW: u64 = 1_000_000;
 
-/// So many events of a pool pass after a search for help, as shipped.
+/// So many events of a pool pass after a search for help that has found nobody, as shipped.
 const LOOK_LATER: u32 = 8;
 
 /// That pod is to be looked at.
@@ -46,8 +47,8 @@ struct Pod {
     /// What the others see of it.
     hint: Arc<LoadHint>,
     look_later: u32,
-    /// A look is planned.
-    watched: bool,
+    /// How long after the last look the next one comes, if one is planned.
+    watch: Option<u64>,
 }
 
 /// What was stolen.
@@ -121,7 +122,7 @@ impl Pools {
                 delay: Lately::default(),
                 hint,
                 look_later: 0,
-                watched: false,
+                watch: None,
             }
         };
         let mut pools = Self {
@@ -166,11 +167,16 @@ impl Pools {
         let home = self.pod_of(cpus.cache_of(cpu));
         let pod = &mut self.pods[home];
         pod.pool.push(pod.pwqs[cpu], item);
-        self.unlock(cpus, home, cpu, false);
+        if self.scope == Scope::Ours {
+            return self.unlock(cpus, home, cpu, false);
+        }
+        // One worker for each item that comes.
+        let action = self.pods[home].pool.need_worker(true);
+        self.bring(cpus, home, action, cpu);
     }
 
-    /// An event of a pool has ended: who is brought for what waits there, if not a worker of another
-    /// pod. Under the kernel's scopes there is one worker for each item.
+    /// An event of a pool of ours has ended: who is brought for what waits there, if not a worker of
+    /// another pod.
     fn unlock<E: Copy + From<Look>>(
         &mut self,
         cpus: &mut Cpus<E>,
@@ -178,15 +184,11 @@ impl Pools {
         cpu: usize,
         now: bool,
     ) {
-        if self.scope != Scope::Ours {
-            let action = self.pods[home].pool.need_worker(true);
-            return self.bring(cpus, home, action, cpu);
-        }
         let mine = self.load(home);
         let pod = &mut self.pods[home];
         let seeks =
             pod.look_later == 0 && pod.pool.has_waiting() && self.policy.seeks_place(home, &mine);
-        let action = match seeks && !now {
+        let action = match seeks {
             true => WakeAction::None,
             false => pod.pool.need_worker(now),
         };
@@ -197,23 +199,28 @@ impl Pools {
         pod.look_later = pod.look_later.saturating_sub(1);
         let overloaded = mine.waiting > 0 && !self.policy.keeps(home, &mine);
         if overloaded && pod.look_later == 0 {
-            self.seek_help(cpus, home, cpu);
+            self.seek_help(cpus, home, cpu, now);
         }
     }
 
     /// A worker of the pod that suits best is brought for what waits in this one.
-    fn seek_help<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, home: usize, cpu: usize) {
+    fn seek_help<E: Copy + From<Look>>(
+        &mut self,
+        cpus: &mut Cpus<E>,
+        home: usize,
+        cpu: usize,
+        now: bool,
+    ) {
         self.pods[home].look_later = LOOK_LATER;
         let loads = self.loads(home, cpus.now());
-        match self.policy.wake_for(home, &loads) {
-            WakeTarget::Other(other, _) => {
-                let action = self.pods[other].pool.invite();
-                self.tell(cpus, other, action);
-                self.bring(cpus, other, action, cpu);
-            }
-            WakeTarget::Own => self.unlock(cpus, home, cpu, false),
-            WakeTarget::Nobody => {}
-        }
+        let (pod, action) = match self.policy.wake_for(home, &loads) {
+            WakeTarget::Nobody => return,
+            WakeTarget::Other(other, _) => (other, self.pods[other].pool.invite()),
+            WakeTarget::Own => (home, self.pods[home].pool.need_worker(now)),
+        };
+        self.pods[home].look_later = 0;
+        self.tell(cpus, pod, action);
+        self.bring(cpus, pod, action, cpu);
     }
 
     /// The others learn how a pod is. If something waits there for those that run it will be looked
@@ -222,17 +229,23 @@ impl Pools {
         let load = self.load(pod);
         let state = &mut self.pods[pod];
         state.hint.tell(&load);
-        if action == WakeAction::None && state.pool.has_waiting() && !state.watched {
-            state.watched = true;
-            cpus.after(LOOK, Look(pod).into());
+        if action == WakeAction::None && state.pool.has_waiting() && state.watch.is_none() {
+            state.watch = Some(SOON);
+            cpus.after(SOON, Look(pod).into());
         }
     }
 
     /// The look has come.
     pub(super) fn look<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, Look(pod): Look) {
         self.submitters.look(Instant::from_nanos(cpus.now()));
-        self.pods[pod].watched = false;
-        if self.pods[pod].pool.has_waiting() {
+        let state = &mut self.pods[pod];
+        let waits = state.pool.has_waiting();
+        state.watch = state
+            .watch
+            .filter(|_| waits)
+            .map(|last| (2 * last).min(SLOW));
+        if let Some(next) = state.watch {
+            cpus.after(next, Look(pod).into());
             let cpu = cpus.cache(pod)[0];
             self.unlock(cpus, pod, cpu, true);
         }
@@ -339,14 +352,15 @@ impl Pools {
             self.unlock(cpus, from, cpu, false);
         }
         self.end(cpus, pod, number);
-        let mut item = self.pods[pod].pool.take(number);
-        if item.is_none() && self.scope == Scope::Ours {
-            item = self.steal(cpus, thread);
-        }
+        let ours = self.scope == Scope::Ours;
+        let own = self.pods[pod].pool.take(number);
+        let item = own.or_else(|| ours.then(|| self.steal(cpus, thread))?);
         if item.is_none() {
             self.pods[pod].pool.park(number, cpus.now());
         }
-        self.unlock(cpus, pod, cpu, false);
+        if ours {
+            self.unlock(cpus, pod, cpu, false);
+        }
         item
     }
 

@@ -180,8 +180,9 @@ pub(crate) struct AfterUnlock {
     /// The pwqs that `deferred` is about.
     pwqs: Vec<Arc<Pwq>>,
     watch: bool,
-    /// A sibling is to be asked for help.
-    help: bool,
+    /// The siblings are to be looked at for help, and whether what waits is not left to those that
+    /// run.
+    help: Option<bool>,
     poll: bool,
     stale: Vec<ItemPtr>,
 }
@@ -275,11 +276,12 @@ impl WorkerPool {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&mut state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);
+        let help = help.then_some(now);
         if state.lingering && state.core.has_waiting() {
             // Relaxed: a hint; what comes is seen under the lock.
             self.has_come.store(true, Ordering::Relaxed);
         }
-        let plain = action == WakeAction::None && !watch && !help;
+        let plain = action == WakeAction::None && !watch && help.is_none();
         if plain && !state.has_deferred() {
             return None;
         }
@@ -300,8 +302,8 @@ impl WorkerPool {
     /// Who is to be brought for what is listed.
     #[inline]
     fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
-        if !now && state.siblings.is_some() && self.seeks_place(state) {
-            // If there is no better place, `help` brings somebody here.
+        if state.siblings.is_some() && self.seeks_place(state) {
+            // If there is no better place, `seek_help` brings somebody here.
             return WakeAction::None;
         }
         if state.poller.is_some() && state.is_polled() {
@@ -333,7 +335,7 @@ impl WorkerPool {
         state: &mut PoolState,
         action: WakeAction,
         watch: bool,
-        help: bool,
+        help: Option<bool>,
     ) -> AfterUnlock {
         if watch {
             state.watched = true;
@@ -710,8 +712,8 @@ impl AfterUnlock {
         if self.watch {
             pool.begin_watch();
         }
-        if self.help {
-            pool.seek_help();
+        if let Some(now) = self.help {
+            pool.seek_help(now);
         }
         let mut pwqs = self.pwqs.drain(..);
         for deferred in self.deferred.drain(..) {

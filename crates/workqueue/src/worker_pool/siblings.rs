@@ -147,10 +147,12 @@ impl WorkerPool {
         overloaded && state.look_later == 0
     }
 
-    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
-    pub(super) fn seek_help(&self) {
+    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best. Unless
+    /// `now`, little is left to those that run.
+    pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine) = {
             let mut state = self.lock();
+            // Unless this finds somebody.
             state.look_later = LOOK_LATER;
             let Some(siblings) = state.siblings.clone() else {
                 return;
@@ -158,25 +160,29 @@ impl WorkerPool {
             (siblings, state.load(self))
         };
         let loads = siblings.loads(self, mine);
-        match siblings.policy.wake_for(siblings.me, &loads) {
-            WakeTarget::Other(to, _) => {
-                let Some(helper) = siblings.all[to].pool.upgrade() else {
-                    return;
-                };
-                if helper.invite() {
-                    let state = self.lock();
-                    let first = state.core.worklist().next();
-                    let pwq = first.map(|index| state.pwq(index).clone());
-                    drop(state);
-                    if let Some(pwq) = pwq {
-                        pwq.wq().counted(Count::RemoteWakeups, 1);
-                    }
-                }
+        let helper = match siblings.policy.wake_for(siblings.me, &loads) {
+            WakeTarget::Nobody => return,
+            WakeTarget::Other(to, _) => siblings.all[to].pool.upgrade(),
+            WakeTarget::Own => None,
+        };
+        if let Some(helper) = helper {
+            let invited = helper.invite();
+            let mut state = self.lock();
+            state.look_later = 0;
+            let first = state.core.worklist().next().filter(|_| invited);
+            let pwq = first.map(|index| state.pwq(index).clone());
+            drop(state);
+            if let Some(pwq) = pwq {
+                pwq.wq().counted(Count::RemoteWakeups, 1);
             }
-            WakeTarget::Own => {
-                self.unlock(self.lock(), false);
-            }
-            WakeTarget::Nobody => {}
+        } else {
+            let mut state = self.lock();
+            state.look_later = 0;
+            let action = state.core.need_worker(now || !self.is_looked_after());
+            let watch = self.must_watch(&mut state, action);
+            let after = self.after(&mut state, action, watch, None);
+            drop(state);
+            after.perform(self);
         }
     }
 
@@ -187,7 +193,7 @@ impl WorkerPool {
             return false;
         }
         let action = state.core.workers.bring();
-        let after = self.after(&mut state, action, false, false);
+        let after = self.after(&mut state, action, false, None);
         self.wants_help(&mut state);
         drop(state);
         after.perform(self);
