@@ -107,6 +107,7 @@ impl Lately {
     }
 
     /// The mean.
+    #[must_use]
     pub const fn ns(self) -> u64 {
         self.0
     }

@@ -518,11 +518,13 @@ impl<T: PoolItem> PoolCore<T> {
     }
 
     /// Whether listed work waits for workers that run.
+    #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.worklist.is_empty()
     }
 
     /// Entries that could be taken.
+    #[must_use]
     pub fn listed(&self) -> usize {
         self.listed
     }
@@ -533,6 +535,7 @@ impl<T: PoolItem> PoolCore<T> {
     }
 
     /// What an item takes, in ns.
+    #[must_use]
     pub fn service_ns(&self) -> u64 {
         self.service_ns
     }

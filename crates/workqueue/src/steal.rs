@@ -115,6 +115,7 @@ impl Pod {
 impl StealPolicy {
     /// The pods of a scope of this machine.
     #[cfg(any(test, feature = "unstable-sim"))]
+    #[must_use]
     pub fn new(topology: &Topology, scope: Scope, costs: Costs) -> Self {
         let pods = topology.pods(scope).iter();
         Self::of(
@@ -130,6 +131,7 @@ impl StealPolicy {
 
     /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its own
     /// to be woken, or what waits there is worth no move.
+    #[must_use]
     pub fn keeps(&self, own: usize, mine: &Load) -> bool {
         let nearest = self.costs.near.min(self.costs.far);
         let backlog = self.is_full(own, mine) && self.drain_ns(own, mine) >= nearest;
@@ -138,6 +140,7 @@ impl StealPolicy {
 
     /// Whether an item would run better elsewhere than beside those that are awake in its own pod, if
     /// there is a place.
+    #[must_use]
     pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
         let sibling =
             self.is_packed(own, mine) && self.sibling_loss(own, mine) > self.costs.transfer;
@@ -163,6 +166,7 @@ impl StealPolicy {
     }
 
     /// How many workers of a pod may be awake.
+    #[must_use]
     pub fn cap(&self, pod: usize) -> usize {
         self.pods[pod].cpus * self.costs.lanes
     }
@@ -196,6 +200,7 @@ impl StealPolicy {
     }
 
     /// Whether they are on the same node.
+    #[must_use]
     pub fn is_near(&self, a: usize, b: usize) -> bool {
         self.pods[a].node == self.pods[b].node
     }
@@ -232,6 +237,7 @@ impl StealPolicy {
     }
 
     /// *wake*: an item has been queued in pool `own`.
+    #[must_use]
     pub fn wake_for(&self, own: usize, loads: &[Load]) -> WakeTarget {
         let mine = &loads[own];
         if self.is_packed(own, mine) {
@@ -271,6 +277,7 @@ impl StealPolicy {
 
     /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From whose
     /// it takes a batch, if from any.
+    #[must_use]
     pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
         let mine = &loads[thief];
         if mine.awake <= self.cores_left(thief, mine) {

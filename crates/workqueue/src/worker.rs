@@ -2,7 +2,7 @@
 
 use crate::batch::{Entry, Taken};
 use crate::current::{self, Context};
-use crate::item::{Ended, ItemPtr, Ran, ReusableRef, RunScope, Step};
+use crate::item::{Ended, ItemPtr, Ran, ReusableRef, RunScope, Step, Trace};
 use crate::pool_core::{WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
 use crate::sampler::proc;
@@ -345,12 +345,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
 }
 
 #[inline]
-fn run_item(
-    context: &Context,
-    pwq: &Pwq,
-    entry: Entry,
-    trace: Option<&dyn Fn(&str, Step<'_>)>,
-) -> Ran {
+fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>>) -> Ran {
     let began = std::cell::Cell::new(None);
     let scope = RunScope {
         trace,

@@ -38,11 +38,14 @@ fn blocks_of_all_sizes_are_aligned_and_apart() {
             unsafe { block.write_bytes(n, size) };
         }
         for (n, block) in (0..).zip(blocks) {
-            // SAFETY: as above; what was written is there, and it is freed once.
-            unsafe {
-                assert_eq!((block.read(), block.add(size - 1).read()), (n, n));
-                free(block, layout);
-            }
+            // SAFETY: as above.
+            let first = unsafe { block.read() };
+            // SAFETY: as above.
+            let last = unsafe { block.add(size - 1) };
+            // SAFETY: as above; what was written is there.
+            assert_eq!((first, unsafe { last.read() }), (n, n));
+            // SAFETY: it is freed once.
+            unsafe { free(block, layout) };
         }
     }
 }
@@ -56,11 +59,10 @@ fn threads_free_what_others_allocated() {
         for receiver in receivers {
             scope.spawn(move || {
                 for (n, Sent(block)) in (0..).zip(receiver) {
-                    // SAFETY: it was written by the thread that sent it, and nobody has it now.
-                    unsafe {
-                        assert_eq!(block.read(), n);
-                        free(block.cast(), layout);
-                    }
+                    // SAFETY: it was written by the thread that sent it.
+                    assert_eq!(unsafe { block.read() }, n);
+                    // SAFETY: nobody else has it now.
+                    unsafe { free(block.cast(), layout) };
                 }
             });
         }

@@ -127,7 +127,7 @@ impl FunctionCell {
         let function = self.0.load(Ordering::Relaxed);
         // SAFETY: but for the mark only tables that live for ever are stored.
         (function != UNKNOWN)
-            .then(|| unsafe { function.as_ref() })
+            .then_some(unsafe { function.as_ref() })
             .flatten()
             .map(Function)
     }
@@ -172,10 +172,13 @@ pub(crate) enum Ran {
     Elsewhere,
 }
 
+/// Is told of the steps of a run, by the item's name.
+pub(crate) type Trace<'a> = dyn Fn(&str, Step<'_>) + 'a;
+
 /// What a run asks its worker.
 pub(crate) struct RunScope<'a> {
     /// Who is told that it begins and ends, if somebody wants to know.
-    pub(crate) trace: Option<&'a dyn Fn(&str, Step<'_>)>,
+    pub(crate) trace: Option<&'a Trace<'a>>,
     /// Whether an item that wants to run again may do so at once, after so many runs.
     pub(crate) may_rerun: &'a dyn Fn(u32) -> bool,
     /// Queues an item that wants to run again, and runs at the moment.
@@ -263,8 +266,12 @@ impl ItemPtr {
     ///
     /// The item lives as long as the name is used.
     pub(crate) unsafe fn name<'a>(self) -> &'a str {
-        // SAFETY: the table is that of the item, which lives.
-        unsafe { (self.header().vtable.name)(self).as_ref() }
+        // SAFETY: the item lives.
+        let name = unsafe { self.header() }.vtable.name;
+        // SAFETY: the table is the item's.
+        let name = unsafe { name(self) };
+        // SAFETY: it lies in the item, which lives.
+        unsafe { name.as_ref() }
     }
 
     /// Claims the item for its entry, runs it and ends it.
@@ -275,8 +282,10 @@ impl ItemPtr {
     /// [`Ran::Elsewhere`].
     #[inline]
     pub(crate) unsafe fn run(self, seq: Seq, scope: &RunScope<'_>) -> Ran {
-        // SAFETY: the entry keeps the item alive, by PENDING or by `refs`; the table is the item's.
-        unsafe { (self.header().vtable.run)(self, seq, scope) }
+        // SAFETY: the entry keeps the item alive, by PENDING or by `refs`.
+        let run = unsafe { self.header() }.vtable.run;
+        // SAFETY: the table is the item's.
+        unsafe { run(self, seq, scope) }
     }
 
     /// Gives a handle, or an entry that was left behind, up. Frees the item with the last one.

@@ -220,8 +220,10 @@ impl ItemPtr {
     /// was PENDING.
     pub(super) unsafe fn free_after(self, old: u64) {
         if old & (PENDING | HANDLES) == 0 {
+            // SAFETY: nobody has freed it.
+            let free = unsafe { self.header() }.vtable.free;
             // SAFETY: RUNNING was the last that kept it alive.
-            let _ = contained(|| unsafe { (self.header().vtable.free)(self) });
+            let _ = contained(|| unsafe { free(self) });
         }
     }
 }

@@ -100,8 +100,10 @@ where
         function_name: type_name::<F>,
         is_work: false,
         take: |item, out| {
-            // SAFETY: the caller has seen the end, and `out` has room for an outcome.
-            unsafe { out.cast::<Outcome<T>>().write(Self::take(item)) };
+            // SAFETY: the caller has seen the end.
+            let outcome = unsafe { Self::take(item) };
+            // SAFETY: `out` has room for an outcome.
+            unsafe { out.cast::<Outcome<T>>().write(outcome) };
         },
         discard: Self::discard,
     };
@@ -135,25 +137,39 @@ where
     ///
     /// The caller owns the function: it has cleared PENDING, or has the only pointer.
     unsafe fn take_function(&self) -> F {
-        // SAFETY: the caller's promise.
-        self.content
-            .with_mut(|p| unsafe { ManuallyDrop::take(&mut (*p).f) })
+        self.content.with_mut(|p| {
+            // SAFETY: the caller's promise: nobody else uses the content.
+            let content = unsafe { &mut *p };
+            // SAFETY: so the function is there.
+            let f = unsafe { &mut content.f };
+            // SAFETY: it is taken once.
+            unsafe { ManuallyDrop::take(f) }
+        })
     }
 
     unsafe fn name(item: ItemPtr) -> NonNull<str> {
         // SAFETY: whoever asks for the name of a task has it before the run or runs it.
         let this = unsafe { Self::of(item) };
-        // SAFETY: so the function is there, and nobody changes it.
-        this.content
-            .with(|p| unsafe { NonNull::from((*p).f.name()) })
+        this.content.with(|p| {
+            // SAFETY: so nobody changes the content.
+            let content = unsafe { &*p };
+            // SAFETY: and the function is there.
+            let f = unsafe { &content.f };
+            NonNull::from(f.name())
+        })
     }
 
     unsafe fn take(item: ItemPtr) -> Outcome<T> {
         // SAFETY: the handle keeps the item alive.
         let this = unsafe { Self::of(item) };
-        // SAFETY: the end has been seen, so the result is there and the handle's.
-        this.content
-            .with_mut(|p| unsafe { ManuallyDrop::take(&mut (*p).outcome) })
+        this.content.with_mut(|p| {
+            // SAFETY: the end has been seen, so the content is the handle's.
+            let content = unsafe { &mut *p };
+            // SAFETY: and the result is there.
+            let outcome = unsafe { &mut content.outcome };
+            // SAFETY: it is taken once.
+            unsafe { ManuallyDrop::take(outcome) }
+        })
     }
 
     /// The block alone.
@@ -227,7 +243,9 @@ where
             unsafe { item.name() }.to_owned()
         });
         // SAFETY: the caller's promise.
-        let f = unsafe { Self::of(item).take_function() };
+        let this = unsafe { Self::of(item) };
+        // SAFETY: the same.
+        let f = unsafe { this.take_function() };
         // The block is free before the run, and warm for what that queues.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };
@@ -301,8 +319,10 @@ where
     }
 
     unsafe fn discard(item: ItemPtr, why: JoinError) {
-        // SAFETY: the caller has cleared PENDING.
-        let f = unsafe { Self::of(item).take_function() };
+        // SAFETY: the caller has cleared PENDING and not yet freed the item.
+        let this = unsafe { Self::of(item) };
+        // SAFETY: so the function is the caller's.
+        let f = unsafe { this.take_function() };
         // Whatever the function's destructor does, the handle resolves.
         let dropped = caught(|| drop(f));
         // SAFETY: the caller has set RUNNING.
@@ -374,12 +394,13 @@ where
 
     /// Its queueing was refused: the function comes back.
     pub(crate) fn into_function(self) -> F {
-        // SAFETY: it is of this type, and nobody else knows it.
-        unsafe {
-            let f = Task::<F, T>::of(self.item).take_function();
-            Task::<F, T>::free_block(self.item);
-            f
-        }
+        // SAFETY: it is of this type.
+        let task = unsafe { Task::<F, T>::of(self.item) };
+        // SAFETY: nobody else knows it.
+        let f = unsafe { task.take_function() };
+        // SAFETY: the function has been taken.
+        unsafe { Task::<F, T>::free_block(self.item) };
+        f
     }
 }
 
@@ -410,12 +431,11 @@ impl<T> TaskHandle<T> {
         }
         // Relaxed: the handle alone looks at it, or whoever frees the item after it.
         self.header().word.fetch_or(TAKEN, Ordering::Relaxed);
+        let mut outcome = MaybeUninit::<Outcome<T>>::uninit();
         // SAFETY: the end has been seen, and this is the first to take it.
-        let outcome = unsafe {
-            let mut outcome = MaybeUninit::<Outcome<T>>::uninit();
-            (self.header().vtable.take)(self.item, outcome.as_mut_ptr().cast());
-            outcome.assume_init()
-        };
+        unsafe { (self.header().vtable.take)(self.item, outcome.as_mut_ptr().cast()) };
+        // SAFETY: `take` has written it.
+        let outcome = unsafe { outcome.assume_init() };
         Some(outcome.map_err(|error| *error))
     }
 

@@ -84,18 +84,18 @@ mod tests {
 
     #[test]
     fn fields_do_not_touch_each_other() {
-        let word = with_colour(with_pwq(PENDING | HANDLES | 7 * SEQ_ONE, 0xf_ffff), 15);
+        let word = with_colour(with_pwq(PENDING | HANDLES | (7 * SEQ_ONE), 0xf_ffff), 15);
         assert_eq!((pwq(word), colour(word), seq(word)), (0xf_ffff, 15, 7));
         assert_eq!(word & 0xff, PENDING | HANDLES);
         assert_eq!(
             with_colour(with_pwq(word, 0), 0),
-            PENDING | HANDLES | 7 * SEQ_ONE
+            PENDING | HANDLES | (7 * SEQ_ONE)
         );
     }
 
     #[test]
     fn numbers_of_queueings_come_round() {
         assert!(is_up_to(u32::MAX, 1) && !is_up_to(1, u32::MAX));
-        assert!(is_live(PENDING | 3 * SEQ_ONE, 3) && !is_live(3 * SEQ_ONE, 3));
+        assert!(is_live(PENDING | (3 * SEQ_ONE), 3) && !is_live(3 * SEQ_ONE, 3));
     }
 }

@@ -94,6 +94,7 @@ impl Workers {
     }
 
     /// Workers that count as running, those on their way included.
+    #[must_use]
     pub fn nr_running(&self) -> usize {
         self.nr_running
     }
@@ -108,12 +109,14 @@ impl Workers {
     }
 
     /// No more may run.
+    #[must_use]
     pub fn are_enough(&self) -> bool {
         self.nr_running >= self.target
     }
 
     /// One of those that run is to go: more run than may.
     #[inline]
+    #[must_use]
     pub fn are_too_many(&self) -> bool {
         self.nr_running > self.target
     }
@@ -130,6 +133,7 @@ impl Workers {
 
     /// Where a worker is in its life.
     #[cfg(any(test, feature = "unstable-sim"))]
+    #[must_use]
     pub fn phase(&self, worker: WorkerId) -> WorkerPhase {
         self.all[worker].phase
     }

@@ -198,11 +198,11 @@ impl PoolState {
     pub(crate) fn recall_all(&mut self, of: impl Fn(&Pwq) -> bool) {
         let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
         for worker in all {
-            // SAFETY: as in `settle`.
-            if self
-                .entries(worker)
-                .any(|(_, taken)| of(unsafe { taken.pwq.as_ref() }))
-            {
+            let is_one = |(_, taken): (u32, Taken)| {
+                // SAFETY: as in `settle`.
+                of(unsafe { taken.pwq.as_ref() })
+            };
+            if self.entries(worker).any(is_one) {
                 self.recall(worker);
             }
         }

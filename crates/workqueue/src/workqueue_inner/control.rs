@@ -317,9 +317,9 @@ impl WorkqueueInner {
     /// Slots in use and slots, of each node and of pools without one; or of all, for an exact limit.
     pub(crate) fn levels(&self) -> Vec<(usize, usize)> {
         let control = self.control.lock();
-        let levels = control.nr_active.iter().map(|nr_active| nr_active.level());
+        let mut levels = control.nr_active.iter().map(|nr_active| nr_active.level());
         match control.limit.share {
-            Share::Lend => levels.last().into_iter().collect(),
+            Share::Lend => levels.next_back().into_iter().collect(),
             Share::PerNode => levels.collect(),
         }
     }
