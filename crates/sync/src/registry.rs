@@ -63,7 +63,8 @@ impl<T> Registry<T> {
         f(&mut table.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A number that nobody else has, until it is [freed](Registry::free). `None` if all are in use.
+    /// A number that nobody else has, until it is [freed](Registry::free). `None` if all are in
+    /// use.
     ///
     /// ```
     /// # use inflight_sync::registry::Registry;

@@ -98,6 +98,36 @@ fn start() -> (std::time::Instant, u64) {
     })
 }
 
+/// How many turns of a spin loop last so many ns on this machine: one takes from 1 to 50 ns.
+/// Measured once; 0 under a model checker.
+///
+/// ```
+/// let turns = inflight_sync::time::spin_turns(4_000);
+/// assert!(turns <= 4_000);
+/// ```
+#[must_use]
+pub fn spin_turns(ns: u64) -> u32 {
+    u32::try_from(turns_per_us() * ns / 1_000).unwrap_or(u32::MAX)
+}
+
+#[cfg(not(any(loom, shuttle)))]
+fn turns_per_us() -> u64 {
+    static TURNS: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *TURNS.get_or_init(|| {
+        let began = std::time::Instant::now();
+        for _ in 0..1_000 {
+            std::hint::spin_loop();
+        }
+        // A turn takes at least one ns.
+        1_000_000 / began.elapsed().as_nanos().max(1_000) as u64
+    })
+}
+
+#[cfg(any(loom, shuttle))]
+fn turns_per_us() -> u64 {
+    0
+}
+
 /// Where the time comes from.
 ///
 /// Under a model checker the system's time stands still at zero: no timeout fires by itself.

@@ -114,8 +114,9 @@ impl Attrs {
         Self { strict, ..self }
     }
 
-    /// The priority of the workers: -20 to 19, lower is preferred; 0 is that of the process. Where the system refuses it the
-    /// workers go on without ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
+    /// The priority of the workers: -20 to 19, lower is preferred; 0 is that of the process. Where
+    /// the system refuses it the workers go on without
+    /// ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
     /// [`highpri`](crate::WorkqueueBuilder::highpri) queue has -20 whatever this says.
     ///
     /// ```

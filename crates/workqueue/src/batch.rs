@@ -26,8 +26,8 @@ pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 32 };
 /// A batch, and what its items append to it.
 const RING: u32 = if cfg!(loom) { 6 } else { 64 };
 
-/// One queueing of an item. Who has an entry keeps the item alive by its PENDING or, after a cancel,
-/// by a reference.
+/// One queueing of an item. Who has an entry keeps the item alive by its PENDING or, after a
+/// cancel, by a reference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) item: ItemPtr,
@@ -56,8 +56,8 @@ pub(crate) struct Batch {
     entries: [UnsafeCell<Option<Taken>>; RING as usize],
 }
 
-// SAFETY: see the table: the entries are handed from the owner to others by `next` and `end`, and by
-// the lock.
+// SAFETY: see the table: the entries are handed from the owner to others by `next` and `end`, and
+// by the lock.
 unsafe impl Sync for Batch {}
 // SAFETY: as above; what an entry points to may be used by any thread.
 unsafe impl Send for Batch {}
@@ -88,8 +88,8 @@ impl Batch {
 
     #[inline]
     pub(crate) fn next(&self) -> u32 {
-        // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and what their
-        // runs did is seen.
+        // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and what
+        // their runs did is seen.
         self.next.load(Ordering::Acquire)
     }
 
@@ -158,8 +158,8 @@ impl Batch {
     pub(crate) fn start(&self, i: u32) -> bool {
         // Ordering: Release, pairs with the Acquire in `next`.
         self.next.store(i.wrapping_add(1), Ordering::Release);
-        // Ordering: pairs with the heavy fence in `recall`: the recaller sees this entry started, or
-        // the owner sees the recall.
+        // Ordering: pairs with the heavy fence in `recall`: the recaller sees this entry started,
+        // or the owner sees the recall.
         self.fence.light();
         !self.recalled.load(Ordering::Relaxed)
     }

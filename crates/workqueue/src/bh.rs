@@ -1,8 +1,8 @@
 //! Whoever runs the items of BH queues on its own thread.
 //!
 //! To its pool a poller is a worker without a thread. While it comes in time it is the one that is
-//! called, and a thread that has become a worker hands over to it after its item. A poller that does
-//! not come is late: the thread is brought, until the poller comes again.
+//! called, and a thread that has become a worker hands over to it after its item. A poller that
+//! does not come is late: the thread is brought, until the poller comes again.
 
 use crate::attrs::HIGHPRI;
 use crate::current::{self, Context};
@@ -56,8 +56,8 @@ pub struct Polled {
 /// thread runs all that is left.
 ///
 /// Items run one at a time, those of [`highpri`](crate::WorkqueueBuilder::highpri) queues (from a
-/// thread: beside the others) first, those of each queue in the order in which they were queued on that
-/// CPU, and the queues by turns.
+/// thread: beside the others) first, those of each queue in the order in which they were queued on
+/// that CPU, and the queues by turns.
 ///
 /// # What an item may not do
 ///

@@ -156,11 +156,10 @@ impl SystemBuilder {
     /// Calls `f` with each step of each item: queued, activated, started, ended, panicked,
     /// cancelled.
     ///
-    /// On the thread that takes the step, without a lock (what the timer does is told on a thread for
-    /// reports), so two threads' steps of one item may be told in either order: that it is queued
-    /// after that it has started. `f` should be quick; its
-    /// panics are ignored, and it must not queue items of this system, each of which would call it
-    /// again.
+    /// On the thread that takes the step, without a lock (what the timer does is told on a thread
+    /// for reports), so two threads' steps of one item may be told in either order: that it is
+    /// queued after that it has started. `f` should be quick; its panics are ignored, and it must
+    /// not queue items of this system, each of which would call it again.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -252,7 +251,8 @@ impl SystemBuilder {
         Self { topology, ..self }
     }
 
-    /// The scope of unbound queues whose [`Attrs`] name none: `cache_shard` unless set.
+    /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none: `cache_shard` unless
+    /// set.
     ///
     /// ```
     /// # use inflight_topology::Scope;
@@ -268,7 +268,8 @@ impl SystemBuilder {
         }
     }
 
-    /// Whether queues built as [`power_efficient`](WorkqueueBuilder::power_efficient) are unbound.
+    /// Whether queues built as [`power_efficient`](crate::WorkqueueBuilder::power_efficient) are
+    /// unbound.
     ///
     /// ```
     /// # use inflight_workqueue::{Kind, WorkqueueSystem};

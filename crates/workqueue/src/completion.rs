@@ -32,8 +32,8 @@ impl Completion {
 
     /// One thing has happened.
     pub(crate) fn done(&self) {
-        // Ordering: Release, pairs with the Acquire in `is_done`: who waits sees what came before each
-        // of them.
+        // Ordering: Release, pairs with the Acquire in `is_done`: who waits sees what came before
+        // each of them.
         if self.left.fetch_sub(1, Ordering::Release) == 1 {
             self.event.notify_all();
         }

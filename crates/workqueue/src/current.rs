@@ -426,8 +426,8 @@ impl WorkerPool {
 
 /// Says that the calling item gets on, though it takes long: the
 /// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
-/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread that
-/// is no worker it does nothing.
+/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
+/// that is no worker it does nothing.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};

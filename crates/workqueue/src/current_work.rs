@@ -59,8 +59,8 @@ pub fn current_item() -> Option<CurrentItem> {
     })
 }
 
-/// The work that the calling worker runs: so that a function can queue its own work without owning a
-/// handle on it. `None` on a thread that is no worker, and inside functions and futures that were
+/// The work that the calling worker runs: so that a function can queue its own work without owning
+/// a handle on it. `None` on a thread that is no worker, and inside functions and futures that were
 /// spawned.
 ///
 /// ```

@@ -281,8 +281,8 @@ impl DelayedWork {
         self.item.disable_sync_until(&Until::Forever)
     }
 
-    /// As [`disable_sync_blocking`](DelayedWork::disable_sync_blocking), at most for `limit`, of real
-    /// time. If that is over, the work is disabled all the same.
+    /// As [`disable_sync_blocking`](DelayedWork::disable_sync_blocking), at most for `limit`, of
+    /// real time. If that is over, the work is disabled all the same.
     ///
     /// # Errors
     ///

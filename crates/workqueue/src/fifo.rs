@@ -1,8 +1,8 @@
 //! A FIFO from whose middle entries can be taken.
 //!
 //! Chunks of equal size, so that no push moves what is there, memory follows the length, and a
-//! position is found in constant time. An entry that is taken out of the middle leaves a hole; holes
-//! at the ends go at once, others when they are as many as the entries.
+//! position is found in constant time. An entry that is taken out of the middle leaves a hole;
+//! holes at the ends go at once, others when they are as many as the entries.
 
 use std::collections::VecDeque;
 

@@ -2,8 +2,8 @@
 //!
 //! Every entry bears the colour of the moment it was queued in, and each colour counts its entries.
 //! A flush closes the current colour and is over when no entry of it or of an older one is left.
-//! Later entries bear a later colour, so they do not hold it up. As in the kernel there are sixteen,
-//! so fifteen flushes can be under way; those that begin meanwhile share the next colour.
+//! Later entries bear a later colour, so they do not hold it up. As in the kernel there are
+//! sixteen, so fifteen flushes can be under way; those that begin meanwhile share the next colour.
 
 /// So many colours there are.
 pub(crate) const COLOURS: usize = 16;
@@ -148,7 +148,9 @@ mod tests {
         /// A flush waits for what was there and, if fifteen are under way, for what comes until the
         /// next one can begin; for nothing else.
         #[test]
-        fn against_a_list_of_entries(steps in proptest::collection::vec((0..3u8, 0..50usize), 0..300)) {
+        fn against_a_list_of_entries(
+            steps in proptest::collection::vec((0..3u8, 0..50usize), 0..300)
+        ) {
             let mut colours = FlushColours::default();
             let (mut entries, mut flushes) = (Vec::<(u8, u32)>::new(), Vec::new());
             for (n, (step, at)) in (0u32..).zip(steps) {

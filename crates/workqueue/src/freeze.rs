@@ -35,7 +35,8 @@ impl Frozen {
         }
     }
 
-    /// Whether items that had begun before still run. Once it is `false` it stays so until the thaw.
+    /// Whether items that had begun before still run. Once it is `false` it stays so until the
+    /// thaw.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -4,8 +4,8 @@
 //! further wakes change nothing; a wake during a poll makes it run again afterwards, and it never
 //! runs twice at once.
 //!
-//! A waker holds the task, and the task holds its item. The item holds the task only from a wake until
-//! the poll that follows, so a future that nobody can wake any more goes.
+//! A waker holds the task, and the task holds its item. The item holds the task only from a wake
+//! until the poll that follows, so a future that nobody can wake any more goes.
 
 use crate::cancel;
 use crate::current;

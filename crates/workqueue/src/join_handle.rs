@@ -160,8 +160,8 @@ impl<T> JoinHandle<T> {
         self.wait()
     }
 
-    /// Waits for the result, at most for `limit` on the system's clock. If that is over, the function
-    /// goes on, and the handle can be waited for again.
+    /// Waits for the result, at most for `limit` on the system's clock. If that is over, the
+    /// function goes on, and the handle can be waited for again.
     ///
     /// # Errors
     ///

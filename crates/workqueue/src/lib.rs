@@ -134,7 +134,8 @@ pub use workqueue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue}
 pub use workqueue_inner::Share;
 pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 
-/// What the simulator and models drive that no user sees. Nothing here is promised to stay as it is.
+/// What the simulator and models drive that no user sees. Nothing here is promised to stay as it
+/// is.
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {

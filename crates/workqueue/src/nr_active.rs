@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Either A3 comes before R2, and R3 sees who pends; or R2 before A3, and A4 sees the slot.
-//! Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a lock.
+//! Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a
+//! lock.
 
 use inflight_sync::Mutex;
 use inflight_sync::asym::fence_after_rmw;
@@ -138,9 +139,9 @@ pub struct NodeShares {
     pub nodeless: usize,
 }
 
-/// A node gets its part by CPUs, rounded up, at least `min_active` and at most `max_active`. With no
-/// CPU anywhere each gets `min_active`. No part is 0 unless all are, or items that end up there all
-/// the same would never run.
+/// A node gets its part by CPUs, rounded up, at least `min_active` and at most `max_active`. With
+/// no CPU anywhere each gets `min_active`. No part is 0 unless all are, or items that end up there
+/// all the same would never run.
 ///
 /// The sum can exceed `max_active`, by rounding and by the floor; the part of pools without a node
 /// comes on top. `cpus` counts the usable online CPUs of each node.

@@ -2,12 +2,13 @@
 //! items. The pool keeps it behind its lock; the simulator drives it in virtual time.
 //!
 //! - A **pwq** is the link of a workqueue and this pool, with one FIFO of entries.
-//! - The **worklist** names the pwqs that have entries and a slot. A pwq without a slot is not on it;
-//!   nothing moves from one list to another.
+//! - The **worklist** names the pwqs that have entries and a slot. A pwq without a slot is not on
+//!   it; nothing moves from one list to another.
 //! - A **batch** is what a worker takes in one section of the lock. It holds a slot of each pwq it
 //!   has entries of, whatever their number, because it runs them one after another.
 //! - **Concurrency management**: `nr_running` counts workers that are neither idle nor blocked nor
-//!   known to compute for long. While it is below the target and work is listed, a worker is brought.
+//!   known to compute for long. While it is below the target and work is listed, a worker is
+//!   brought.
 
 use crate::fifo::Fifo;
 use crate::flush_colour::{FlushColours, FlushNumber};
@@ -97,8 +98,8 @@ pub enum Deferred {
     Slot(Arc<NrActive>, PwqId),
     /// Flushes of that pwq below that number are over.
     Flushed(PwqIndex, FlushNumber),
-    /// Nothing is in flight in that pwq any more. It is counted among the busy ones of its queue, or
-    /// not.
+    /// Nothing is in flight in that pwq any more. It is counted among the busy ones of its queue,
+    /// or not.
     Idle(PwqIndex, bool),
 }
 
@@ -335,8 +336,8 @@ impl<T: PoolItem> PoolCore<T> {
         taken
     }
 
-    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if the
-    /// batch has one already; what is left waits behind the other pwqs.
+    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if
+    /// the batch has one already; what is left waits behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.worklist.pop_front();
@@ -504,8 +505,8 @@ impl<T: PoolItem> PoolCore<T> {
         self.ended(index, colour, 1, 0);
     }
 
-    /// Who must be brought for what is listed, besides those that run. While somebody runs and it is
-    /// little, nobody, unless `now`.
+    /// Who must be brought for what is listed, besides those that run. While somebody runs and it
+    /// is little, nobody, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
         if self.worklist.is_empty() || self.workers.are_enough() {

@@ -117,10 +117,10 @@ impl Workqueue {
     /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
     /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
     /// two polls the future is nobody's. A wake allocates nothing. A
-    /// wake by the queue's own waker is taken while the queue is drained. A future that has not ended
-    /// when the queue is destroyed, or the system ends, ends with [`JoinError::Rejected`]; one that
-    /// nobody can wake any more, with [`JoinError::Cancelled`]. Dropping the handle detaches the
-    /// future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    /// wake by the queue's own waker is taken while the queue is drained. A future that has not
+    /// ended when the queue is destroyed, or the system ends, ends with [`JoinError::Rejected`];
+    /// one that nobody can wake any more, with [`JoinError::Cancelled`]. Dropping the handle
+    /// detaches the future; [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
     ///
@@ -175,8 +175,8 @@ impl Workqueue {
     /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let Err(JoinError::Panicked(p)) = wq.spawn_named("rescan", || panic!()).wait() else { panic!() };
-    /// assert_eq!(p.item(), "rescan");
+    /// let Err(JoinError::Panicked(p)) = wq.spawn_named("rescan", || panic!()).wait() else {
+    /// panic!() }; assert_eq!(p.item(), "rescan");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn_named<T, F>(&self, name: impl Into<Name>, f: F) -> JoinHandle<T>

@@ -1,8 +1,8 @@
 //! When an idle pod takes the waiting items of a busy one: locality that wastes no CPU.
 //!
 //! Workers stay in their pod; batches may run elsewhere. A batch is taken at most once and run at
-//! once; the next item of the same submitter goes to its own pod again. So no state is moved back and
-//! forth.
+//! once; the next item of the same submitter goes to its own pod again. So no state is moved back
+//! and forth.
 //!
 //! Two decisions, as pure functions of what a pool knows anyway: whom to wake for a new item, and
 //! where a worker looks that finds nothing in its own pool. Each rule of the one has its partner in
@@ -129,8 +129,8 @@ impl StealPolicy {
         Self { pods, costs }
     }
 
-    /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its own
-    /// to be woken, or what waits there is worth no move.
+    /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its
+    /// own to be woken, or what waits there is worth no move.
     #[must_use]
     pub fn keeps(&self, own: usize, mine: &Load) -> bool {
         let nearest = self.costs.near.min(self.costs.far);
@@ -138,8 +138,8 @@ impl StealPolicy {
         !(self.seeks_place(own, mine) || backlog)
     }
 
-    /// Whether an item would run better elsewhere than beside those that are awake in its own pod, if
-    /// there is a place.
+    /// Whether an item would run better elsewhere than beside those that are awake in its own pod,
+    /// if there is a place.
     #[must_use]
     pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
         let sibling =
@@ -275,8 +275,8 @@ impl StealPolicy {
         }
     }
 
-    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From whose
-    /// it takes a batch, if from any.
+    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From
+    /// whose it takes a batch, if from any.
     #[must_use]
     pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
         let mine = &loads[thief];

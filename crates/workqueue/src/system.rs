@@ -299,8 +299,8 @@ impl WorkqueueSystem {
     }
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
-    /// dropped: once this has returned none of their items begins. Items that have begun run to their
-    /// end ([`Frozen::is_busy`]).
+    /// dropped: once this has returned none of their items begins. Items that have begun run to
+    /// their end ([`Frozen::is_busy`]).
     ///
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
@@ -395,7 +395,7 @@ impl WorkqueueSystem {
         })
     }
 
-    /// Changes the scope of unbound queues whose [`Attrs`] name none, all or nothing.
+    /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none, all or nothing.
     ///
     /// # Errors
     ///
@@ -438,8 +438,8 @@ impl WorkqueueSystem {
 
 /// More of what can be changed and seen while it runs.
 impl WorkqueueSystem {
-    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it off.
-    /// Without effect in a system that was built without one.
+    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it
+    /// off. Without effect in a system that was built without one.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -454,8 +454,8 @@ impl WorkqueueSystem {
         self.inner().shared().watchdog.set_threshold(threshold);
     }
 
-    /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps the
-    /// last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
+    /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
+    /// the last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -319,7 +319,8 @@ impl SystemInner {
         Ok(queue)
     }
 
-    /// *shutdown*: closes every queue. Who finds that nothing is in flight any more stops the pools.
+    /// *shutdown*: closes every queue. Who finds that nothing is in flight any more stops the
+    /// pools.
     pub(crate) fn begin_shutdown(self: &Arc<Self>) {
         self.registry.lock().shut = true;
         // No queue is added after the flag, so these are all. What is held runs.

@@ -48,9 +48,9 @@ impl Which {
     }
 }
 
-/// Queues for everybody, as Linux has them: for items that are short, few, and wait for nothing that
-/// is queued here too. An engine whose items may be as many as a limit, that flushes or drains, or on
-/// whose progress others depend, makes queues of its own.
+/// Queues for everybody, as Linux has them: for items that are short, few, and wait for nothing
+/// that is queued here too. An engine whose items may be as many as a limit, that flushes or
+/// drains, or on whose progress others depend, makes queues of its own.
 ///
 /// Each is made when it is first asked for, and lives as long as the system. After the system has
 /// been shut down they refuse what is queued, as all queues.

@@ -36,11 +36,13 @@ pub struct TraceEvent<'a> {
     pub item: &'a str,
     /// What has happened to it.
     pub step: TraceStep,
-    /// The CPU on which the step was taken; of [`TraceStep::Queued`] the one that it was queued for.
+    /// The CPU on which the step was taken; of [`TraceStep::Queued`] the one that it was queued
+    /// for.
     pub cpu: usize,
 }
 
-/// A recorded [`TraceEvent`]. See [`WorkqueueSystem::record_trace`](crate::WorkqueueSystem::record_trace).
+/// A recorded [`TraceEvent`]. See
+/// [`WorkqueueSystem::record_trace`](crate::WorkqueueSystem::record_trace).
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;

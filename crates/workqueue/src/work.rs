@@ -81,8 +81,8 @@ pub enum Modified {
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued
 /// runs. A function that queues its own work takes a handle from
-/// [`current_work`](crate::current_work), since one that it owned would keep both from being freed; a
-/// [repeating](Work::repeating) work needs none.
+/// [`current_work`](crate::current_work), since one that it owned would keep both from being freed;
+/// a [repeating](Work::repeating) work needs none.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -193,9 +193,9 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from an item of a queue
-    /// with `max_active` 1 whose own slot the awaited instance needs. That counts at the moment of
-    /// the call: a limit that is raised later would have helped. And from any BH item.
+    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from an item of a
+    /// queue with `max_active` 1 whose own slot the awaited instance needs. That counts at the
+    /// moment of the call: a limit that is raised later would have helped. And from any BH item.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -307,8 +307,8 @@ impl Work {
         self.item.cancel_sync_until(&Until::Forever)
     }
 
-    /// As [`cancel_sync_blocking`](Work::cancel_sync_blocking), at most for `limit`, of real time. If
-    /// that is over, the pending instance has been taken back all the same.
+    /// As [`cancel_sync_blocking`](Work::cancel_sync_blocking), at most for `limit`, of real time.
+    /// If that is over, the pending instance has been taken back all the same.
     ///
     /// # Errors
     ///
@@ -403,8 +403,8 @@ impl Work {
         self.item.disable_sync_until(&Until::Forever)
     }
 
-    /// As [`disable_sync_blocking`](Work::disable_sync_blocking), at most for `limit`, of real time.
-    /// If that is over, the work is disabled all the same.
+    /// As [`disable_sync_blocking`](Work::disable_sync_blocking), at most for `limit`, of real
+    /// time. If that is over, the work is disabled all the same.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::threads::End;
 use crate::trace::TraceStep;
 use crate::worker_pool::{PoolState, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
-use inflight_sync::time::Instant;
+use inflight_sync::time::{self, Instant};
 use inflight_sync::{Arc, MutexGuard, Parker, cpu, hint};
 use std::rc::Rc;
 use std::time::Duration;
@@ -215,9 +215,9 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// After a batch that was short and left nothing behind, a worker leaves the lock alone for a while,
-/// so that more comes together: one that takes an entry at a time passes the lines of the lock to and
-/// fro with the producer.
+/// After a batch that was short and left nothing behind, a worker leaves the lock alone for a
+/// while, so that more comes together: one that takes an entry at a time passes the lines of the
+/// lock to and fro with the producer.
 struct Pace {
     /// Turns of a spin loop.
     turns: u32,
@@ -227,7 +227,7 @@ struct Pace {
 impl Pace {
     fn new(pool: &WorkerPool) -> Self {
         let most = if pool.is_looked_after() && pool.attrs().target() > 1 {
-            pause_turns(PACE_NS)
+            time::spin_turns(PACE_NS)
         } else {
             0
         };
@@ -247,28 +247,6 @@ impl Pace {
             hint::spin_loop();
         }
     }
-}
-
-/// How many turns of a spin loop last so long here: one takes from 1 to 50 ns.
-#[cfg(not(any(loom, shuttle)))]
-fn pause_turns(ns: u64) -> u32 {
-    use std::sync::OnceLock;
-    static TURNS_PER_US: OnceLock<u64> = OnceLock::new();
-    let per_us = *TURNS_PER_US.get_or_init(|| {
-        let clock = inflight_sync::time::Clock::system();
-        let began = clock.now();
-        for _ in 0..1_000 {
-            hint::spin_loop();
-        }
-        let ns = (clock.now() - began).as_nanos() as u64;
-        1_000_000 / ns.max(1_000)
-    });
-    (per_us * ns / 1_000) as u32
-}
-
-#[cfg(any(loom, shuttle))]
-fn pause_turns(_: u64) -> u32 {
-    0
 }
 
 /// Runs the entries of the calling thread's batch, and what their items append. Returns how many.

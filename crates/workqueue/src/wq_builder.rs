@@ -42,8 +42,8 @@ impl WorkqueueDraft {
     }
 
     /// One item at a time, in the order in which they were queued, whatever CPU they come from. The
-    /// limit of one cannot be changed. Needs no thread of its own: items run in one pool for all CPUs
-    /// that the queue may use, whatever the scope.
+    /// limit of one cannot be changed. Needs no thread of its own: items run in one pool for all
+    /// CPUs that the queue may use, whatever the scope.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -151,8 +151,9 @@ pub struct WorkqueueBuilder {
 impl WorkqueueBuilder {
     /// Its items run in pools of their own, whose workers have nice -20 where the system permits
     /// it. They and the normal pools of the same CPUs do not know of each other: the scheduler
-    /// prefers the one with the higher priority. [`nice_refused`](crate::WorkqueueSystem::nice_refused) tells if it was
-    /// not granted; the pools are apart all the same.
+    /// prefers the one with the higher priority.
+    /// [`nice_refused`](crate::WorkqueueSystem::nice_refused) tells if it was not granted; the
+    /// pools are apart all the same.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -172,7 +173,8 @@ impl WorkqueueBuilder {
     /// the flag means nothing.
     ///
     /// Without it an item is found to compute for long when it has used
-    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time and others wait.
+    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time and others
+    /// wait.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -212,9 +214,9 @@ impl WorkqueueBuilder {
     }
 
     /// It need not run on the CPU it is queued on, if that saves power: where the system is built
-    /// as [`power_efficient`](crate::SystemBuilder::power_efficient) a bound queue becomes an unbound one,
-    /// so that items gather on CPUs that are awake. Its `max_active` then counts for the whole
-    /// queue.
+    /// as [`power_efficient`](crate::SystemBuilder::power_efficient) a bound queue becomes an
+    /// unbound one, so that items gather on CPUs that are awake. Its `max_active` then counts for
+    /// the whole queue.
     ///
     /// ```
     /// # use inflight_workqueue::{Kind, WorkqueueSystem};
@@ -228,7 +230,8 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// Its items are held by [`freeze`](crate::WorkqueueSystem::freeze): none starts until the thaw.
+    /// Its items are held by [`freeze`](crate::WorkqueueSystem::freeze): none starts until the
+    /// thaw.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;

@@ -145,8 +145,8 @@ fn inactive_items_end_where_they_were_queued() {
     await_pools(&sys, &["2 cpus 0-1 strict", "3 cpus 2-3 strict"]);
 }
 
-/// A20: an item that queues itself goes where its queue's items go now, and waits there until it has
-/// ended here.
+/// A20: an item that queues itself goes where its queue's items go now, and waits there until it
+/// has ended here.
 #[test]
 fn a20_an_item_that_queues_itself_follows_its_queue() {
     let sys = system();

@@ -36,8 +36,8 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Pod {
     pool: Pool,
-    /// The queue's link to it, by CPU: under the kernel's scopes there is a limit for each CPU, under
-    /// ours one for the system.
+    /// The queue's link to it, by CPU: under the kernel's scopes there is a limit for each CPU,
+    /// under ours one for the system.
     pwqs: Vec<PwqIndex>,
     /// The cache of its workers, if it has one.
     cache: Option<usize>,
@@ -175,8 +175,8 @@ impl Pools {
         self.bring(cpus, home, action, cpu);
     }
 
-    /// An event of a pool of ours has ended: who is brought for what waits there, if not a worker of
-    /// another pod.
+    /// An event of a pool of ours has ended: who is brought for what waits there, if not a worker
+    /// of another pod.
     fn unlock<E: Copy + From<Look>>(
         &mut self,
         cpus: &mut Cpus<E>,

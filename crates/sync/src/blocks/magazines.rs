@@ -26,8 +26,8 @@ pub(super) const fn class_of(layout: Layout) -> Option<usize> {
 
 /// Free blocks.
 ///
-/// Invariant: each is from `slab::cut` with the class of the depot that the magazine belongs to, and
-/// is nobody else's.
+/// Invariant: each is from `slab::cut` with the class of the depot that the magazine belongs to,
+/// and is nobody else's.
 struct Magazine {
     len: usize,
     blocks: [NonNull<u8>; ROUNDS],

@@ -1,18 +1,18 @@
 //! Memory blocks that are used again, for values that one thread makes and another one frees.
 //!
 //! Many allocators give such memory back to where it came from, block by block. Here it goes by the
-//! *magazine*, the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has magazines
-//! of free blocks, and only a thread that has emptied or filled one exchanges it at a depot. So a
-//! lock is taken once for 62 blocks, and nothing is allocated while what is freed suffices for what
-//! is allocated.
+//! *magazine*, the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has
+//! magazines of free blocks, and only a thread that has emptied or filled one exchanges it at a
+//! depot. So a lock is taken once for 62 blocks, and nothing is allocated while what is freed
+//! suffices for what is allocated.
 //!
 //! Blocks are aligned to cache lines and have one to four lines: a small value lies on one line and
 //! moves between CPUs as one. They are cut from slabs of 4 KiB. Of each size a thread keeps at most
 //! two magazines, until it ends, and none if it frees little; the depot keeps [`KEPT`] bytes. The
 //! rest goes back, and a slab of which every block has gone back is freed.
 //!
-//! Models, Miri and sanitizers look at the life of each block, so under them each one comes from the
-//! allocator.
+//! Models, Miri and sanitizers look at the life of each block, so under them each one comes from
+//! the allocator.
 
 #[cfg(any(inflight_magazines, all(test, not(any(loom, shuttle)))))]
 mod magazines;
@@ -72,8 +72,8 @@ pub fn allocate(layout: Layout) -> NonNull<u8> {
 ///
 /// # Safety
 ///
-/// The memory is from [`allocate`] with the same layout, by a pointer that may be used for the whole
-/// of it, and is not used any more.
+/// The memory is from [`allocate`] with the same layout, by a pointer that may be used for the
+/// whole of it, and is not used any more.
 ///
 /// ```
 /// use inflight_sync::blocks;
@@ -87,7 +87,8 @@ pub fn allocate(layout: Layout) -> NonNull<u8> {
 pub unsafe fn free(block: NonNull<u8>, layout: Layout) {
     #[cfg(inflight_magazines)]
     if let Some(class) = magazines::class_of(layout) {
-        // SAFETY: memory of such a layout is a block of that class; the rest is the caller's promise.
+        // SAFETY: memory of such a layout is a block of that class; the rest is the caller's
+        // promise.
         return unsafe { thread::free(class, block) };
     }
     // SAFETY: the caller's promise.

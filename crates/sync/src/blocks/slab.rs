@@ -1,7 +1,7 @@
 //! Slabs: 4 KiB from the allocator, cut into blocks.
 //!
-//! The first line of a slab counts the blocks that have been given back for good. The slab lies at a
-//! multiple of its size, so a block finds that line by its own address.
+//! The first line of a slab counts the blocks that have been given back for good. The slab lies at
+//! a multiple of its size, so a block finds that line by its own address.
 
 use super::magazines::LINE;
 use std::alloc::{Layout, handle_alloc_error};
@@ -51,7 +51,8 @@ pub(super) unsafe fn release(class: usize, block: NonNull<u8>) {
     let head = unsafe { block.sub(offset) };
     // SAFETY: `cut` has written it.
     let released = unsafe { &head.cast::<Head>().as_ref().released };
-    // Ordering: AcqRel; who gives the last block back comes after all that was done with the others.
+    // Ordering: AcqRel; who gives the last block back comes after all that was done with the
+    // others.
     if released.fetch_add(1, Ordering::AcqRel) + 1 == blocks_in_slab(class) {
         // SAFETY: it is from the allocator with this layout, and all blocks have been given back.
         unsafe { std::alloc::dealloc(head.as_ptr(), LAYOUT) };

@@ -22,9 +22,9 @@ pub enum WaitError {
     /// The wait could only end by the caller's own return, or the caller is an item of a BH queue,
     /// which may not sleep. It was not begun.
     ///
-    /// The first is found by looking at what the calling worker runs, and at what waits for its slot
-    /// if `max_active` is 1. A cycle over several items, each waiting for the next, is not found; nor
-    /// are items that together hold all slots of a larger limit.
+    /// The first is found by looking at what the calling worker runs, and at what waits for its
+    /// slot if `max_active` is 1. A cycle over several items, each waiting for the next, is not
+    /// found; nor are items that together hold all slots of a larger limit.
     WouldDeadlock,
     /// The time is over.
     TimedOut,

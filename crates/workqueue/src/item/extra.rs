@@ -32,8 +32,8 @@ impl Header {
             return extra;
         }
         let new = Box::into_raw(Box::<Extra>::default());
-        // Ordering: Release, pairs with the Acquire of whoever finds it; Acquire, if another one was
-        // faster: its own is there.
+        // Ordering: Release, pairs with the Acquire of whoever finds it; Acquire, if another one
+        // was faster: its own is there.
         let set = self.extra.compare_exchange(
             ptr::null_mut(),
             new.cast(),

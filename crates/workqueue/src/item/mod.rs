@@ -2,8 +2,8 @@
 //!
 //! Every item begins with a [`Header`]; behind it lies a function, what it captures, or a result.
 //! Entries of queues name items by plain pointers. What keeps an item alive is its
-//! [word](word): PENDING, RUNNING or HANDLES. Who clears the last of them frees it. A handle, and an
-//! entry that a cancel has left behind, count in `refs`; HANDLES is there while `refs` is not 0.
+//! [word](word): PENDING, RUNNING or HANDLES. Who clears the last of them frees it. A handle, and
+//! an entry that a cancel has left behind, count in `refs`; HANDLES is there while `refs` is not 0.
 //!
 //! The events on the word, and why none is lost, are in `PROTOCOL.md`, part *item*.
 

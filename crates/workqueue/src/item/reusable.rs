@@ -77,9 +77,9 @@ impl<R: Run> Reusable<R> {
                 return Ran::Stale;
             }
         }
-        // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the run
-        // before: who reads this number sees what that run did. Who reads an older one waits for this
-        // run too.
+        // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the
+        // run before: who reads this number sees what that run did. Who reads an older one waits
+        // for this run too.
         this.head.running.store(seq, Ordering::Release);
         scope.tell(item, Step::Started);
         let mut again = 0;

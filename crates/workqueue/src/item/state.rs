@@ -42,11 +42,11 @@ impl Header {
         self.word.load(Ordering::Acquire)
     }
 
-    /// *queue*: sets PENDING, unless it is there or the item takes nothing. `pwq` is the one that it
-    /// is about to be queued on; `None` for a timer.
+    /// *queue*: sets PENDING, unless it is there or the item takes nothing. `pwq` is the one that
+    /// it is about to be queued on; `None` for a timer.
     ///
-    /// A refusal is a read-modify-write too: it proves that the flag is set now, and it releases what
-    /// the caller did before to the run that will clear it.
+    /// A refusal is a read-modify-write too: it proves that the flag is set now, and it releases
+    /// what the caller did before to the run that will clear it.
     pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
@@ -123,8 +123,8 @@ impl Header {
             .is_ok()
     }
 
-    /// *end*, of an item whose end can be waited for more than once. Returns what the word was, with
-    /// a reference for the caller if somebody is to be told.
+    /// *end*, of an item whose end can be waited for more than once. Returns what the word was,
+    /// with a reference for the caller if somebody is to be told.
     pub(super) fn end(&self) -> u64 {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
@@ -134,8 +134,8 @@ impl Header {
                 self.add_ref();
             }
             let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
-            // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire, pairs
-            // with the last handle's: this may free the item.
+            // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire,
+            // pairs with the last handle's: this may free the item.
             let ended = self
                 .word
                 .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
@@ -157,9 +157,9 @@ impl Header {
         (old & PARKED != 0).then(|| Parked::of(old))
     }
 
-    /// *cancel*, of a queueing that is parked, waits for its time or, under the lock of the pool that
-    /// the word names, is anywhere else: it is pending no more, and `then` is set. `None` if the word
-    /// is not `seen` any more. Returns what the word was.
+    /// *cancel*, of a queueing that is parked, waits for its time or, under the lock of the pool
+    /// that the word names, is anywhere else: it is pending no more, and `then` is set. `None` if
+    /// the word is not `seen` any more. Returns what the word was.
     pub(crate) fn take_pending(&self, seen: u64, then: u64) -> Option<u64> {
         self.change_pending(seen, seen & !PENDING | then)
     }
@@ -185,8 +185,8 @@ impl Header {
     /// A cancel finds nothing pending: a read-modify-write all the same, so that the runs of later
     /// queueings see what the caller did before. `false` if the word is not `seen` any more.
     pub(crate) fn confirm(&self, seen: u64) -> bool {
-        // Ordering: Release, pairs with the Acquire of the next *claim*. What was to be seen here the
-        // load of `seen` has seen.
+        // Ordering: Release, pairs with the Acquire of the next *claim*. What was to be seen here
+        // the load of `seen` has seen.
         let same = self
             .word
             .compare_exchange(seen, seen, Ordering::Release, Ordering::Relaxed);
@@ -195,7 +195,8 @@ impl Header {
 
     /// *wait*: the word, with AWAITED set.
     pub(super) fn await_end(&self) -> u64 {
-        // Ordering: Acquire, pairs with *end*. Who ends finds the waiter by the event's own protocol.
+        // Ordering: Acquire, pairs with *end*. Who ends finds the waiter by the event's own
+        // protocol.
         self.word.fetch_or(AWAITED, Ordering::Acquire)
     }
 

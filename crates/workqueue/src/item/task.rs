@@ -66,8 +66,8 @@ union Content<F, T> {
 #[repr(C)]
 struct Task<F, T> {
     header: Header,
-    /// The function is that of whoever cleared PENDING; the result is the handle's, once RUNNING has
-    /// been cleared, and until then the runner's.
+    /// The function is that of whoever cleared PENDING; the result is the handle's, once RUNNING
+    /// has been cleared, and until then the runner's.
     content: UnsafeCell<Content<F, T>>,
 }
 
@@ -448,8 +448,8 @@ impl<T> TaskHandle<T> {
             // SAFETY: from `Box::into_raw` above; the swap has made it ours.
             drop(unsafe { Box::from_raw(old.cast::<Notify>()) });
         }
-        // Ordering: Release, pairs with the Acquire of `complete`: it sees AWAITED and takes the waiter,
-        // or this sees the end, and `try_take` acquires.
+        // Ordering: Release, pairs with the Acquire of `complete`: it sees AWAITED and takes the
+        // waiter, or this sees the end, and `try_take` acquires.
         let seen = self.header().word.fetch_or(AWAITED, Ordering::Release);
         if seen & (PENDING | RUNNING) != 0 {
             return None;

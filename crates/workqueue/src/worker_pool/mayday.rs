@@ -82,8 +82,8 @@ impl WorkerPool {
         }
     }
 
-    /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to time,
-    /// a thread is asked for again.
+    /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to
+    /// time, a thread is asked for again.
     fn mayday(&self) {
         let now = self.shared.clock.now();
         let mut state = self.lock();

@@ -164,7 +164,8 @@ impl WorkerThread {
     }
 
     fn wake(&self) {
-        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something else.
+        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something
+        // else.
         self.shared.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
@@ -384,8 +385,8 @@ impl WorkerPool {
         self.begin_metering();
     }
 
-    /// Starts the first worker, if there is none. Without one nothing may be queued, unless a rescuer
-    /// takes care of it.
+    /// Starts the first worker, if there is none. Without one nothing may be queued, unless a
+    /// rescuer takes care of it.
     #[inline]
     pub(crate) fn man(&self, rescued: bool) -> io::Result<()> {
         // Relaxed: a worker is there for good, or the pool is retired, which its lock tells.

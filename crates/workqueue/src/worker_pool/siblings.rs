@@ -12,8 +12,8 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, CachePadded, Parker, Weak};
 use inflight_topology::Topology;
 
-/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long as
-/// there is none no worker looks at the others.
+/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long
+/// as there is none no worker looks at the others.
 #[derive(Debug, Default)]
 pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
 
@@ -147,8 +147,8 @@ impl WorkerPool {
         overloaded && state.look_later == 0
     }
 
-    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best. Unless
-    /// `now`, little is left to those that run.
+    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
+    /// Unless `now`, little is left to those that run.
     pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine) = {
             let mut state = self.lock();

@@ -11,9 +11,9 @@ use std::time::Duration;
 impl Workqueue {
     /// Waits until everything that was queued before this call has ended.
     ///
-    /// What is queued later, by the queue's own items too, is not waited for; a chain of small items
-    /// that queue each other may be, for some 20 us. The flush begins with the call; dropping the
-    /// future ends the wait.
+    /// What is queued later, by the queue's own items too, is not waited for; a chain of small
+    /// items that queue each other may be, for some 20 us. The flush begins with the call; dropping
+    /// the future ends the wait.
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl Workqueue {
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers its
-    /// futures; others get [`QueueError::Draining`]. Afterwards it takes items again.
+    /// futures; others get [`QueueError::Draining`](crate::QueueError::Draining). Afterwards it
+    /// takes items again.
     ///
     /// Does not return while an item keeps queueing itself. Several drains may overlap. The drain
     /// begins with the call and ends with the future, however that ends.
@@ -134,8 +135,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`drain`](Workqueue::drain), and [`WaitError::TimedOut`]: the queue takes items again, and
-    /// has some left.
+    /// As [`drain`](Workqueue::drain), and [`WaitError::TimedOut`]: the queue takes items again,
+    /// and has some left.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -149,8 +150,9 @@ impl Workqueue {
         self.in_time(|inner, deadline| inner.drain(Some(deadline)), limit)
     }
 
-    /// Drains the queue and closes it for good. Later queueing gets [`QueueError::Destroyed`], and
-    /// futures that have not ended end with that.
+    /// Drains the queue and closes it for good. Later queueing gets
+    /// [`QueueError::Destroyed`](crate::QueueError::Destroyed), and futures that have not ended end
+    /// with that.
     ///
     /// The queue is closed by the call; dropping the future ends the wait alone.
     ///
@@ -203,8 +205,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`destroy`](Workqueue::destroy), and [`WaitError::TimedOut`]: the queue is closed, and has
-    /// items left, which run.
+    /// As [`destroy`](Workqueue::destroy), and [`WaitError::TimedOut`]: the queue is closed, and
+    /// has items left, which run.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -1,8 +1,8 @@
 //! Changes of where the items of an unbound queue run.
 //!
-//! A pwq never changes its pool. The new pools get pwqs of their own, and those that are not used any
-//! more are retired: what is in them ends where it was to. An ordered queue's new pwq is plugged until
-//! the old one is idle.
+//! A pwq never changes its pool. The new pools get pwqs of their own, and those that are not used
+//! any more are retired: what is in them ends where it was to. An ordered queue's new pwq is
+//! plugged until the old one is idle.
 
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
@@ -34,7 +34,8 @@ pub(crate) enum Refused {
 }
 
 impl WorkqueueInner {
-    /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at once.
+    /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at
+    /// once.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         attrs: Attrs,

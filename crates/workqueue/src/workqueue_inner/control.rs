@@ -135,8 +135,8 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// The limits are what `control` says. What waited for more goes on; what workers have not begun
-    /// goes back if there may be fewer.
+    /// The limits are what `control` says. What waited for more goes on; what workers have not
+    /// begun goes back if there may be fewer.
     pub(super) fn apply(&self, control: &Control, lowered: bool, later: &mut Later) {
         control.apply_limit();
         for pwq in &control.pwqs {
@@ -175,7 +175,8 @@ impl WorkqueueInner {
 
     /// A pwq that is counted has become idle.
     pub(crate) fn pwq_is_idle(self: &Arc<Self>) {
-        // Ordering: Release, pairs with the Acquire in `is_idle`: who waits sees what all of them did.
+        // Ordering: Release, pairs with the Acquire in `is_idle`: who waits sees what all of them
+        // did.
         if self.busy.fetch_sub(1, Ordering::Release) == 1 {
             self.is_idle_now();
         }
@@ -314,7 +315,8 @@ impl WorkqueueInner {
         }
     }
 
-    /// Slots in use and slots, of each node and of pools without one; or of all, for an exact limit.
+    /// Slots in use and slots, of each node and of pools without one; or of all, for an exact
+    /// limit.
     pub(crate) fn levels(&self) -> Vec<(usize, usize)> {
         let control = self.control.lock();
         let mut levels = control.nr_active.iter().map(|nr_active| nr_active.level());

@@ -40,8 +40,8 @@ pub enum Share {
     /// Not at all: the limit is exact, wherever the items are queued.
     #[default]
     Lend,
-    /// As the kernel does: each node has a part by its CPUs, at least `min_active`. The parts may be
-    /// more than the limit together, and a node does not lend what it does not use.
+    /// As the kernel does: each node has a part by its CPUs, at least `min_active`. The parts may
+    /// be more than the limit together, and a node does not lend what it does not use.
     PerNode,
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct WorkqueueInner {
     system: Arc<SystemInner>,
     /// Names it for those who charge CPU time.
     number: u64,
-    /// By CPU: the pwq of items that are queued there; null if it has not been made. What they point
-    /// to lives in `control`, until the queue is detached.
+    /// By CPU: the pwq of items that are queued there; null if it has not been made. What they
+    /// point to lives in `control`, until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
     control: Mutex<Control>,
     /// Pwqs in which something is in flight, while they are counted, and those who count.
@@ -131,8 +131,8 @@ struct Control {
     pwqs: Vec<Arc<Pwq>>,
     /// Limits that pwqs share: one, or one for each node and one for pools without a node.
     nr_active: Vec<Arc<NrActive>>,
-    /// The machine's nodes when the queue was made, if there were several, each with the CPUs that the
-    /// queue may use there: by those the limit is split.
+    /// The machine's nodes when the queue was made, if there were several, each with the CPUs that
+    /// the queue may use there: by those the limit is split.
     nodes: Vec<(usize, usize)>,
     frozen: bool,
     /// Drains under way.
@@ -223,8 +223,8 @@ impl WorkqueueInner {
     fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
         // Ordering: Acquire, pairs with the Release in `set_pwq`.
         let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
-        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle and
-        // nothing is in flight.
+        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle
+        // and nothing is in flight.
         unsafe { pwq.as_ref() }
     }
 

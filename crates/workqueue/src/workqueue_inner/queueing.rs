@@ -122,8 +122,8 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// The entry of a reusable item that is pending with that pwq. If it is refused the item is idle
-    /// again.
+    /// The entry of a reusable item that is pending with that pwq. If it is refused the item is
+    /// idle again.
     fn push_reusable(
         self: &Arc<Self>,
         pwq: &Pwq,
@@ -178,8 +178,8 @@ impl WorkqueueInner {
         }
     }
 
-    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a refusal
-    /// could be told.
+    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
+    /// refusal could be told.
     #[inline]
     fn man(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;

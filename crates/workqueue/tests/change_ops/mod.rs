@@ -64,8 +64,8 @@ struct Item {
 }
 
 /// Items of the same way in start in the order in which they were queued. An unbound queue may have
-/// other pools after each change of where its items run; what is queued then overtakes what waits in
-/// those before, by turns.
+/// other pools after each change of where its items run; what is queued then overtakes what waits
+/// in those before, by turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     group: Group,
