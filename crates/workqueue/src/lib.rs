@@ -57,6 +57,7 @@ mod delayed_work;
 mod error;
 mod freeze;
 mod join_handle;
+mod leftover;
 mod on_cpus;
 mod spawn;
 mod stats;
@@ -125,8 +126,9 @@ pub use error::{
 pub use freeze::Frozen;
 pub use hog::Hog;
 pub use join_handle::JoinHandle;
+pub use leftover::Leftover;
 pub use stats::WorkqueueStats;
-pub use system::{Leftover, WorkqueueSystem};
+pub use system::WorkqueueSystem;
 pub use trace::{TraceEvent, TraceRecord, TraceStep};
 pub use watchdog::Stall;
 pub use work::{Modified, Queued, Work};

@@ -10,14 +10,16 @@
 //!   known to compute for long. While it is below the target and work is listed, a worker is
 //!   brought.
 
-use crate::fifo::Fifo;
-use crate::flush_colour::{FlushColours, FlushNumber};
+use crate::flush_colour::FlushNumber;
 use crate::nr_active::{NrActive, PwqId};
 use inflight_sync::Arc;
 use std::collections::VecDeque;
 
+mod pwq_state;
 mod workers;
 
+pub use pwq_state::Limit;
+pub(crate) use pwq_state::PwqState;
 pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
 pub use workers::{WakeAction, WorkerId, WorkerPhase, Workers};
 
@@ -39,56 +41,6 @@ pub trait PoolItem: Copy {
     fn set_colour(&mut self, colour: u8);
     /// It stands there in the FIFO of its pwq.
     fn set_position(&self, position: u32);
-}
-
-/// How many batches with entries of a pwq there may be at once.
-#[derive(Clone, Debug)]
-pub enum Limit {
-    /// Any number.
-    None,
-    /// The pwq has slots of its own.
-    Own {
-        /// So many.
-        max: usize,
-        /// In use.
-        used: usize,
-    },
-    /// It shares slots with others.
-    Shared(Arc<NrActive>),
-}
-
-/// What went through a pwq.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PwqCounters {
-    pub(crate) queued: u64,
-    /// Runs that have ended.
-    pub(crate) ended: u64,
-    pub(crate) cancelled: u64,
-}
-
-#[derive(Debug)]
-pub(crate) struct PwqState<T> {
-    id: PwqId,
-    pub(crate) fifo: Fifo<T>,
-    pub(crate) limit: Limit,
-    pub(crate) colours: FlushColours,
-    /// On the worklist, with a slot.
-    listed: bool,
-    /// On the list of those that wait for a slot.
-    pending: bool,
-    /// Nothing is taken from it.
-    pub(crate) frozen: bool,
-    /// The same, until the pwq that it replaces is idle.
-    pub(crate) plugged: bool,
-    /// Another pwq has replaced it: it takes nothing, and somebody wants to know when it is idle.
-    pub(crate) retired: bool,
-    /// While something is in flight in it, its queue counts it as busy.
-    pub(crate) counted: bool,
-    /// A worker that runs its items does not count as running.
-    unmanaged: bool,
-    /// Items that run on their callers' threads.
-    pub(crate) inline: usize,
-    pub(crate) counters: PwqCounters,
 }
 
 /// What is left to do when the lock has been released.
@@ -145,21 +97,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// A pwq joins. `unmanaged`: a worker that runs its items does not count as running.
     pub fn add_pwq(&mut self, id: PwqId, limit: Limit, unmanaged: bool) -> PwqIndex {
-        let pwq = PwqState {
-            id,
-            fifo: Fifo::default(),
-            limit,
-            colours: FlushColours::default(),
-            listed: false,
-            pending: false,
-            frozen: false,
-            plugged: false,
-            retired: false,
-            counted: false,
-            unmanaged,
-            inline: 0,
-            counters: PwqCounters::default(),
-        };
+        let pwq = PwqState::new(id, limit, unmanaged);
         let at = match self.pwqs.iter().position(Option::is_none) {
             Some(free) => free,
             None => {
@@ -524,6 +462,14 @@ impl<T: PoolItem> PoolCore<T> {
         !self.worklist.is_empty()
     }
 
+    /// Entries that workers could run now, if there were enough: no more of a pwq than it has slots.
+    pub(crate) fn ready(&self) -> usize {
+        let listed = self.worklist.iter().map(|index| self.pwq(*index));
+        listed
+            .map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
+            .sum()
+    }
+
     /// Entries that could be taken.
     #[must_use]
     pub fn listed(&self) -> usize {
@@ -567,51 +513,5 @@ impl<T: PoolItem> PoolCore<T> {
     /// A flush of a pwq begins. `None`: there is nothing to wait for.
     pub(crate) fn begin_flush(&mut self, index: PwqIndex) -> Option<FlushNumber> {
         self.pwq_mut(index).colours.begin_flush()
-    }
-}
-
-impl<T: PoolItem> PwqState<T> {
-    fn is_stopped(&self) -> bool {
-        self.frozen || self.plugged
-    }
-
-    fn has_work(&self) -> bool {
-        !self.fifo.is_empty() && !self.is_stopped()
-    }
-
-    fn is_limited(&self) -> bool {
-        !matches!(self.limit, Limit::None)
-    }
-
-    #[inline]
-    fn acquire_slot(&mut self) -> bool {
-        match &mut self.limit {
-            Limit::None => true,
-            Limit::Own { max, used } => {
-                let free = *used < *max;
-                *used += usize::from(free);
-                free
-            }
-            Limit::Shared(_) if self.pending => false,
-            Limit::Shared(nr_active) => {
-                self.pending = !nr_active.acquire(self.id);
-                !self.pending
-            }
-        }
-    }
-
-    /// Another pwq waits for a slot of the same limit.
-    fn slot_is_wanted(&self) -> bool {
-        matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())
-    }
-
-    /// It has entries and could run them, but has no slot.
-    pub(crate) fn waits_for_slot(&self) -> bool {
-        self.has_work() && !self.listed
-    }
-
-    /// Nothing of it is in flight.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.colours.in_flight() == 0
     }
 }

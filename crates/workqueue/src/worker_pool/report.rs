@@ -40,7 +40,7 @@ pub(crate) struct PoolReport {
     pub(crate) blocked: usize,
     pub(crate) running: usize,
     pub(crate) target: usize,
-    /// Entries that could be taken.
+    /// Entries that could run now if there were workers for them.
     pub(crate) ready: usize,
     /// A worker is being created.
     pub(crate) creating: bool,
@@ -164,7 +164,7 @@ impl WorkerPool {
             blocked: workers.iter().filter(|(_, w)| w.is_blocked()).count(),
             running: workers.nr_running(),
             target: workers.target(),
-            ready: state.core.listed(),
+            ready: state.core.ready(),
             creating: phases.any(|phase| phase == WorkerPhase::Creating),
             items: state.items(),
             users: state.users,

@@ -1,0 +1,210 @@
+//! What happens when a pool's lock is released: who is brought, and what is left to do without it.
+
+use super::{PoolState, WorkerPool, WorkerThread};
+use crate::item::ItemPtr;
+use crate::nr_active::{NrActive, PwqId};
+use crate::pool_core::{Deferred, WakeAction, WorkerId};
+use crate::pwq::{self, Pwq};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::{Arc, MutexGuard};
+
+/// What is to be done when a pool's lock has been released.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct AfterUnlock {
+    wake: Option<WorkerThread>,
+    create: Option<WorkerId>,
+    deferred: Vec<Deferred>,
+    /// The pwqs that `deferred` is about.
+    pwqs: Vec<Arc<Pwq>>,
+    watch: bool,
+    /// The siblings are to be looked at for help, and whether what waits is not left to those that
+    /// run.
+    help: Option<bool>,
+    poll: bool,
+    stale: Vec<ItemPtr>,
+}
+
+impl WorkerPool {
+    /// Releases the lock after an event, and does what that asks for. `now`: what waits is not left
+    /// to those that run. Returns whether a worker is brought.
+    #[inline]
+    pub(crate) fn unlock(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
+        match self.release(state, now) {
+            Some(after) => after.perform(self),
+            None => false,
+        }
+    }
+
+    /// The same for callers that hold the lock of a queue's control.
+    pub(crate) fn unlock_later(
+        &self,
+        state: MutexGuard<'_, PoolState>,
+        now: bool,
+        later: &mut Later,
+    ) {
+        if let Some(after) = self.release(state, now) {
+            later.pools.push((self.arc(), after));
+        }
+    }
+
+    #[inline]
+    pub(super) fn release(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        now: bool,
+    ) -> Option<AfterUnlock> {
+        let action = self.decide(&mut state, now);
+        let watch = self.must_watch(&mut state, action);
+        let help = state.siblings.is_some() && self.wants_help(&mut state);
+        let help = help.then_some(now);
+        if state.lingering && state.core.has_waiting() {
+            // Relaxed: a hint; what comes is seen under the lock.
+            self.has_come.store(true, Ordering::Relaxed);
+        }
+        let plain = action == WakeAction::None && !watch && help.is_none();
+        if plain && !state.has_deferred() {
+            return None;
+        }
+        Some(self.after(&mut state, action, watch, help))
+    }
+
+    /// Who is to be brought for what is listed.
+    #[inline]
+    pub(super) fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
+        if state.siblings.is_some() && self.seeks_place(state) {
+            // If there is no better place, `seek_help` brings somebody here.
+            return WakeAction::None;
+        }
+        if state.poller.is_some() && state.is_polled() {
+            return state.need_poller();
+        }
+        // What is left to those that run is looked after, or they might sleep.
+        state.core.need_worker(now || !self.is_looked_after())
+    }
+
+    /// Whether the timer is to look at the pool from now on: something waits for those that run.
+    #[inline]
+    pub(super) fn must_watch(&self, state: &mut PoolState, action: WakeAction) -> bool {
+        if std::mem::take(&mut state.watch_wanted) {
+            return true;
+        }
+        let waits = action == WakeAction::None && state.core.has_waiting();
+        waits && !state.watched && !state.lingering && self.is_looked_after()
+    }
+
+    #[cold]
+    pub(super) fn after(
+        &self,
+        state: &mut PoolState,
+        action: WakeAction,
+        watch: bool,
+        help: Option<bool>,
+    ) -> AfterUnlock {
+        if watch {
+            state.watched = true;
+            state.core.set_batching(true);
+        }
+        let deferred = state.core.take_deferred();
+        let of = |deferred: &Deferred| match deferred {
+            Deferred::Slot(..) => None,
+            Deferred::Flushed(index, _) | Deferred::Idle(index, _) => {
+                state.pwqs[*index as usize].clone()
+            }
+        };
+        let pwqs = deferred.iter().filter_map(of).collect();
+        let mut after = AfterUnlock {
+            deferred,
+            pwqs,
+            watch,
+            help,
+            stale: std::mem::take(&mut state.stale),
+            ..AfterUnlock::default()
+        };
+        self.plan(state, &mut after, action);
+        after
+    }
+
+    pub(super) fn plan(&self, state: &mut PoolState, after: &mut AfterUnlock, action: WakeAction) {
+        match action {
+            WakeAction::None => {}
+            WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
+            WakeAction::Wake(worker) => after.wake = Some(self.wakes(state, worker)),
+            WakeAction::Create(worker) if self.may_create(state) => after.create = Some(worker),
+            WakeAction::Create(worker) => state.core.workers.remove(worker),
+        }
+    }
+
+    pub(super) fn wakes(&self, state: &mut PoolState, worker: WorkerId) -> WorkerThread {
+        let matters = state.siblings.is_some();
+        let thread = state.threads[worker].as_mut().expect("it is idle");
+        thread.woken_at = matters.then(|| self.shared.clock.now());
+        thread.clone()
+    }
+}
+
+/// What is done when the locks of queues' controls have been released, which what pools leave to do
+/// may want: when this is dropped.
+#[derive(Default)]
+pub(crate) struct Later {
+    pools: Vec<(Arc<WorkerPool>, AfterUnlock)>,
+    /// Slots that have become free, with who waits for them.
+    pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
+    /// Pwqs that have been replaced.
+    pub(crate) retired: Vec<Arc<Pwq>>,
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        for (pool, after) in self.pools.drain(..) {
+            after.perform(&pool);
+        }
+        for (nr_active, id) in self.slots.drain(..) {
+            pwq::grant(&nr_active, id);
+        }
+        for pwq in self.retired.drain(..) {
+            pwq.unplug_successor();
+            pwq.pool().dismiss_if_unused();
+        }
+    }
+}
+
+impl AfterUnlock {
+    /// Does it. No lock is held. Returns whether a worker is brought.
+    pub(crate) fn perform(mut self, pool: &WorkerPool) -> bool {
+        let brings = self.wake.is_some() || self.create.is_some() || self.poll;
+        if let Some(thread) = self.wake.take() {
+            thread.wake();
+            pool.somebody_comes();
+        }
+        if let Some(worker) = self.create.take() {
+            // Who waits for it is looked after.
+            let _ = pool.create_worker(worker);
+        }
+        if self.poll {
+            pool.call_poller();
+            pool.somebody_comes();
+        }
+        if self.watch {
+            pool.begin_watch();
+        }
+        if let Some(now) = self.help {
+            pool.seek_help(now);
+        }
+        let mut pwqs = self.pwqs.drain(..);
+        for deferred in self.deferred.drain(..) {
+            match deferred {
+                Deferred::Slot(nr_active, id) => pwq::grant(&nr_active, id),
+                Deferred::Flushed(_, over) => pwqs.next().expect("each has one").flushed(over),
+                Deferred::Idle(_, counted) => {
+                    pwqs.next().expect("each has one").became_idle(counted)
+                }
+            }
+        }
+        for item in self.stale {
+            // SAFETY: the cancel has left a reference with the entry.
+            unsafe { item.release() };
+        }
+        brings
+    }
+}

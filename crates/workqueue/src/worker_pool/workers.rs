@@ -1,0 +1,243 @@
+//! The workers of a pool: how they begin, sleep and leave.
+
+use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
+use crate::pool_attrs::Cpus;
+use crate::pool_core::WorkerId;
+use crate::sampler;
+use crate::worker;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, MutexGuard, Parker, Unparker};
+use std::io;
+use std::time::Duration;
+
+impl WorkerPool {
+    /// The timer begins to look at what it looks at only while something runs.
+    pub(super) fn somebody_comes(&self) {
+        self.shared.arm_watchdog();
+        self.begin_metering();
+    }
+
+    /// Starts the first worker, if there is none. Without one nothing may be queued, unless a
+    /// rescuer takes care of it.
+    #[inline]
+    pub(crate) fn man(&self, rescued: bool) -> io::Result<()> {
+        // Relaxed: a worker is there for good, or the pool is retired, which its lock tells.
+        if self.manned.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.man_slow(rescued)
+    }
+
+    /// In a model: no worker is made.
+    #[cfg(loom)]
+    pub(crate) fn set_by_hand(&self) {
+        self.lock().core.workers.creates = false;
+    }
+
+    #[cold]
+    pub(super) fn man_slow(&self, rescued: bool) -> io::Result<()> {
+        if !cfg!(loom) {
+            let timer = self.shared.timers.start(&self.shared);
+            if !rescued {
+                timer?;
+            }
+        }
+        let mut state = self.lock();
+        if cfg!(loom) && !state.core.workers.creates {
+            return Ok(()); // A model has the pool by hand.
+        }
+        if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
+            self.manned.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        if state.mayday.is_some() && rescued {
+            return Ok(());
+        }
+        let worker = state.core.workers.create();
+        self.manned.store(true, Ordering::Relaxed);
+        drop(state);
+        match self.create_worker(worker) {
+            Err(refused) if !rescued => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the thread of a worker that the core has counted. If that is refused it is uncounted,
+    /// and somebody looks after the pool.
+    pub(super) fn create_worker(&self, worker: WorkerId) -> io::Result<()> {
+        let number = {
+            let mut state = self.lock();
+            state.started += 1;
+            state.started - 1
+        };
+        let high = if self.attrs.is_high() { "H" } else { "" };
+        let name = match &self.attrs.cpus {
+            Cpus::One(cpu) if self.attrs.bh => format!("inflight/bh:{cpu}{high}"),
+            Cpus::One(cpu) => format!("inflight/{cpu}:{number}{high}"),
+            Cpus::Pod { .. } => format!("inflight/u{}:{number}{high}", self.id),
+        };
+        let pool = self.arc();
+        let started = self
+            .shared
+            .start_thread(name, move || worker::run(&pool, worker));
+        match &started {
+            Ok(()) => self.somebody_comes(),
+            Err(_) => self.creation_failed(worker),
+        }
+        started
+    }
+
+    /// The calling thread is that worker from now on.
+    pub(crate) fn register(
+        state: &mut PoolState,
+        worker: WorkerId,
+        shared: Arc<WorkerShared>,
+        unparker: Unparker,
+    ) {
+        if state.threads.len() <= worker {
+            state.threads.resize(worker + 1, None);
+        }
+        // A batch goes on counting where that of the worker before was.
+        let settled = state.core.workers.get(worker).settled;
+        shared.batch.resume(settled);
+        state.threads[worker] = Some(WorkerThread {
+            shared,
+            unparker,
+            number: sampler::proc::this_thread(),
+            woken_at: None,
+            seen: None,
+            own: None,
+            away: None,
+        });
+    }
+
+    /// The calling thread comes to run entries of the pool, and does not count as running in it.
+    pub(crate) fn attach(&self, shared: Arc<WorkerShared>) -> WorkerId {
+        let mut state = self.lock();
+        let me = state.core.workers.attach();
+        Self::register(&mut state, me, shared, Parker::current().unparker());
+        me
+    }
+
+    /// It leaves.
+    pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
+        let mut state = self.lock();
+        state.end_batch(me, &shared.batch);
+        self.leave(state, me);
+    }
+
+    /// If nobody uses the pool and nothing is left in it, its workers leave.
+    pub(crate) fn dismiss_if_unused(&self) {
+        let mut state = self.lock();
+        let unused = state.users == 0 && state.pwqs().all(|pwq| state.core.pwq(pwq).is_idle());
+        if !unused || state.stopped {
+            return;
+        }
+        let woken = self.dismiss_idle(&mut state);
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
+    }
+
+    pub(super) fn unman(&self) {
+        self.manned.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether nobody uses the pool: its workers leave when they find nothing to do.
+    pub(super) fn is_unused(state: &PoolState) -> bool {
+        state.users == 0 && state.poller.is_none()
+    }
+
+    pub(super) fn dismiss_idle(&self, state: &mut PoolState) -> Vec<WorkerThread> {
+        let mut woken = Vec::new();
+        while let Some((worker, _)) = state.core.workers.coldest() {
+            state.core.workers.dismiss(worker);
+            woken.extend(state.threads[worker].clone());
+        }
+        woken
+    }
+
+    /// Nothing is queued and nothing will be: the workers leave with the system.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        let woken = self.dismiss_idle(&mut state);
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
+    }
+
+    /// Whether a worker that finds nothing to do is to leave.
+    pub(crate) fn is_over(state: &PoolState) -> bool {
+        state.stopped || Self::is_unused(state)
+    }
+
+    /// The worker leaves. Returns whether the system has ended.
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) -> bool {
+        state.core.workers.remove(worker);
+        let thread = state.threads[worker].take();
+        if state.core.workers.nr_workers() == 0 && state.poller.is_none() {
+            self.unman();
+        }
+        let stopped = state.stopped;
+        self.unlock(state, false);
+        drop(thread);
+        stopped
+    }
+
+    /// The worker is about to sleep until it is woken.
+    pub(crate) fn park(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
+        let now = self.shared.clock.now();
+        state.core.workers.park(worker, now.as_nanos());
+        let (woken, cull_at) = self.next_cull(&mut state, now);
+        self.unlock(state, false);
+        woken.iter().for_each(WorkerThread::wake);
+        self.plan_cull(cull_at);
+    }
+
+    /// Dismisses idle workers too many whose time has come. Returns them, and when to look again if
+    /// nobody has planned to.
+    pub(super) fn next_cull(
+        &self,
+        state: &mut PoolState,
+        now: Instant,
+    ) -> (Vec<WorkerThread>, Option<Instant>) {
+        let mut woken = Vec::new();
+        let timeout = self.shared.idle_timeout;
+        if timeout == Duration::MAX {
+            return (woken, None);
+        }
+        while state.core.workers.are_too_many_idle() {
+            let (worker, since) = state.core.workers.coldest().expect("there are too many");
+            let at = Instant::from_nanos(since) + timeout;
+            if at > now {
+                let planned = std::mem::replace(&mut state.culling, true);
+                return (woken, (!planned).then_some(at));
+            }
+            state.core.workers.dismiss(worker);
+            woken.extend(state.threads[worker].clone());
+        }
+        (woken, None)
+    }
+
+    pub(super) fn plan_cull(&self, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        let pool = self.arc();
+        let planned = self
+            .shared
+            .timers
+            .set_duty(&self.shared, at, move || pool.cull());
+        if !planned {
+            self.lock().culling = false;
+        }
+    }
+
+    /// *cull*: the timer's time has come.
+    pub(super) fn cull(&self) {
+        let mut state = self.lock();
+        state.culling = false;
+        let (woken, at) = self.next_cull(&mut state, self.shared.clock.now());
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
+        self.plan_cull(at);
+    }
+}
