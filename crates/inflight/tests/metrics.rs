@@ -131,7 +131,7 @@ fn queues_and_pools() {
     }
     assert_eq!(
         figures.len(),
-        16 + 3 + 5,
+        15 + 3 + 5,
         "two queues of one name are one line: {figures:#?}"
     );
     drop(closed);

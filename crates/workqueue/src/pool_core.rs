@@ -443,11 +443,12 @@ impl<T: PoolItem> PoolCore<T> {
         self.ended(index, colour, 1, 0);
     }
 
-    /// Who must be brought for what is listed, besides those that run. While somebody runs and it
-    /// is little, nobody, unless `now`.
+    /// Who must be brought for what is listed, besides those that run: nobody if each entry can have
+    /// one of those that are on their way. While somebody runs and it is little, nobody either,
+    /// unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
-        if self.worklist.is_empty() || self.workers.are_enough() {
+        if self.listed <= self.workers.nr_coming() || self.workers.are_enough() {
             return WakeAction::None;
         }
         if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {

@@ -71,6 +71,8 @@ pub struct Workers {
     idle: Vec<WorkerId>,
     target: usize,
     nr_running: usize,
+    /// Those of them that have been woken or are being created, and are not there yet.
+    nr_coming: usize,
     /// All but the free ones, those that leave, and guests.
     nr_workers: usize,
     /// Nobody is created.
@@ -84,6 +86,7 @@ impl Workers {
             idle: Vec::new(),
             target,
             nr_running: 0,
+            nr_coming: 0,
             nr_workers: 0,
             creates: true,
         }
@@ -97,6 +100,11 @@ impl Workers {
     #[must_use]
     pub fn nr_running(&self) -> usize {
         self.nr_running
+    }
+
+    /// Those that count as running and are on their way.
+    pub(crate) fn nr_coming(&self) -> usize {
+        self.nr_coming
     }
 
     /// All workers that the pool has, those on their way included.
@@ -146,10 +154,11 @@ impl Workers {
 
     fn change(&mut self, worker: WorkerId, change: impl FnOnce(&mut Worker)) {
         let worker = &mut self.all[worker];
-        let before = worker.is_running();
+        let (before, came) = (worker.is_running(), worker.is_coming());
         change(worker);
-        let after = worker.is_running();
+        let (after, comes) = (worker.is_running(), worker.is_coming());
         self.nr_running = self.nr_running + usize::from(after) - usize::from(before);
+        self.nr_coming = self.nr_coming + usize::from(comes) - usize::from(came);
     }
 
     fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {
@@ -315,7 +324,10 @@ impl Worker {
 
     /// It is active or on its way, and no reason says that it does not run.
     fn is_running(&self) -> bool {
-        use WorkerPhase::{Active, Creating, Waking};
-        matches!(self.phase, Creating | Waking | Active) && self.flags == 0
+        self.is_coming() || (self.phase == WorkerPhase::Active && self.flags == 0)
+    }
+
+    fn is_coming(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Creating | WorkerPhase::Waking) && self.flags == 0
     }
 }
