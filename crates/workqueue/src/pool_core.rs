@@ -443,9 +443,9 @@ impl<T: PoolItem> PoolCore<T> {
         self.ended(index, colour, 1, 0);
     }
 
-    /// Who must be brought for what is listed, besides those that run: nobody if each entry can have
-    /// one of those that are on their way. While somebody runs and it is little, nobody either,
-    /// unless `now`.
+    /// Who must be brought for what is listed, besides those that run: nobody if each entry can
+    /// have one of those that are on their way. While somebody runs and it is little, nobody
+    /// either, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
         if self.listed <= self.workers.nr_coming() || self.workers.are_enough() {
@@ -463,7 +463,8 @@ impl<T: PoolItem> PoolCore<T> {
         !self.worklist.is_empty()
     }
 
-    /// Entries that workers could run now, if there were enough: no more of a pwq than it has slots.
+    /// Entries that workers could run now, if there were enough: no more of a pwq than it has
+    /// slots.
     pub(crate) fn ready(&self) -> usize {
         let listed = self.worklist.iter().map(|index| self.pwq(*index));
         listed
