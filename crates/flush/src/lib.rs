@@ -3,6 +3,7 @@
 //! | module or type | what it gives |
 //! |---|---|
 //! | [`FlushDomain`] | the flushes of one device, shared: one in flight, everybody else waits for the next; writes with flushes around them |
+//! | [`log`] | a log with group commit, recovery and checkpoints |
 //! | [`machine`] | the state machine behind it, for drivers of one's own: events in, actions out |
 //! | [`Flusher`], [`Device`] | what can be flushed, and written: files, io_uring (feature `io-uring`), a disk in memory with faults |
 //!
@@ -21,6 +22,7 @@ mod counters;
 mod device;
 mod domain;
 mod error;
+pub mod log;
 pub mod machine;
 
 pub use counters::{Counters, Histogram};

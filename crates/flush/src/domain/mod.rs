@@ -22,6 +22,7 @@ use std::io;
 use std::time::Duration;
 
 pub use sequence::Sequence;
+pub(crate) use wait::wait_until;
 
 /// A device or file whose flushes are shared: at most one is in flight, and all that ask while it is
 /// share the next one. A flush in flight never serves a request that came after it was issued.

@@ -9,8 +9,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Remembers that the future is to be polled again; the thread's token alone may be taken by the
-/// future itself.
+/// Remembers that the future is to be polled again: the future may itself take the thread's token.
 struct Flag {
     set: AtomicBool,
     unparker: Unparker,
@@ -18,9 +17,9 @@ struct Flag {
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        // Ordering: Release, pairs with the Acquire in `wait_until`: the poll sees what was done
-        // before it was asked for.
-        self.set.store(true, Ordering::Release);
+        // Relaxed is enough: a poll takes the lock under which the waker was chosen, and the token
+        // brings the flag with it.
+        self.set.swap(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
 }
@@ -46,8 +45,7 @@ pub(crate) fn wait_until<F: Future>(
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return Some(value);
         }
-        // Ordering: Acquire, pairs with the Release in `wake`.
-        while !flag.set.swap(false, Ordering::Acquire) {
+        while !flag.set.swap(false, Ordering::Relaxed) {
             let until = [deadline, wake_at()].into_iter().flatten().min();
             match until {
                 None => parker.park(),
