@@ -280,7 +280,8 @@ fn check(known: &Known, storage: &MemoryStorage, context: &str) {
             let there = |record: &Vec<u8>| found.records.iter().any(|r| r.payload == *record);
             let count = records.iter().filter(|r| there(r)).count();
             let whole = count == records.len() && count > 0;
-            // Behind the tail all of it is there; a part of it never is, unless the tail has cut it.
+            // Behind the tail all of it is there; a part of it never is, unless the tail has cut
+            // it.
             assert!(
                 whole || count == 0 || known.tail > 0,
                 "{context}: {count} of {} records of a checkpoint",

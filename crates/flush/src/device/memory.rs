@@ -1,8 +1,8 @@
 //! A disk in memory, with a cache that loses its content with the power, and faults as parameters.
 //!
 //! It writes sector by sector, and each sector is a step; so are the start and the end of a flush.
-//! The [`Power`] can be cut at any step. What the disk has then is, for each sector on its own, what
-//! was there when it was last flushed or any of what was written since.
+//! The [`Power`] can be cut at any step. What the disk has then is, for each sector on its own,
+//! what was there when it was last flushed or any of what was written since.
 
 use super::{Device, Flusher};
 use crate::machine::Caps;
@@ -98,11 +98,14 @@ pub struct MemoryDevice {
     disk: Arc<Mutex<Disk>>,
 }
 
+/// A write's number, and the sector as it left it.
+type Version = (u64, Box<[u8; SECTOR]>);
+
 #[derive(Default)]
 struct Disk {
     durable: Vec<u8>,
     /// What was written to a sector since its last flush, oldest first, each with its number.
-    cache: BTreeMap<usize, Vec<(u64, Box<[u8; SECTOR]>)>>,
+    cache: BTreeMap<usize, Vec<Version>>,
     last_write: u64,
     writes: u64,
     fua_writes: u64,
@@ -132,8 +135,8 @@ impl MemoryDevice {
         }
     }
 
-    /// A disk that says it can do this. Its cache is volatile all the same, unless the caps say that
-    /// it has none: then every write is durable.
+    /// A disk that says it can do this. Its cache is volatile all the same, unless the caps say
+    /// that it has none: then every write is durable.
     #[must_use]
     pub const fn with_caps(mut self, caps: Caps) -> Self {
         self.caps = caps;

@@ -67,11 +67,7 @@ impl UringDevice {
         while missing > 0 {
             match ring.submit_and_wait(missing) {
                 Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(code) if code == Errno::INTR || code == Errno::AGAIN || code == Errno::BUSY
-                    ) => {}
+                Err(error) if again(&error) => {}
                 // The kernel may still read the buffers: they must not go.
                 Err(_) => std::process::abort(),
             }
@@ -84,13 +80,11 @@ impl UringDevice {
     }
 }
 
-/// The system's numbers of errors after which a call is made again.
-struct Errno;
-
-impl Errno {
-    const INTR: i32 = rustix::io::Errno::INTR.raw_os_error();
-    const AGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
-    const BUSY: i32 = rustix::io::Errno::BUSY.raw_os_error();
+/// Whether a call is to be made again: it was interrupted, or the ring was busy.
+fn again(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
 
 /// How many bytes, or the error.

@@ -1,8 +1,8 @@
 //! [`FlushDomain`]: those who share the flushes of one device.
 //!
 //! One lock, around the machine. Whoever waits moves things on: the first of a generation carries
-//! out its flush, each its own data. So there is no thread, and a flush that blocks is carried out by
-//! somebody who waits for it.
+//! out its flush, each its own data. So there is no thread, and a flush that blocks is carried out
+//! by somebody who waits for it.
 
 mod request;
 mod sequence;
@@ -24,8 +24,8 @@ use std::time::Duration;
 pub use sequence::Sequence;
 pub(crate) use wait::wait_until;
 
-/// A device or file whose flushes are shared: at most one is in flight, and all that ask while it is
-/// share the next one. A flush in flight never serves a request that came after it was issued.
+/// A device or file whose flushes are shared: at most one is in flight, and all that ask while it
+/// is share the next one. A flush in flight never serves a request that came after it was issued.
 ///
 /// A clone is a handle to the same domain; give one to each queue that writes to the device.
 ///
@@ -40,8 +40,8 @@ pub(crate) use wait::wait_until;
 /// - A flush that succeeds makes durable what was completed when it was asked for.
 /// - With `preflush` that holds before the request's data starts.
 /// - With `fua` the request's own data is durable when it ends.
-/// - About writes that were not completed at the call, and about the order of requests that wait for
-///   different flushes, nothing is promised.
+/// - About writes that were not completed at the call, and about the order of requests that wait
+///   for different flushes, nothing is promised.
 ///
 /// # Fairness
 ///
@@ -50,8 +50,8 @@ pub(crate) use wait::wait_until;
 ///
 /// # Cancel safety
 ///
-/// A dropped future has not asked. If it was chosen to carry out a flush, another one that waits for
-/// it does. One that is kept and not polled keeps what it was chosen for.
+/// A dropped future has not asked. If it was chosen to carry out a flush, another one that waits
+/// for it does. One that is kept and not polled keeps what it was chosen for.
 ///
 /// ```
 /// use inflight_flush::FlushDomain;

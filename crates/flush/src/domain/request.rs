@@ -1,7 +1,8 @@
 //! One request on its way through the machine, as a future.
 //!
-//! The owner of a request moves it: it carries out the flush that it is chosen for and its own data.
-//! The lock is held for the machine's steps only; whoever has to be told is told after it is let go.
+//! The owner of a request moves it: it carries out the flush that it is chosen for and its own
+//! data. The lock is held for the machine's steps only; whoever has to be told is told after it is
+//! let go.
 
 use super::FlushDomain;
 use crate::error::DeviceError;

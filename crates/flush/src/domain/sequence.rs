@@ -114,8 +114,8 @@ impl Sequence {
 }
 
 impl FlushDomain {
-    /// Waits until the data of a request may start: at once, or after a flush if `preflush` asks for
-    /// it. The request has data, whatever the flags say.
+    /// Waits until the data of a request may start: at once, or after a flush if `preflush` asks
+    /// for it. The request has data, whatever the flags say.
     ///
     /// # Errors
     ///
@@ -223,8 +223,8 @@ impl FlushDomain {
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`write_fua`](FlushDomain::write_fua) as a thread, at most for `limit`; neither `write` nor a
-    /// flush that this call carries out is interrupted.
+    /// [`write_fua`](FlushDomain::write_fua) as a thread, at most for `limit`; neither `write` nor
+    /// a flush that this call carries out is interrupted.
     ///
     /// # Errors
     ///

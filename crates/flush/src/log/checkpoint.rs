@@ -2,7 +2,6 @@
 
 use super::frame::Kind;
 use super::{Durability, Log, LogError, Lsn};
-use std::future::Future;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -82,15 +81,13 @@ impl Checkpoint {
     /// # Errors
     ///
     /// As [`Log::commit`]; then the checkpoint may count or not.
-    pub fn commit(self) -> impl Future<Output = Result<Range<Lsn>, LogError>> + Send {
-        async move {
-            let (log, number) = (&self.log, self.number);
-            let first = self.begin.is_none();
-            let end = log.append_when_there_is_room(Kind::Commit, number, &[], first);
-            let end = end.await?;
-            log.commit(end, Durability::Flushed).await?;
-            Ok(self.begin.unwrap_or(end)..end)
-        }
+    pub async fn commit(self) -> Result<Range<Lsn>, LogError> {
+        let (log, number) = (&self.log, self.number);
+        let first = self.begin.is_none();
+        let end = log.append_when_there_is_room(Kind::Commit, number, &[], first);
+        let end = end.await?;
+        log.commit(end, Durability::Flushed).await?;
+        Ok(self.begin.unwrap_or(end)..end)
     }
 
     /// [`commit`](Checkpoint::commit) as a thread.

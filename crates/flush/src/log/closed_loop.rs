@@ -1,7 +1,7 @@
 //! Committers that come back after a pause, in virtual time, on the group as it is shipped.
 //!
-//! Against a published model of such a loop: how many commits share a flush, and that none waits for
-//! more than two.
+//! Against a published model of such a loop: how many commits share a flush, and that none waits
+//! for more than two.
 
 use super::group::{Durability, Group, Key, Next};
 use inflight_sync::time::Instant;

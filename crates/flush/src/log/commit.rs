@@ -335,8 +335,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The flush before a buffer, when all buffers before it were written: of the data's device, or of
-    /// the log's.
+    /// The flush before a buffer, when all buffers before it were written: of the data's device, or
+    /// of the log's.
     fn flush_before(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         self.state.lock().counters.flushes_before += 1;
         match &self.options.data_domain {
@@ -371,8 +371,8 @@ impl Inner {
         }
     }
 
-    /// Shows commits that come without the lock up to where the log is durable; `u64::MAX` if it has
-    /// failed. Under the lock, so it does not run backwards.
+    /// Shows commits that come without the lock up to where the log is durable; `u64::MAX` if it
+    /// has failed. Under the lock, so it does not run backwards.
     fn publish(&self, durable: u64) {
         // Ordering: Release, pairs with the Acquire in `commit`.
         self.durable.store(durable, Ordering::Release);

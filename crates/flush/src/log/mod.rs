@@ -14,11 +14,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Which flush goes with which buffer is decided when the buffer is written, never before. The first
-//! buffer of a [checkpoint](Log::checkpoint), and the first one after the [tail](Log::set_tail) has
-//! moved, is written after a flush: what it is about to make obsolete is durable then. A commit that
-//! is to be durable is followed by one flush, or is one durable write. Buffers in between are not
-//! flushed.
+//! Which flush goes with which buffer is decided when the buffer is written, never before. The
+//! first buffer of a [checkpoint](Log::checkpoint), and the first one after the
+//! [tail](Log::set_tail) has moved, is written after a flush: what it is about to make obsolete is
+//! durable then. A commit that is to be durable is followed by one flush, or is one durable write.
+//! Buffers in between are not flushed.
 
 mod checkpoint;
 mod commit;
@@ -133,8 +133,8 @@ impl LogCounters {
 
 /// A log that is open. A clone is a handle to the same.
 ///
-/// Any number of threads and tasks append and commit. See [`LogOptions`] for how it is made, and the
-/// [module](self) for an example.
+/// Any number of threads and tasks append and commit. See [`LogOptions`] for how it is made, and
+/// the [module](self) for an example.
 #[derive(Clone)]
 pub struct Log {
     inner: Arc<Inner>,
@@ -165,12 +165,13 @@ struct State {
 }
 
 impl State {
-    const fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.open_start + self.open.len() as u64
     }
 
     /// Takes records to be written. The tail on their frames and whether they are written after a
-    /// flush are decided in the same step, so a tail that moves later comes with a flush of its own.
+    /// flush are decided in the same step, so a tail that moves later comes with a flush of its
+    /// own.
     fn take(&mut self, limit: usize) -> Batch {
         let len = fitting(&self.open, limit);
         let rest = self.open.split_off(len);

@@ -21,8 +21,8 @@ pub enum GroupMode {
     Off,
     /// One commit writes and flushes for all that wait.
     Leader,
-    /// `Leader` while it pays: while commits meet each other, and a flush takes longer than it takes
-    /// to wake two threads. Else `Off`.
+    /// `Leader` while it pays: while commits meet each other, and a flush takes longer than it
+    /// takes to wake two threads. Else `Off`.
     #[default]
     Auto,
 }

@@ -7,8 +7,8 @@ use inflight_sync::Arc;
 use std::collections::VecDeque;
 use std::io;
 
-/// Records that are written together, and what is stamped on their frames. Decided in one step under
-/// the log's lock.
+/// Records that are written together, and what is stamped on their frames. Decided in one step
+/// under the log's lock.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) const fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.first + self.bytes.len() as u64
     }
 }
@@ -148,9 +148,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in a new segment with room for `len` bytes. The old one is flushed first, so that all
-    /// segments but the last are durable, and a segment that is there says that those before it are
-    /// whole.
+    /// Goes on in a new segment with room for `len` bytes. The old one is flushed first, so that
+    /// all segments but the last are durable, and a segment that is there says that those before it
+    /// are whole.
     fn rotate(&mut self, base: u64, tail: u64, len: usize) -> io::Result<()> {
         self.segment.flush()?;
         let number = self.segments.back().map_or(0, |&(number, _)| number + 1);

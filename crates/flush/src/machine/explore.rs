@@ -1,8 +1,8 @@
 //! Every order of events that two to four requests allow, on the machine as it is shipped.
 //!
 //! A state is the machine and the world around it: what each request has done, what the device has
-//! written, and which of it is durable. From each state every possible event is tried. What must hold
-//! is looked at in each step, and at the end nobody is left waiting.
+//! written, and which of it is durable. From each state every possible event is tried. What must
+//! hold is looked at in each step, and at the end nobody is left waiting.
 //!
 //! Found by it, when a step is left out on purpose: see [`mutations_are_noticed`].
 
@@ -301,8 +301,8 @@ fn combinations(count: usize) -> Vec<Vec<Flags>> {
         if left == 0 {
             return all.push(chosen.clone());
         }
-        for kind in from..KINDS.len() {
-            chosen.push(KINDS[kind]);
+        for (kind, &flags) in KINDS.iter().enumerate().skip(from) {
+            chosen.push(flags);
             extend(chosen, kind, left - 1, all);
             chosen.pop();
         }
@@ -364,8 +364,8 @@ fn three_requests_with_every_fault() {
     assert!(states > 37_551, "{states}");
 }
 
-/// Without the timer, too, nobody waits for ever: a flush is deferred by data only, whose end issues
-/// it.
+/// Without the timer, too, nobody waits for ever: a flush is deferred by data only, whose end
+/// issues it.
 #[test]
 fn four_requests() {
     let states = explore_all(4, &[Caps::volatile()], NO_FAULTS);

@@ -1,5 +1,5 @@
-//! Ways to break the machine, for the exploration, which must notice each. Outside of tests there is
-//! none, and nothing is left of the questions.
+//! Ways to break the machine, for the exploration, which must notice each. Outside of tests there
+//! is none, and nothing is left of the questions.
 
 /// One step left out, or done wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
