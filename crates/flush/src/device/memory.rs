@@ -96,6 +96,8 @@ pub struct MemoryDevice {
     caps: Caps,
     flush_time: Duration,
     disk: Arc<Mutex<Disk>>,
+    /// Held by the flush in progress: a disk does one after the other.
+    flushing: Arc<Mutex<()>>,
 }
 
 /// A write's number, and the sector as it left it.
@@ -132,6 +134,7 @@ impl MemoryDevice {
                 durable: vec![0; len],
                 ..Disk::default()
             })),
+            flushing: Arc::default(),
         }
     }
 
@@ -143,7 +146,7 @@ impl MemoryDevice {
         self
     }
 
-    /// A disk whose flushes take this long, during which writes go on.
+    /// A disk whose flushes take this long, one after the other; writes go on meanwhile.
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
@@ -269,6 +272,7 @@ impl Flusher for MemoryDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
+        let _flushing = self.flushing.lock();
         self.power.step()?;
         let (covered, fails) = {
             let mut disk = self.disk.lock();

@@ -142,18 +142,15 @@ impl Log {
                     log: self.clone(),
                     key,
                 };
-                let mut led = false;
-                let ended = loop {
+                loop {
                     match poll_fn(|cx| member.poll_next(cx)).await {
-                        Next::Lead => inner.lead(),
+                        Next::Lead => {
+                            inner.woken(now, key);
+                            inner.lead();
+                        }
                         Next::Ended(ended) => break ended,
                     }
-                    led = true;
-                };
-                if !led {
-                    inner.woken(key);
                 }
-                ended
             }
         };
         let after = inner.clock.now();
@@ -207,12 +204,15 @@ impl Inner {
         }
     }
 
-    /// A member runs again: how long that took tells whether sharing pays.
-    fn woken(&self, key: Key) {
+    /// A member that joined at `joined` begins to lead. If it was woken for that, the device has
+    /// stood still meanwhile: how long tells whether sharing pays.
+    fn woken(&self, joined: Instant, key: Key) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let told = state.group.told(key);
-        state.pace.woken(now - told);
+        if told > joined {
+            state.pace.woken(now - told);
+        }
     }
 
     /// Waits for others, if that pays.

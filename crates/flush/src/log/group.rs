@@ -176,8 +176,10 @@ impl Group {
                 member.next = None;
             }
         }
-        let mut told = self.settle(now);
-        told.extend(self.choose(now));
+        let settled = self.settle(now);
+        // The next leader first: the device stands still until it runs.
+        let mut told = Vec::from_iter(self.choose(now));
+        told.extend(settled);
         told
     }
 

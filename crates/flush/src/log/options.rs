@@ -21,8 +21,8 @@ pub enum GroupMode {
     Off,
     /// One commit writes and flushes for all that wait.
     Leader,
-    /// `Leader` while it pays: while commits meet each other, and a flush takes longer than it
-    /// takes to wake two threads. Else `Off`.
+    /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
+    /// the time in which the device waits for the next leader to wake.
     #[default]
     Auto,
 }

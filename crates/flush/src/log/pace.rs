@@ -4,8 +4,8 @@ use super::options::GroupMode;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// Grouping begins to pay when this many commits are under way at once, on average.
-const LEAST_SIBLINGS: f64 = 1.2;
+/// Grouping pays if it is expected to be faster by this factor, or more.
+const LEAST_GAIN: f64 = 1.2;
 /// Each new value counts for this share of the average.
 const WEIGHT: f64 = 1.0 / 16.0;
 
@@ -33,7 +33,7 @@ pub(super) struct Pace {
     under_way: usize,
     siblings: Average,
     flush: Average,
-    /// From the end of a flush to the moment at which who waited for it runs.
+    /// From the end of a flush to the moment at which the next leader runs.
     wake: Average,
     /// From the end of a flush to the next commit.
     think: Average,
@@ -67,9 +67,12 @@ impl Pace {
         match mode {
             GroupMode::Off => false,
             GroupMode::Leader => true,
+            // N in lock-step share by N / 2, and one more comes early. A round is a flush and the
+            // wake of the next leader.
             GroupMode::Auto => {
-                let cheap = self.wake.known && self.flush.value < 2.0 * self.wake.value;
-                self.siblings.value >= LEAST_SIBLINGS && !cheap
+                let shared = (self.siblings.value + 1.0) / 2.0;
+                let round = self.flush.value + self.wake.value;
+                shared * self.flush.value > LEAST_GAIN * round
             }
         }
     }
@@ -110,8 +113,16 @@ mod tests {
         assert!(!pace(1, MS, MS / 100).groups(auto), "nobody to share with");
         assert!(pace(8, MS, MS / 100).groups(auto));
         assert!(
-            !pace(8, MS / 100, MS / 100).groups(auto),
+            pace(8, MS / 100, MS / 100).groups(auto),
             "a wake costs as much"
+        );
+        assert!(
+            !pace(2, MS / 100, MS / 100).groups(auto),
+            "too much for few"
+        );
+        assert!(
+            !pace(8, MS / 100, MS / 10).groups(auto),
+            "flushes are cheap"
         );
         assert!(pace(1, MS, MS).groups(GroupMode::Leader));
         assert!(!pace(8, MS, MS / 100).groups(GroupMode::Off));
