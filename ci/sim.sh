@@ -7,6 +7,7 @@ step hdd cargo run --release --quiet -p inflight-sim -- hdd --check
 step small-ios cargo run --release --quiet -p inflight-sim -- hdd --small-every 10 --check
 step dmcrypt cargo run --release --quiet -p inflight-sim -- dmcrypt --check
 step enqueue cargo run --release --quiet -p inflight-sim -- enqueue --check
-step sim-tests cargo test --release --quiet -p inflight-sim --test hdd --test dmcrypt --test enqueue
+step flush cargo run --release --quiet -p inflight-sim -- flush --check
+step sim-tests cargo test --release --quiet -p inflight-sim --test hdd --test dmcrypt --test enqueue --test flush
 # More states and a million items: the pure machines behind the simulated queues.
 step limits cargo test --release --quiet -p inflight-workqueue --lib limits::

@@ -2,12 +2,14 @@
 
 mod dmcrypt;
 mod enqueue;
+mod flush;
 mod hdd;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 pub(crate) use dmcrypt::Dmcrypt;
 pub(crate) use enqueue::Enqueue;
+pub(crate) use flush::Flush;
 pub(crate) use hdd::Hdd;
 
 /// A day of the simulation.
@@ -29,6 +31,8 @@ pub(crate) enum Command {
     Dmcrypt(Dmcrypt),
     /// What queueing costs when more and more CPUs share a pool.
     Enqueue(Enqueue),
+    /// What a journal pays that flushes its disk's cache too early.
+    Flush(Flush),
 }
 
 fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {
@@ -55,7 +59,7 @@ fn seed(text: &str) -> Result<u64, String> {
 /// What clap has to say, without the lines of usage.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "what shall be simulated? one of hdd, dmcrypt, enqueue".to_owned();
+        return "what shall be simulated? one of hdd, dmcrypt, enqueue, flush".to_owned();
     }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
