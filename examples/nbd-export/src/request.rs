@@ -1,0 +1,392 @@
+//! What is done for a request.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use inflight::flush::{Flags, FlushError, WriteError};
+use nbd_export::negotiate::Agreed;
+use nbd_export::proto::{Command, Errno, Limits, Request, STATE_HOLE_ZERO, flag};
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+
+use crate::adapter::{Tenant, Workers};
+use crate::export::{Export, Stats};
+use crate::reactor::{FileOp, Reactor};
+
+/// The most extents in one answer.
+const MAX_EXTENTS: usize = 1024;
+
+/// A client and the export it has chosen.
+pub(crate) struct Session {
+    pub(crate) reactor: Rc<Reactor>,
+    pub(crate) export: Arc<Export>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) tenant: Tenant,
+    pub(crate) agreed: Agreed,
+    pub(crate) limits: Limits,
+    pub(crate) max_split: usize,
+}
+
+/// What a reply carries.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Nothing,
+    /// The bytes of a read, piece by piece.
+    Data(Vec<Vec<u8>>),
+    /// Extents: length and flags.
+    Status(Vec<(u32, u32)>),
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) request: Request,
+    pub(crate) result: Result<Body, Errno>,
+}
+
+impl Session {
+    /// Lengths of the pieces of `len` bytes.
+    pub(crate) fn piece_lengths(&self, len: usize) -> impl Iterator<Item = usize> + use<> {
+        let most = self.max_split;
+        (0..len.div_ceil(most)).map(move |n| most.min(len - n * most))
+    }
+
+    /// Carries a request out. `data` are the pieces of a write.
+    pub(crate) async fn handle(self: Rc<Self>, request: Request, data: Vec<Vec<u8>>) -> Reply {
+        let stats = &self.export.stats;
+        let result = match self.limits_of(&request) {
+            Err(errno) => Err(errno),
+            Ok(command) => self.perform(command, &request, data).await,
+        };
+        let bytes = u64::from(request.length);
+        match request.command {
+            _ if result.is_err() => Stats::add(&stats.errors, 1),
+            Some(Command::Read) => {
+                Stats::add(&stats.reads, 1);
+                Stats::add(&stats.read_bytes, bytes);
+            }
+            Some(Command::Write) => {
+                Stats::add(&stats.writes, 1);
+                Stats::add(&stats.written_bytes, bytes);
+            }
+            _ => Stats::add(&stats.other, 1),
+        }
+        Reply { request, result }
+    }
+
+    fn limits_of(&self, request: &Request) -> Result<Command, Errno> {
+        request.check(&self.limits)?;
+        if request.flags & flag::DF != 0 && !self.agreed.structured {
+            return Err(Errno::Inval);
+        }
+        request.command.ok_or(Errno::Inval)
+    }
+
+    async fn perform(
+        &self,
+        command: Command,
+        request: &Request,
+        data: Vec<Vec<u8>>,
+    ) -> Result<Body, Errno> {
+        let fua = request.flags & flag::FUA != 0;
+        let (offset, len) = (request.offset, u64::from(request.length));
+        match command {
+            Command::Read => return Ok(Body::Data(self.read(offset, len).await?)),
+            Command::BlockStatus => {
+                let one = request.flags & flag::REQ_ONE != 0;
+                return Ok(Body::Status(self.block_status(offset, len, one).await?));
+            }
+            Command::Write => self.durably(fua, self.write(offset, data)).await?,
+            Command::WriteZeroes => {
+                let zeroes = self.write_zeroes(request.flags, offset, len);
+                self.durably(fua, zeroes).await?;
+            }
+            Command::Trim => self.durably(fua, self.trim(offset, len)).await?,
+            Command::Flush => self.flush().await?,
+            Command::Cache => {
+                // Advice: nothing is wrong if it is not taken.
+                let len = std::num::NonZeroU64::new(len);
+                let _ = fadvise(&*self.export.file, offset, len, Advice::WillNeed);
+            }
+            Command::Disconnect => {}
+        }
+        Ok(Body::Nothing)
+    }
+
+    /// The device's flush, by this thread's ring or workers.
+    async fn flush_file(&self) -> io::Result<()> {
+        let flushed = self
+            .reactor
+            .file(&self.export.file, FileOp::Flush, Vec::new());
+        flushed.await.0.map(drop)
+    }
+
+    async fn flush(&self) -> Result<(), Errno> {
+        let flushed = self.export.domain.flush_with(|| self.flush_file()).await;
+        flushed.map_err(|error| flush_errno(&error))
+    }
+
+    /// Does something, and makes it durable if `fua` asks for it; the flush is shared.
+    async fn durably(
+        &self,
+        fua: bool,
+        work: impl Future<Output = Result<(), Errno>>,
+    ) -> Result<(), Errno> {
+        if !fua {
+            return work.await;
+        }
+        let domain = &self.export.domain;
+        let begun = domain.begin_with(Flags::write().fua(), || self.flush_file());
+        let sequence = begun.await.map_err(|error| flush_errno(&error))?;
+        let mut errno = None;
+        let done = work.await.map_err(|error| {
+            errno = Some(error);
+            io::Error::from(io::ErrorKind::Other)
+        });
+        let finished = sequence.finish_with(done, || self.flush_file()).await;
+        finished.map_err(|error| match error {
+            WriteError::Flush(error) => Errno::from(&io::Error::from(error)),
+            _ => errno.unwrap_or(Errno::Io),
+        })
+    }
+
+    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Vec<u8>>, Errno> {
+        let lengths = self.piece_lengths(len as usize);
+        let buffers = lengths.map(|len| self.reactor.buffer(len)).collect();
+        let mut buffers = self.transfer(offset, buffers, false).await?;
+        if let Some(cipher) = &self.export.cipher {
+            let mut at = offset;
+            for buffer in &mut buffers {
+                let (cipher, mut bytes) = (cipher.clone(), std::mem::take(buffer));
+                let len = bytes.len() as u64;
+                let decrypted = self.workers.compute(move || {
+                    cipher.decrypt(&mut bytes, at);
+                    bytes
+                });
+                *buffer = decrypted.await.ok_or(Errno::Shutdown)?;
+                at += len;
+            }
+        }
+        Ok(buffers)
+    }
+
+    async fn write(&self, offset: u64, mut data: Vec<Vec<u8>>) -> Result<(), Errno> {
+        if let Some(cipher) = &self.export.cipher {
+            let mut at = offset;
+            for buffer in &mut data {
+                let (cipher, mut bytes) = (cipher.clone(), std::mem::take(buffer));
+                let len = bytes.len() as u64;
+                let encrypted = self.workers.compute(move || {
+                    cipher.encrypt(&mut bytes, at);
+                    bytes
+                });
+                *buffer = encrypted.await.ok_or(Errno::Shutdown)?;
+                at += len;
+            }
+        }
+        let buffers = self.transfer(offset, data, true).await?;
+        buffers.into_iter().for_each(|b| self.reactor.recycle(b));
+        Ok(())
+    }
+
+    /// Reads or writes pieces that lie one behind the other, each with a tag.
+    async fn transfer(
+        &self,
+        offset: u64,
+        mut buffers: Vec<Vec<u8>>,
+        write: bool,
+    ) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut tags = self.tenant.pieces(buffers.len());
+        if let [buffer] = &mut buffers[..] {
+            let tag = tags.next().await.ok_or(Errno::Shutdown)?;
+            let (done, bytes) = self.piece(offset, std::mem::take(buffer), write).await;
+            drop(tag);
+            *buffer = bytes;
+            return done.map(|()| buffers).map_err(|error| Errno::from(&error));
+        }
+        let mut running = FuturesUnordered::new();
+        let mut failed = None;
+        let mut at = offset;
+        for number in 0..buffers.len() {
+            let buffer = std::mem::take(&mut buffers[number]);
+            let tag = {
+                // A piece that ends frees its tag, which may be the one that is waited for.
+                let mut next = pin!(tags.next());
+                loop {
+                    if running.is_empty() {
+                        break next.await;
+                    }
+                    match select(&mut next, running.next()).await {
+                        Either::Left((tag, _)) => break tag,
+                        Either::Right((Some(ended), _)) => {
+                            collect(ended, &mut buffers, &mut failed);
+                        }
+                        Either::Right((None, _)) => {}
+                    }
+                }
+            };
+            let tag = tag.ok_or(Errno::Shutdown)?;
+            let (start, len) = (at, buffer.len() as u64);
+            let piece = async move {
+                let (done, bytes) = self.piece(start, buffer, write).await;
+                drop(tag);
+                (number, done, bytes)
+            };
+            running.push(Box::pin(piece));
+            at += len;
+        }
+        while let Some(ended) = running.next().await {
+            collect(ended, &mut buffers, &mut failed);
+        }
+        match failed {
+            Some(error) => Err(Errno::from(&error)),
+            None => Ok(buffers),
+        }
+    }
+
+    /// Reads or writes one piece, all of it.
+    async fn piece(&self, offset: u64, buffer: Vec<u8>, write: bool) -> (io::Result<()>, Vec<u8>) {
+        let op = |offset| match write {
+            true => FileOp::Write { offset },
+            false => FileOp::Read { offset },
+        };
+        let (done, mut buffer) = self
+            .reactor
+            .file(&self.export.file, op(offset), buffer)
+            .await;
+        let mut at = match done {
+            Ok(done) if done == buffer.len() => return (Ok(()), buffer),
+            Ok(done) => done,
+            Err(error) => return (Err(error), buffer),
+        };
+        // The rest of a short transfer goes through a buffer of its own.
+        while at < buffer.len() {
+            let rest = buffer[at..].to_vec();
+            let again = self
+                .reactor
+                .file(&self.export.file, op(offset + at as u64), rest);
+            match again.await {
+                (Ok(0), _) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
+                (Ok(done), rest) => {
+                    if !write {
+                        buffer[at..at + done].copy_from_slice(&rest[..done]);
+                    }
+                    at += done;
+                }
+                (Err(error), _) => return (Err(error), buffer),
+            }
+        }
+        (Ok(()), buffer)
+    }
+
+    /// An operation without data, with one tag.
+    async fn plain(&self, op: FileOp) -> io::Result<()> {
+        let tag = self.tenant.pieces(1).next().await;
+        let done = self.reactor.file(&self.export.file, op, Vec::new()).await;
+        drop(tag);
+        done.0.map(drop)
+    }
+
+    async fn trim(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        match self.plain(FileOp::PunchHole { offset, len }).await {
+            // Nobody needs the bytes: that they stay is no error.
+            Err(error) if is_unsupported(&error) => Ok(()),
+            done => done.map_err(|error| Errno::from(&error)),
+        }
+    }
+
+    async fn write_zeroes(&self, flags: u16, offset: u64, len: u64) -> Result<(), Errno> {
+        // What is encrypted reads as zeros only if zeros were encrypted.
+        if self.export.cipher.is_none() {
+            let op = if flags & flag::NO_HOLE == 0 {
+                FileOp::PunchHole { offset, len }
+            } else {
+                FileOp::ZeroRange { offset, len }
+            };
+            match self.plain(op).await {
+                Err(error) if is_unsupported(&error) => {}
+                done => return done.map_err(|error| Errno::from(&error)),
+            }
+        }
+        if flags & flag::FAST_ZERO != 0 {
+            return Err(Errno::NotSup);
+        }
+        let mut at = offset;
+        while at < offset + len {
+            let part = (offset + len - at).min(self.max_split as u64);
+            let mut zeros = self.reactor.buffer(part as usize);
+            zeros.fill(0);
+            self.write(at, vec![zeros]).await?;
+            at += part;
+        }
+        Ok(())
+    }
+
+    async fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        one: bool,
+    ) -> Result<Vec<(u32, u32)>, Errno> {
+        if self.export.cipher.is_some() {
+            // A hole does not read as zeros.
+            return Ok(vec![(len as u32, 0)]);
+        }
+        let file = self.export.file.clone();
+        let most = if one { 1 } else { MAX_EXTENTS };
+        let found = self
+            .workers
+            .block(move || extents(&file, offset, len, most));
+        found.await.ok_or(Errno::Shutdown)
+    }
+}
+
+type Ended = (usize, io::Result<()>, Vec<u8>);
+
+fn collect((number, done, bytes): Ended, buffers: &mut [Vec<u8>], failed: &mut Option<io::Error>) {
+    buffers[number] = bytes;
+    if let Err(error) = done {
+        failed.get_or_insert(error);
+    }
+}
+
+/// Data and holes of a part of a file. One that cannot be asked is all data.
+fn extents(file: &std::fs::File, offset: u64, len: u64, most: usize) -> Vec<(u32, u32)> {
+    let end = offset + len;
+    let mut extents = Vec::new();
+    let mut at = offset;
+    while at < end && extents.len() < most {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(end),
+            Err(rustix::io::Errno::NXIO) => end,
+            Err(_) => at,
+        };
+        let (upto, state) = if data > at {
+            (data, STATE_HOLE_ZERO)
+        } else {
+            let hole = seek(file, SeekFrom::Hole(at)).unwrap_or(end);
+            (hole.clamp(at + 1, end), 0)
+        };
+        extents.push(((upto - at) as u32, state));
+        at = upto;
+    }
+    extents
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS | Errno::INVAL)
+    )
+}
+
+fn flush_errno(error: &FlushError) -> Errno {
+    Errno::from(&io::Error::from(*error))
+}
