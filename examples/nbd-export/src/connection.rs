@@ -31,6 +31,8 @@ use crate::server::Shared;
 const MAX_REQUESTS: usize = 256;
 /// And how many bytes, roughly: a request that is longer is served alone.
 const MAX_BYTES: usize = 64 << 20;
+/// So many bytes are started at once; then what was done is sent, before more is.
+const BURST: usize = 512 << 10;
 /// A client that has not chosen an export after this is sent away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
@@ -89,6 +91,8 @@ pub(crate) struct Connection {
     discarding: u64,
     requests: FuturesUnordered<LocalBoxFuture<'static, Reply>>,
     bytes: usize,
+    /// What may be started before others have their turn.
+    burst: usize,
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
@@ -117,6 +121,7 @@ impl Connection {
             discarding: 0,
             requests: FuturesUnordered::new(),
             bytes: 0,
+            burst: BURST,
             output,
             can_read: None,
             can_write: None,
@@ -128,7 +133,8 @@ impl Connection {
     }
 
     fn may_read(&self) -> bool {
-        !self.ended && self.requests.len() < MAX_REQUESTS && self.bytes < MAX_BYTES
+        let room = self.requests.len() < MAX_REQUESTS && self.bytes < MAX_BYTES;
+        !self.ended && room && self.burst > 0
     }
 
     /// Takes what has been received apart.
@@ -253,6 +259,7 @@ impl Connection {
             .clone()
             .expect("requests come after the negotiation");
         self.bytes += weight(&request);
+        self.burst = self.burst.saturating_sub(weight(&request));
         self.requests.push(Box::pin(session.handle(request, data)));
     }
 
@@ -420,7 +427,11 @@ impl Future for Connection {
         let draining = this.shared.draining();
         let late = this.session.is_none() && this.since.elapsed() > NEGOTIATION;
         this.ended |= draining || late;
+        this.burst = BURST;
         while this.step(cx) {}
+        if this.burst == 0 && !this.ended {
+            cx.waker().wake_by_ref();
+        }
         if this.ended && this.requests.is_empty() && (this.output.parts.is_empty() || late) {
             return Poll::Ready(());
         }

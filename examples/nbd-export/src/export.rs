@@ -16,6 +16,8 @@ use crate::crypto::{Cipher, UNIT};
 
 /// The most a read or a write moves.
 const MAX_PAYLOAD: u32 = 32 << 20;
+/// The magic number of file systems in memory.
+const TMPFS: u64 = 0x0102_1994;
 
 /// What `--export` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ impl Stats {
 pub(crate) struct Export {
     pub(crate) described: Described,
     pub(crate) file: Arc<File>,
+    /// Calls on it do not block.
+    pub(crate) in_memory: bool,
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
@@ -120,6 +124,7 @@ impl Export {
                 max_payload: MAX_PAYLOAD,
                 read_only: spec.read_only,
             },
+            in_memory: rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
             file: Arc::new(file),
             cipher,
             domain: FlushDomain::builder().build(),

@@ -16,7 +16,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 
 use crate::adapter::{Tenant, Workers};
 use crate::export::{Export, Stats};
-use crate::reactor::{FileOp, Reactor};
+use crate::reactor::{FileOp, Reactor, Running};
 
 /// The most extents in one answer.
 const MAX_EXTENTS: usize = 1024;
@@ -118,11 +118,15 @@ impl Session {
         Ok(Body::Nothing)
     }
 
+    fn file(&self, op: FileOp, buffer: Vec<u8>) -> Running {
+        let export = &self.export;
+        self.reactor
+            .file(&export.file, export.in_memory, op, buffer)
+    }
+
     /// The device's flush, by this thread's ring or workers.
     async fn flush_file(&self) -> io::Result<()> {
-        let flushed = self
-            .reactor
-            .file(&self.export.file, FileOp::Flush, Vec::new());
+        let flushed = self.file(FileOp::Flush, Vec::new());
         flushed.await.0.map(drop)
     }
 
@@ -255,10 +259,7 @@ impl Session {
             true => FileOp::Write { offset },
             false => FileOp::Read { offset },
         };
-        let (done, mut buffer) = self
-            .reactor
-            .file(&self.export.file, op(offset), buffer)
-            .await;
+        let (done, mut buffer) = self.file(op(offset), buffer).await;
         let mut at = match done {
             Ok(done) if done == buffer.len() => return (Ok(()), buffer),
             Ok(done) => done,
@@ -267,9 +268,7 @@ impl Session {
         // The rest of a short transfer goes through a buffer of its own.
         while at < buffer.len() {
             let rest = buffer[at..].to_vec();
-            let again = self
-                .reactor
-                .file(&self.export.file, op(offset + at as u64), rest);
+            let again = self.file(op(offset + at as u64), rest);
             match again.await {
                 (Ok(0), _) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
                 (Ok(done), rest) => {
@@ -287,7 +286,7 @@ impl Session {
     /// An operation without data, with one tag.
     async fn plain(&self, op: FileOp) -> io::Result<()> {
         let tag = self.tenant.pieces(1).next().await;
-        let done = self.reactor.file(&self.export.file, op, Vec::new()).await;
+        let done = self.file(op, Vec::new()).await;
         drop(tag);
         done.0.map(drop)
     }

@@ -43,6 +43,17 @@ pub(crate) enum FileOp {
 /// How the kernel answered, and the buffer.
 pub(crate) type Answer = (io::Result<usize>, Vec<u8>);
 
+/// The key of an operation, how the kernel answered, and its buffer if that was elsewhere.
+type Finished = (usize, i32, Option<Vec<u8>>);
+
+/// The answer as the kernel gives it.
+fn answer(done: io::Result<usize>) -> i32 {
+    match done {
+        Ok(done) => i32::try_from(done).unwrap_or(i32::MAX),
+        Err(error) => -error.raw_os_error().unwrap_or(5),
+    }
+}
+
 /// What a socket is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ready {
@@ -141,6 +152,8 @@ pub(crate) struct Reactor {
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     under_way: Cell<usize>,
+    /// Operations on files in memory, and how they ended.
+    done_at_once: RefCell<Vec<Finished>>,
     /// Who is woken every second or so.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
@@ -179,6 +192,7 @@ impl Reactor {
             inbox: Arc::default(),
             buffers: RefCell::default(),
             under_way: Cell::new(0),
+            done_at_once: RefCell::default(),
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
         }))
@@ -221,13 +235,24 @@ impl Reactor {
         }
     }
 
-    /// Carries out an operation on a file.
-    pub(crate) fn file(self: &Rc<Self>, file: &Arc<File>, op: FileOp, buffer: Vec<u8>) -> Running {
+    /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
+    /// once; its answer comes with those of the others, after the tasks that run now.
+    pub(crate) fn file(
+        self: &Rc<Self>,
+        file: &Arc<File>,
+        in_memory: bool,
+        op: FileOp,
+        buffer: Vec<u8>,
+    ) -> Running {
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, false));
         self.under_way.set(self.under_way.get() + 1);
         let buffer = &mut ops[key].buffer;
         match &mut *self.backend.borrow_mut() {
+            _ if in_memory => {
+                let result = answer(psync::perform(file, &op, buffer));
+                self.done_at_once.borrow_mut().push((key, result, None));
+            }
             Backend::Uring(uring) => uring.file(file, &op, buffer, key),
             Backend::Psync(psync) => {
                 psync.file(file.clone(), op, std::mem::take(buffer), key);
@@ -312,8 +337,8 @@ impl Reactor {
             if done() && tasks.is_empty() && self.under_way.get() == 0 {
                 return Ok(());
             }
-            let wait = !self.bell.rung.load(Ordering::Acquire);
-            let mut completed = Vec::new();
+            let mut completed = std::mem::take(&mut *self.done_at_once.borrow_mut());
+            let wait = !self.bell.rung.load(Ordering::Acquire) && completed.is_empty();
             match &mut *self.backend.borrow_mut() {
                 Backend::Uring(uring) => uring.wait(wait.then_some(TICK), &mut completed)?,
                 Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut completed)?,

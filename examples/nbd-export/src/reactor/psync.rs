@@ -12,13 +12,10 @@ use inflight::workqueue::{Workqueue, blocking};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Bell, FileOp, Ready};
+use super::{Bell, FileOp, Finished, Ready, answer};
 
 /// Event data of the bell.
 const BELL: u64 = u64::MAX;
-
-/// A key, how it ended, and its buffer.
-type Finished = (usize, i32, Option<Vec<u8>>);
 
 pub(super) struct Psync {
     epoll: OwnedFd,
@@ -77,11 +74,7 @@ impl Psync {
             // The whole of it, so that it is dropped here.
             let mut report = report;
             let done = blocking(|| perform(&file, &op, &mut buffer));
-            let result = match done {
-                Ok(done) => i32::try_from(done).unwrap_or(i32::MAX),
-                Err(error) => -error.raw_os_error().unwrap_or(5),
-            };
-            report.answer = Some((key, result, Some(buffer)));
+            report.answer = Some((key, answer(done), Some(buffer)));
         };
         // Dropping the handle detaches; the report is made whatever happens.
         drop(self.files.spawn(work));
@@ -191,7 +184,7 @@ impl Drop for Report {
     }
 }
 
-fn perform(file: &File, op: &FileOp, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn perform(file: &File, op: &FileOp, buffer: &mut [u8]) -> io::Result<usize> {
     match *op {
         FileOp::Read { offset } => file.read_at(buffer, offset),
         FileOp::Write { offset } => file.write_at(buffer, offset),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 
-use super::{FileOp, Ready};
+use super::{FileOp, Finished, Ready};
 
 /// User data that is no operation's: the bell's poll, and answers nobody waits for.
 const BELL: u64 = u64::MAX;
@@ -130,7 +130,7 @@ impl Uring {
     pub(super) fn wait(
         &mut self,
         limit: Option<Duration>,
-        completed: &mut Vec<(usize, i32, Option<Vec<u8>>)>,
+        completed: &mut Vec<Finished>,
     ) -> io::Result<()> {
         // Deferred work runs only for those who wait, so one who does not want to waits for no
         // time.
