@@ -55,8 +55,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct DirStorage {
     path: PathBuf,
-    /// Flushed after a file was made, for its name.
-    folder: File,
+    /// Flushed after a file was made, for its name; none where the system has no such flush.
+    folder: Option<File>,
     _lock: File,
 }
 
@@ -77,7 +77,11 @@ impl DirStorage {
         #[cfg(unix)]
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self {
-            folder: File::open(&path)?,
+            folder: if cfg!(unix) {
+                Some(File::open(&path)?)
+            } else {
+                None
+            },
             path,
             _lock: lock,
         })
@@ -88,10 +92,7 @@ impl DirStorage {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        if cfg!(unix) {
-            self.folder.sync_all()?;
-        }
-        Ok(())
+        self.folder.as_ref().map_or(Ok(()), File::sync_all)
     }
 }
 

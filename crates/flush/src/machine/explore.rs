@@ -163,12 +163,12 @@ impl Setting {
                 let left = next.machine.leave(id);
                 next.machine.release(id);
                 next.stages[r] = Stage::Gone;
-                if left == Left::Running
-                    && let Some((generation, _)) = next.flushing
-                    && next.machine.first_waiting(generation).is_none()
-                {
-                    next.flushing = None;
-                    next.machine.withdraw(next.now, generation, &mut actions);
+                let generation = next.flushing.map(|(generation, _)| generation);
+                if let (Left::Running, Some(generation)) = (left, generation) {
+                    if next.machine.first_waiting(generation).is_none() {
+                        next.flushing = None;
+                        next.machine.withdraw(next.now, generation, &mut actions);
+                    }
                 }
             }
         }
@@ -240,9 +240,8 @@ impl Setting {
         let mut todo = vec![start];
         while let Some(world) = todo.pop() {
             let events = self.events(&world);
-            if events.is_empty()
-                && let Some(r) = (0..world.stages.len()).find(|&r| world.waits(r))
-            {
+            let stuck = (0..world.stages.len()).find(|&r| events.is_empty() && world.waits(r));
+            if let Some(r) = stuck {
                 return Err(format!("request {r} waits for ever"));
             }
             for event in events {

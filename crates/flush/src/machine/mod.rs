@@ -356,14 +356,15 @@ impl<E: Copy> Machine<E> {
         if self.running.is_some() && !self.mutant.is(Mutation::IssueTwice) {
             return;
         }
-        if let Deferral::Bounded(limit) = self.deferral
-            && self.data_in_flight > 0
-        {
-            if now < list.oldest + limit {
-                self.counters.deferred_by_data += 1;
-                return;
+        match self.deferral {
+            Deferral::Bounded(limit) if self.data_in_flight > 0 => {
+                if now < list.oldest + limit {
+                    self.counters.deferred_by_data += 1;
+                    return;
+                }
+                self.counters.forced_by_timeout += 1;
             }
-            self.counters.forced_by_timeout += 1;
+            Deferral::Bounded(_) | Deferral::Off => {}
         }
         let generation = self.open;
         self.running = Some(generation);
