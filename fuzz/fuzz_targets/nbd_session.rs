@@ -2,23 +2,98 @@
 //! beyond what was sent, and requests that pass the check lie within the export.
 #![no_main]
 
+use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use nbd_export::negotiate::{Described, Negotiation, Next};
-use nbd_export::proto::{Command, Request};
+use nbd_export::proto::{Command, OPTION_MAGIC, REQUEST_MAGIC, Request};
 
-fuzz_target!(|input: (Vec<u8>, u8, u64, u32, bool)| {
-    let (bytes, cut, size, block, read_only) = input;
-    let exports = ["", "disk"].map(|name| Described {
+/// What a client may send next; most of it is framed as the protocol wants, so that more is reached.
+#[derive(Arbitrary, Debug)]
+enum Sent {
+    Raw(Vec<u8>),
+    Option {
+        number: u8,
+        data: Vec<u8>,
+    },
+    /// An option about an export: its name's length and the name fit, as a rule.
+    About {
+        number: u8,
+        second: bool,
+        off: i8,
+        rest: Vec<u8>,
+    },
+    Request {
+        flags: u16,
+        command: u16,
+        offset: u64,
+        length: u32,
+    },
+}
+
+impl Sent {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Raw(raw) => bytes.extend(raw),
+            Self::Option { number, data } => option(bytes, *number, data),
+            Self::About {
+                number,
+                second,
+                off,
+                rest,
+            } => {
+                let name: &[u8] = if *second { b"disk" } else { b"" };
+                let len = (name.len() as u32).wrapping_add_signed((*off / 64).into());
+                let data = [&len.to_be_bytes()[..], name, rest].concat();
+                option(bytes, *number, &data);
+            }
+            Self::Request {
+                flags,
+                command,
+                offset,
+                length,
+            } => {
+                bytes.extend(REQUEST_MAGIC.to_be_bytes());
+                bytes.extend((flags % 64).to_be_bytes());
+                bytes.extend((command % 10).to_be_bytes());
+                bytes.extend(7_u64.to_be_bytes());
+                bytes.extend(offset.to_be_bytes());
+                bytes.extend(length.to_be_bytes());
+            }
+        }
+    }
+}
+
+fn option(bytes: &mut Vec<u8>, number: u8, data: &[u8]) {
+    bytes.extend(OPTION_MAGIC.to_be_bytes());
+    bytes.extend(u32::from(number % 12).to_be_bytes());
+    bytes.extend((data.len() as u32).to_be_bytes());
+    bytes.extend(data);
+}
+
+#[derive(Arbitrary, Debug)]
+struct Client {
+    flags: u8,
+    sent: Vec<Sent>,
+    cut: u8,
+    size: u64,
+    block: u8,
+    read_only: bool,
+}
+
+fuzz_target!(|client: Client| {
+    let mut bytes = u32::from(client.flags % 8).to_be_bytes().to_vec();
+    client.sent.iter().for_each(|sent| sent.encode(&mut bytes));
+    let exports = ["first", "disk"].map(|name| Described {
         name: name.to_owned(),
-        size: size.max(1),
-        block: 1 << (block % 13),
+        size: client.size.max(1),
+        block: 1 << (client.block % 13),
         preferred: 4096,
         max_payload: 32 << 20,
-        read_only,
+        read_only: client.read_only,
     });
     let mut negotiation = Negotiation::new();
     let (mut buffer, mut output) = (Vec::new(), Vec::new());
-    let mut parts = bytes.chunks(usize::from(cut).max(1));
+    let mut parts = bytes.chunks(usize::from(client.cut).max(1));
     let agreed = loop {
         let Some(part) = parts.next() else { return };
         buffer.extend_from_slice(part);
@@ -43,7 +118,7 @@ fuzz_target!(|input: (Vec<u8>, u8, u64, u32, bool)| {
         if request.check(&limits).is_ok() {
             let command = request.command.expect("what passes says what it wants");
             let writes = [Command::Write, Command::Trim, Command::WriteZeroes];
-            assert!(!read_only || !writes.contains(&command));
+            assert!(!export.read_only || !writes.contains(&command));
             assert!(request.offset + u64::from(request.length) <= export.size);
         }
     }

@@ -10,7 +10,8 @@
 //! | [`sync`] | the door to atomics, locks, threads and time that makes all of it model-checkable | `inflight-sync` |
 //!
 //! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue, on
-//! the CPU that submitted the request.
+//! the CPU that submitted the request, and [`Requeue`] sends requests again that the device refused
+//! for now.
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
 //! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
@@ -54,10 +55,12 @@ pub use inflight_tags as tags;
 pub use inflight_topology as topology;
 pub use inflight_workqueue as workqueue;
 
+mod requeue;
 mod workqueue_sink;
 
 pub mod prelude;
 
+pub use requeue::Requeue;
 pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]
