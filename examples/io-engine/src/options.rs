@@ -367,7 +367,7 @@ impl Options {
             "--rwmixread is for --rw randrw and rw, not for {}",
             rw.name()
         );
-        let iodepth = within("--iodepth", self.iodepth, MAX_IODEPTH)?;
+        let (log, iodepth) = (self.log()?, within("--iodepth", self.iodepth, MAX_IODEPTH)?);
         let numjobs = within("--numjobs", self.numjobs, MAX_JOBS)?;
         let tenants = within("--tenants", self.tenants.unwrap_or(numjobs), MAX_JOBS)?;
         ensure!(
@@ -395,7 +395,7 @@ impl Options {
             direct: self.direct,
             fsync: self.fsync,
             fua: self.fua,
-            log: self.log()?,
+            log,
             verify: self.verify.unwrap_or(if temporary {
                 Checksum::Crc32c
             } else {
