@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use nbd_export::negotiate::{Described, Negotiation, Next};
 use nbd_export::proto::{Command, OPTION_MAGIC, REQUEST_MAGIC, Request};
 
-/// What a client may send next; most of it is framed as the protocol wants, so that more is reached.
+/// What a client may send next; most of it is framed as the protocol wants, so that more is
+/// reached.
 #[derive(Arbitrary, Debug)]
 enum Sent {
     Raw(Vec<u8>),

@@ -90,8 +90,8 @@ impl<T: Send + 'static> Requeue<T> {
         Self { inner }
     }
 
-    /// Sends the request again after `delay`; not before those that were handed in earlier and whose
-    /// time has come, too.
+    /// Sends the request again after `delay`; not before those that were handed in earlier and
+    /// whose time has come, too.
     pub fn requeue(&self, tag: Tag<T>, delay: Duration) {
         let inner = &self.inner;
         let due = inner.clock.now() + delay;
@@ -111,9 +111,9 @@ impl<T: Send + 'static> Requeue<T> {
 }
 
 impl<T: Send + 'static> Inner<T> {
-    /// Has the work run when the first request is due. Under the lock, so that of two who arm it the
-    /// later one knows of both requests. Gives back what has to be sent at once, since there is no
-    /// queue to do it.
+    /// Has the work run when the first request is due. Under the lock, so that of two who arm it
+    /// the later one knows of both requests. Gives back what has to be sent at once, since there is
+    /// no queue to do it.
     fn arm(&self, waiting: &mut Vec<(Instant, Tag<T>)>) -> Vec<(Instant, Tag<T>)> {
         let Some(first) = waiting.iter().map(|(due, _)| *due).min() else {
             return Vec::new();
