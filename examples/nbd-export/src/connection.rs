@@ -432,7 +432,8 @@ impl Future for Connection {
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
         }
-        if this.ended && this.requests.is_empty() && (this.output.parts.is_empty() || late) {
+        let unread = !this.output.parts.is_empty() && !late && !this.shared.overdue();
+        if this.ended && this.requests.is_empty() && !unread {
             return Poll::Ready(());
         }
         this.reactor

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,9 @@ use crate::reactor::{Kind, Reactor, Remote};
 /// How often the main thread looks up.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// For so long clients may take their last answers.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// What all threads use.
 pub(crate) struct Shared {
     pub(crate) exports: Vec<Arc<Export>>,
@@ -31,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) accepted: AtomicU64,
     pub(crate) started: Instant,
     pub(crate) quiet: bool,
-    stop: AtomicBool,
+    stop: OnceLock<Instant>,
 }
 
 impl Shared {
@@ -52,17 +55,22 @@ impl Shared {
             accepted: AtomicU64::new(0),
             started: Instant::now(),
             quiet,
-            stop: AtomicBool::new(false),
+            stop: OnceLock::new(),
         }
     }
 
     /// Whether clients are to leave when their requests are answered.
     pub(crate) fn draining(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.get().is_some()
+    }
+
+    /// Whether clients that do not read their answers are left behind.
+    pub(crate) fn overdue(&self) -> bool {
+        self.stop.get().is_some_and(|since| since.elapsed() > DRAIN)
     }
 
     pub(crate) fn drain(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.get_or_init(Instant::now);
     }
 
     /// The tags of a client.

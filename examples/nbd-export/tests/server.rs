@@ -260,6 +260,23 @@ fn requests_that_were_read_are_answered_before_the_server_ends() {
     }
 }
 
+/// It is waited for, some seconds, and then left behind.
+#[test]
+fn a_client_that_does_not_read_does_not_keep_the_server_from_ending() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &[]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..100 {
+            client.send(0, 0, 0, 1 << 20, &[]);
+        }
+        // Another client is served meanwhile.
+        let mut other = server.connect().go("disk");
+        assert_eq!(other.write(0, b"fine", 0), 0);
+        server.stop();
+        drop(client);
+    }
+}
+
 #[test]
 fn metrics_are_for_prometheus_and_workqueues_for_their_monitor() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -321,9 +321,11 @@ impl Reactor {
         let waker = Waker::from(self.bell.clone());
         let mut cx = Context::from_waker(&waker);
         let mut tasks: FuturesUnordered<LocalBoxFuture<'static, ()>> = FuturesUnordered::new();
-        let mut last_tick = Instant::now();
+        let (mut last_tick, mut ending) = (Instant::now(), false);
         loop {
-            self.tick(&mut last_tick, done());
+            // All tasks hear of the end, once.
+            let begins_to_end = done() && !std::mem::replace(&mut ending, done());
+            self.tick(&mut last_tick, begins_to_end);
             // Ordering: AcqRel, pairs with the swap in `ring`: what was done before is seen below.
             self.bell.rung.swap(false, Ordering::AcqRel);
             let arrived = {
