@@ -8,7 +8,12 @@ fn table(models: &[Model], seed: u64) -> Table {
 
 #[test]
 fn all_goals_hold_with_every_seed() {
-    for seed in [1, 50] {
+    let seeds: &[u64] = if cfg!(debug_assertions) {
+        &[1]
+    } else {
+        &[1, 50, 99]
+    };
+    for &seed in seeds {
         let table = table(&Model::published(), seed);
         let goals = table.goals();
         assert_eq!(goals.len(), 4, "all of them are looked at");
@@ -33,6 +38,7 @@ fn one_client_pays_for_two_flushes_or_for_one() {
 fn without_the_time_of_a_flush_nothing_is_gained() {
     let free = |model: Model| Model {
         flush: 0.1,
+        flush_stalls: 0.0,
         ..model
     };
     let models: Vec<_> = Model::published().into_iter().map(free).collect();

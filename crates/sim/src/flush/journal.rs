@@ -234,6 +234,10 @@ impl Simulation<'_> {
     fn perform(&mut self, actions: Vec<Action<()>>) {
         for action in actions {
             match action {
+                // A flush that stalls nobody waits for nobody, either.
+                Action::IssueFlush { generation, .. } if self.model.flush_stalls == 0.0 => {
+                    self.after(self.model.flush, Event::Flushed(generation));
+                }
                 Action::IssueFlush { generation, .. } => self.enter_disk(Job::Flush(generation)),
                 Action::Dispatch(_) => {
                     // What came in while the flush ran goes with it.

@@ -20,7 +20,8 @@ pub struct Model {
     pub service: f64,
     /// A flush, from its issue to its end, on a disk that is idle.
     pub flush: f64,
-    /// The part of it during which the disk does nothing else.
+    /// The part of it during which the disk does nothing else, and for which it waits behind what
+    /// the disk has to do before.
     pub flush_stalls: f64,
     /// A log buffer.
     pub log_write: f64,
