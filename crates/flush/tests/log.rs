@@ -5,7 +5,7 @@ use inflight_flush::log::{
     DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, OpenError,
     Recovery, Storage,
 };
-use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, Power};
+use inflight_flush::{Caps, Device, FlushDomain, Flusher as _, MemoryDevice, Power};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use std::time::Duration;
@@ -171,6 +171,74 @@ fn a_failed_flush_fails_the_log_until_it_is_opened_again() {
         let found = after_power_loss(&storage, 1);
         assert_eq!(payloads(&found), [b"good"]);
     }
+}
+
+/// The system tells of a loss once, to whoever asks first. If that is another user of the domain, the
+/// log's next flush succeeds without what was lost.
+#[test]
+fn a_flush_of_another_user_that_fails_fails_the_log() {
+    for mode in [GroupMode::Off, GroupMode::Leader] {
+        for caps in [Caps::volatile(), Caps::volatile_with_fua()] {
+            let storage = storage().with_caps(caps);
+            let shared = FlushDomain::builder().build();
+            let options = LogOptions::new().group_mode(mode).log_domain(&shared);
+            let log = open(&storage, options);
+            let lsn = log.try_append(b"record").unwrap();
+            log.commit_blocking(lsn, Durability::Buffered).unwrap();
+            let device = storage.devices()[0].clone();
+            device.fail_flushes(1);
+            block_on(shared.flush_with(|| std::future::ready(device.flush()))).unwrap_err();
+            shared.clear_poison(); // that user's own business, and not the log's
+            let failed = log.commit_blocking(lsn, Durability::Flushed);
+            assert!(matches!(failed, Err(LogError::Poisoned(_))), "{failed:?}");
+        }
+    }
+}
+
+/// What was written in place may be lost: the records that describe it stay.
+#[test]
+fn the_tail_does_not_move_while_the_data_is_poisoned() {
+    let data = MemoryDevice::new(4096);
+    let data_domain = FlushDomain::new(data.clone());
+    let storage = storage();
+    let log = open(&storage, LogOptions::new().data_domain(&data_domain));
+    let first = log.try_append(b"first").unwrap();
+    log.commit_blocking(first, Durability::Flushed).unwrap();
+    data.write_at(&[1; 512], 0).unwrap();
+    data.fail_flushes(1);
+    data_domain.flush_blocking().unwrap_err();
+    log.set_tail(first);
+    let next = log.try_append(b"next").unwrap();
+    let failed = log.commit_blocking(next, Durability::Flushed);
+    assert!(matches!(failed, Err(LogError::Poisoned(_))), "{failed:?}");
+    let found = after_power_loss(&storage, 1);
+    assert_eq!(found.records[0].payload, b"first");
+}
+
+/// One who has applied its own records does not know that a checkpoint of another one began before.
+#[test]
+fn a_tail_does_not_cut_a_checkpoint_that_has_not_ended() {
+    let storage = storage();
+    let log = open(&storage, LogOptions::new());
+    let mut checkpoint = log.checkpoint();
+    checkpoint.append_blocking(b"one").unwrap();
+    let other = log.try_append(b"of another").unwrap();
+    log.commit_blocking(other, Durability::Flushed).unwrap();
+    log.set_tail(other);
+    checkpoint.append_blocking(b"two").unwrap();
+    checkpoint.commit_blocking().unwrap();
+    let found = after_power_loss(&storage, 1);
+    let found = payloads(&found);
+    assert!(found.contains(&b"one".to_vec()) && found.contains(&b"two".to_vec()));
+
+    // Its owner has applied it: now the tail passes, and one that was given up is in nobody's way.
+    let mut given_up = log.checkpoint();
+    given_up.append_blocking(b"never").unwrap();
+    drop(given_up);
+    log.set_tail(log.end());
+    let last = log.try_append(b"last").unwrap();
+    log.commit_blocking(last, Durability::Flushed).unwrap();
+    assert_eq!(payloads(&after_power_loss(&storage, 2)), [b"last"]);
 }
 
 #[test]
@@ -383,11 +451,11 @@ fn corruption_and_torn_writes_are_told_apart() {
 #[test]
 fn a_device_that_panics_fails_the_log_and_keeps_nobody_waiting() {
     #[derive(Debug)]
-    struct Panics(MemoryStorage);
-    struct Device_(MemoryDevice, Arc<inflight_sync::atomic::AtomicBool>);
+    struct Panics(MemoryStorage, bool);
+    struct Device_(MemoryDevice, bool, Arc<inflight_sync::atomic::AtomicBool>);
     impl inflight_flush::Flusher for Device_ {
         fn flush(&self) -> std::io::Result<()> {
-            if self.1.load(inflight_sync::atomic::Ordering::Relaxed) {
+            if self.2.load(inflight_sync::atomic::Ordering::Relaxed) {
                 panic!("the driver");
             }
             self.0.flush()
@@ -401,7 +469,8 @@ fn a_device_that_panics_fails_the_log_and_keeps_nobody_waiting() {
             self.0.read_at(bytes, offset)
         }
         fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-            self.1
+            assert!(!self.1 || offset < 64, "the driver");
+            self.2
                 .store(offset >= 64, inflight_sync::atomic::Ordering::Relaxed);
             self.0.write_at(bytes, offset)
         }
@@ -414,6 +483,7 @@ fn a_device_that_panics_fails_the_log_and_keeps_nobody_waiting() {
             self.0.create(number, len)?;
             Ok(Arc::new(Device_(
                 self.0.devices()[0].clone(),
+                self.1,
                 Arc::default(),
             )))
         }
@@ -424,15 +494,17 @@ fn a_device_that_panics_fails_the_log_and_keeps_nobody_waiting() {
             self.0.remove(number)
         }
     }
-    for mode in [GroupMode::Off, GroupMode::Leader] {
+    let modes = [GroupMode::Off, GroupMode::Leader];
+    for (mode, in_write) in modes.into_iter().flat_map(|m| [(m, false), (m, true)]) {
         let options = LogOptions::new().group_mode(mode);
-        let (log, _) = options.open(Panics(storage())).unwrap();
+        let (log, _) = options.open(Panics(storage(), in_write)).unwrap();
         let lsn = log.try_append(b"x").unwrap();
         let leader = thread::spawn({
             let log = log.clone();
             move || log.commit_blocking(lsn, Durability::Flushed)
         });
         assert!(leader.join().is_err(), "the leader's own panic");
+        assert!(log.try_append(b"behind what may be a hole").is_err());
         let failed = log.commit_blocking(lsn, Durability::Flushed);
         assert!(matches!(failed, Err(LogError::Poisoned(_))), "{failed:?}");
     }

@@ -32,12 +32,18 @@ struct Words {
     written: AtomicUsize,
     durable: AtomicUsize,
     failing: AtomicUsize,
+    failing_writes: AtomicUsize,
     len: Mutex<u64>,
 }
 
 impl Disk {
     fn fail_once(&self) {
         self.0.failing.store(1, Ordering::Relaxed);
+    }
+
+    /// The next write behind the header of the segment fails.
+    fn fail_a_write(&self) {
+        self.0.failing_writes.store(1, Ordering::Relaxed);
     }
 
     fn durable(&self) -> usize {
@@ -71,6 +77,9 @@ impl Device for Disk {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let end = offset as usize + bytes.len();
+        if self.0.failing_writes.swap(0, Ordering::Relaxed) == 1 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.0.written.fetch_max(end, Ordering::Relaxed);
         Ok(())
     }
@@ -193,21 +202,46 @@ fn fl18_a_flush_fails() {
     check("fl18_a_flush_fails", BOUND, || {
         let (log, disk) = open(GroupMode::Leader);
         disk.fail_once();
-        let commit = |log: &Log| {
-            let lsn = log.try_append(b"x");
-            lsn.and_then(|lsn| log.commit_blocking(lsn, Durability::Flushed))
-        };
-        let other = thread::spawn({
-            let log = log.clone();
-            move || commit(&log)
-        });
-        let ended = [commit(&log), other.join().unwrap()];
-        for ended in ended {
-            assert!(matches!(ended, Err(LogError::Poisoned(_))), "{ended:?}");
-        }
+        all_are_told(&log);
         assert!(log.is_poisoned());
-        assert_eq!(u64::from(log.durable()), 0);
     });
+}
+
+/// FL.18. The same, each for itself: the flush of one fails, and that of the other one succeeds,
+/// with nothing left to flush. Nobody's record is called durable.
+#[test]
+fn fl18_a_flush_fails_each_for_itself() {
+    check("fl18_a_flush_fails_each_for_itself", BOUND, || {
+        let (log, disk) = open(GroupMode::Off);
+        disk.fail_once();
+        all_are_told(&log);
+    });
+}
+
+/// FL.18. The first write fails. What is written behind it would not be found again.
+#[test]
+fn fl18_a_write_fails_each_for_itself() {
+    check("fl18_a_write_fails_each_for_itself", BOUND, || {
+        let (log, disk) = open(GroupMode::Off);
+        disk.fail_a_write();
+        all_are_told(&log);
+    });
+}
+
+/// Two commit on a device that fails the first time.
+fn all_are_told(log: &Log) {
+    let commit = |log: &Log| {
+        let lsn = log.try_append(b"x");
+        lsn.and_then(|lsn| log.commit_blocking(lsn, Durability::Flushed))
+    };
+    let other = thread::spawn({
+        let log = log.clone();
+        move || commit(&log)
+    });
+    for ended in [commit(log), other.join().unwrap()] {
+        assert!(matches!(ended, Err(LogError::Poisoned(_))), "{ended:?}");
+    }
+    assert_eq!(u64::from(log.durable()), 0);
 }
 
 /// FL.20. Who comes late finds its record durable without a lock, and sees what the flush has done.

@@ -306,6 +306,27 @@ impl FlushDomain {
         self.inner.core.lock().poisoned
     }
 
+    /// How many flushes have failed. It only rises.
+    ///
+    /// A system tells of a loss once. If several write to the device, each remembers this number
+    /// before it writes: if it has risen when its own flush has ended, what it wrote may be lost,
+    /// though that flush has succeeded.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let device = MemoryDevice::new(4096);
+    /// let domain = FlushDomain::new(device.clone());
+    /// let before = domain.failed_flushes();
+    /// device.fail_flushes(1);
+    /// domain.flush_blocking().unwrap_err(); // one user's flush
+    /// domain.flush_blocking().unwrap(); // another one's
+    /// assert!(domain.failed_flushes() > before); // who now knows
+    /// ```
+    #[must_use]
+    pub fn failed_flushes(&self) -> u64 {
+        self.inner.core.lock().machine.counters().errors
+    }
+
     /// For an owner who has written again what may be lost.
     ///
     /// ```

@@ -50,6 +50,12 @@ impl Log {
     }
 }
 
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        self.log.inner.state.lock().checkpoints.remove(&self.number);
+    }
+}
+
 impl Checkpoint {
     /// Appends a record, and waits for room as [`Log::append`] does.
     ///

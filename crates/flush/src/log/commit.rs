@@ -1,6 +1,7 @@
 //! Writing, flushing, and who does it for whom.
 
 use super::group::{Durability, Key, Next};
+use super::writer::Writer;
 use super::{Inner, Log, LogCounters, LogError, Lsn, POISONED};
 use crate::device::Device;
 use crate::domain::wait_until;
@@ -8,7 +9,7 @@ use crate::error::{DeviceError, FlushError};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, notify_each};
-use inflight_sync::{Parker, thread};
+use inflight_sync::{Mutex, MutexGuard, Parker, thread};
 use std::future::{Future, poll_fn, ready};
 use std::io;
 use std::task::{Context, Poll};
@@ -64,14 +65,40 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// If a device panics, nobody knows what was written: the log fails.
-struct FailIfUnwinding<'a>(&'a Inner);
+/// A lock under which the device is used. Whoever gets it next finds out how that went: a failure is
+/// noted before it is let go, also if the device panics, for then nobody knows what was written.
+struct Using<'a, T> {
+    log: &'a Inner,
+    guard: MutexGuard<'a, T>,
+    was_panicking: bool,
+}
 
-impl Drop for FailIfUnwinding<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.fail(io::ErrorKind::Interrupted.into());
+impl<'a, T> Using<'a, T> {
+    fn lock(log: &'a Inner, lock: &'a Mutex<T>) -> Self {
+        Self {
+            log,
+            guard: lock.lock(),
+            was_panicking: thread::panicking(),
         }
+    }
+}
+
+impl<T> Drop for Using<'_, T> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.log.fail(io::ErrorKind::Interrupted.into());
+        }
+    }
+}
+
+/// Tells all whose position is reached, or that the log has failed, however the commit ends.
+struct Settling<'a>(&'a Inner);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let now = self.0.clock.now();
+        let told = self.0.state.lock().group.settle(now);
+        notify_each(told);
     }
 }
 
@@ -196,12 +223,9 @@ impl Inner {
     /// Writes and flushes for all that wait.
     fn lead(&self) {
         let _leading = Leading(self);
-        // Dropped first, so the next leader finds that the log has failed.
-        let _unwinding = FailIfUnwinding(self);
         self.gather();
-        if let Err(error) = self.write_and_flush() {
-            self.fail(error);
-        }
+        // A failure is noted in the state, and told to all when the leader steps down.
+        let _ = self.write_and_flush();
     }
 
     /// A member that joined at `joined` begins to lead. If it was woken for that, the device has
@@ -234,9 +258,9 @@ impl Inner {
     fn write_and_flush(&self) -> Result<(), DeviceError> {
         let wanted = self.state.lock().group.wanted(u64::MAX);
         self.write_out(wanted == Some(Durability::Flushed))?;
-        let cover = {
+        let flushing = Using::lock(self, &self.flushing);
+        {
             let mut state = self.state.lock();
-            // What was written by calls that have returned, and before the flush is issued.
             let cover = state.group.written;
             // Asked for again: somebody who wants more may have joined while it was written.
             if state.group.durable >= cover
@@ -246,84 +270,78 @@ impl Inner {
             }
             let served = state.group.served(cover);
             state.counters.group(served);
-            cover
-        };
-        // What was written before is in this segment, or in one that was flushed when it ended.
-        let segment = self.writer.lock().segment();
-        let started = self.clock.now();
-        self.flush_log(&*segment)?;
-        self.flushed(started, cover, |counters| &mut counters.flushes);
-        Ok(())
-    }
-
-    /// A commit that does not share.
-    fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
-        let _unwinding = FailIfUnwinding(self);
-        let ended = self.write_and_flush_alone(lsn, durability);
-        let told = {
-            let mut state = self.state.lock();
-            if let Err(error) = ended {
-                state.group.fail(error);
-                self.publish(u64::MAX);
-            }
-            state.group.settle(self.clock.now())
-        };
-        notify_each(told);
-        ended
-    }
-
-    fn write_and_flush_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
-        let cover = loop {
-            let (written, durable, failed) = {
-                let state = self.state.lock();
-                (
-                    state.group.written,
-                    state.group.durable,
-                    state.group.failed(),
-                )
-            };
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if durable >= lsn || (durability == Durability::Buffered && written >= lsn) {
-                return Ok(());
-            }
-            if written >= lsn {
-                break written;
-            }
-            self.write_out(durability == Durability::Flushed)?;
-        };
-        let segment = self.writer.lock().segment();
-        let started = self.clock.now();
-        if segment.caps().volatile_cache {
-            segment.flush().map_err(|error| DeviceError::from(&error))?;
         }
-        self.flushed(started, cover, |counters| &mut counters.flushes_alone);
-        Ok(())
+        self.flush_written(&flushing, |counters| &mut counters.flushes)
+    }
+
+    /// A commit that waits for no leader.
+    fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
+        let _settling = Settling(self);
+        while !self.reached(lsn, Durability::Buffered)? {
+            self.write_out(durability == Durability::Flushed)?;
+        }
+        if durability == Durability::Buffered {
+            return Ok(());
+        }
+        let flushing = Using::lock(self, &self.flushing);
+        // Another one may have flushed meanwhile.
+        if self.reached(lsn, durability)? {
+            return Ok(());
+        }
+        self.flush_written(&flushing, |counters| &mut counters.flushes_alone)
+    }
+
+    fn reached(&self, lsn: u64, durability: Durability) -> Result<bool, DeviceError> {
+        let state = self.state.lock();
+        let failed = state.group.failed();
+        failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
     /// Writes what was appended, durably if that is wanted and one write does it.
     fn write_out(&self, durably: bool) -> Result<(), DeviceError> {
-        let mut writer = self.writer.lock();
-        let batch = self.state.lock().take(self.options.max_group);
+        let mut writing = Using::lock(self, &self.writer);
+        let written = self.write_batch(&mut writing.guard, durably);
+        // Before the lock is let go: nobody writes behind a hole.
+        written.inspect_err(|&error| self.fail(error))
+    }
+
+    fn write_batch(&self, writer: &mut Writer, durably: bool) -> Result<(), DeviceError> {
+        let batch = {
+            let mut state = self.state.lock();
+            if let Some(error) = state.group.failed() {
+                return Err(error);
+            }
+            state.take(self.options.max_group)
+        };
         if batch.bytes.is_empty() {
             return Ok(());
         }
         let segment = writer.segment();
+        let fits = writer.frames_that_fit(&batch);
+        // Others who share the domain may be told of a loss in place of a durable write.
+        let fua = durably
+            && segment.caps().native_fua
+            && self.options.log_domain.is_none()
+            && batch.first <= batch.durable
+            && fits == Some(1);
+        let flushes = fua || batch.flush_before || fits.is_none();
+        let _flushing = flushes.then(|| Using::lock(self, &self.flushing));
         if batch.flush_before {
             self.flush_before(&*segment)?;
         }
-        let fua = durably
-            && segment.caps().native_fua
-            && batch.first <= batch.durable
-            && writer.is_one_frame(&batch);
         let started = self.clock.now();
         let written = writer.write(&batch, fua);
-        written.map_err(|error| DeviceError::from(&error))?;
+        // Noted here, too: the lock of flushes is let go before the writer's.
+        written.map_err(|error| {
+            let error = DeviceError::from(&error);
+            self.fail(error);
+            error
+        })?;
         let end = batch.end();
         {
             let mut state = self.state.lock();
             state.group.written = end;
+            state.segment = writer.segment();
             state.counters.buffers = writer.frames();
         }
         // What the tail has left behind is durable in place: see the flush before the buffer that
@@ -339,17 +357,52 @@ impl Inner {
     /// of the log's.
     fn flush_before(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         self.state.lock().counters.flushes_before += 1;
-        match &self.options.data_domain {
-            Some(data) => device_error(data.flush_blocking()),
+        let flushed = match &self.options.data_domain {
+            // A flush that failed before may have lost what this one does not find any more.
+            Some(data) => {
+                device_error(data.flush_blocking()).and_then(|()| data.poison().map_or(Ok(()), Err))
+            }
             None => self.flush_log(segment),
+        };
+        flushed.inspect_err(|&error| self.fail(error))
+    }
+
+    /// Makes durable what was written by calls that have returned, and before the flush is issued.
+    ///
+    /// Invariant: one flush at a time, and it is known how it went before the next one begins. A
+    /// system tells of a loss once: of two flushes at a time one may succeed without what was lost.
+    fn flush_written(
+        &self,
+        _flushing: &Using<'_, ()>,
+        count: impl FnOnce(&mut LogCounters) -> &mut u64,
+    ) -> Result<(), DeviceError> {
+        // What was written before is in this segment, or in one that was flushed when it ended.
+        let (failed, cover, segment) = {
+            let state = self.state.lock();
+            let group = &state.group;
+            (group.failed(), group.written, state.segment.clone())
+        };
+        if let Some(error) = failed {
+            return Err(error);
         }
+        let started = self.clock.now();
+        let flushed = self.flush_log(&*segment);
+        flushed.inspect_err(|&error| self.fail(error))?;
+        self.flushed(started, cover, count);
+        Ok(())
     }
 
     /// A flush of the log's device, shared with others who use its domain.
     fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         let lead = || ready(segment.flush());
         let flushed = self.domain.wait(None, self.domain.flush_with(lead));
-        device_error(flushed.unwrap_or(Ok(())))
+        device_error(flushed.unwrap_or(Ok(())))?;
+        // Another user's flush may have been told of what was lost here.
+        if self.domain.failed_flushes() == self.failed_before {
+            return Ok(());
+        }
+        let told = self.domain.poison();
+        Err(told.unwrap_or_else(|| io::ErrorKind::Other.into()))
     }
 
     /// A flush, or a durable write, has ended: the log is durable up to `cover`.
@@ -378,15 +431,11 @@ impl Inner {
         self.durable.store(durable, Ordering::Release);
     }
 
-    /// The log has failed: everybody is told so, from now on.
-    pub(super) fn fail(&self, error: DeviceError) {
-        let told = {
-            let mut state = self.state.lock();
-            state.group.fail(error);
-            self.publish(u64::MAX);
-            state.group.settle(self.clock.now())
-        };
-        notify_each(told);
+    /// The log has failed. Everybody is told by those who find out when they have let go their locks.
+    fn fail(&self, error: DeviceError) {
+        let mut state = self.state.lock();
+        state.group.fail(error);
+        self.publish(u64::MAX);
     }
 }
 

@@ -35,6 +35,7 @@ mod writer;
 mod closed_loop;
 
 use crate::counters::Histogram;
+use crate::device::Device;
 use crate::domain::FlushDomain;
 use crate::machine::Deferral;
 use frame::{Kind, RECORD_HEADER, encode_record, fitting};
@@ -43,6 +44,7 @@ use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex};
 use pace::Pace;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -100,7 +102,7 @@ pub struct LogCounters {
     pub buffers: u64,
     /// Flushes that a leader made for its group.
     pub flushes: u64,
-    /// Flushes that commits made for themselves.
+    /// Flushes that commits made without a leader.
     pub flushes_alone: u64,
     /// Commits, or groups, that took one durable write and no flush.
     pub fua_writes: u64,
@@ -142,17 +144,23 @@ pub struct Log {
 
 struct Inner {
     state: Mutex<State>,
-    /// Taken before the state's lock, and held while something is written; not during flushes.
+    /// Held while something is written; not during flushes. The first to be taken of the locks.
     writer: Mutex<Writer>,
+    /// Held while the device makes something durable. The second; the state's lock is the last.
+    flushing: Mutex<()>,
     /// Up to where the log is durable, for commits that are late; above all if it has failed.
     durable: AtomicU64,
     domain: FlushDomain,
+    /// How many flushes of the domain had failed when the log was opened.
+    failed_before: u64,
     options: LogOptions,
     clock: Clock,
 }
 
 struct State {
     group: Group,
+    /// Where what was written last is.
+    segment: Arc<dyn Device>,
     /// Records that nobody has begun to write, and where the first one begins.
     open: Vec<u8>,
     open_start: u64,
@@ -160,6 +168,8 @@ struct State {
     flush_before: bool,
     tail: u64,
     last_checkpoint: u32,
+    /// Where those that have not ended begin.
+    checkpoints: BTreeMap<u32, u64>,
     counters: LogCounters,
     pace: Pace,
 }
@@ -197,11 +207,13 @@ impl Log {
         });
         let state = State {
             group: Group::new(end),
+            segment: writer.segment(),
             open: Vec::new(),
             open_start: end,
             flush_before: false,
             tail,
             last_checkpoint,
+            checkpoints: BTreeMap::new(),
             counters: LogCounters::default(),
             pace: Pace::default(),
         };
@@ -209,7 +221,9 @@ impl Log {
             inner: Arc::new(Inner {
                 state: Mutex::new(state),
                 writer: Mutex::new(writer),
+                flushing: Mutex::new(()),
                 durable: AtomicU64::new(end),
+                failed_before: domain.failed_flushes(),
                 domain,
                 clock: options.clock.clone(),
                 options,
@@ -300,6 +314,9 @@ impl Log {
             return Err(LogError::Full);
         }
         let start = state.end();
+        if checkpoint != 0 {
+            state.checkpoints.entry(checkpoint).or_insert(start);
+        }
         encode_record(&mut state.open, start, kind, checkpoint, record);
         state.flush_before |= first;
         state.counters.records += 1;
@@ -311,7 +328,8 @@ impl Log {
     /// written in place. The next buffer is written after a flush, of the data's device if it is
     /// another one; then segments that end before the tail are removed.
     ///
-    /// A tail before the last one, or beyond the end, is taken for that.
+    /// A tail before the last one, or beyond the end, is taken for that; one within a checkpoint
+    /// that has not ended for where that begins.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
@@ -327,7 +345,8 @@ impl Log {
     /// ```
     pub fn set_tail(&self, tail: Lsn) {
         let mut state = self.inner.state.lock();
-        let tail = tail.0.min(state.end());
+        let begun = state.checkpoints.values().copied().min();
+        let tail = tail.0.min(state.end()).min(begun.unwrap_or(u64::MAX));
         if tail > state.tail {
             state.tail = tail;
             state.flush_before = true;

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupMode {
-    /// Each commit flushes by itself; the system may merge what comes at the same time.
+    /// Each commit writes and flushes, one after the other, unless another one has made its record
+    /// durable meanwhile.
     Off,
     /// One commit writes and flushes for all that wait.
     Leader,
@@ -124,7 +125,8 @@ impl LogOptions {
         self
     }
 
-    /// The domain of the log's device, if others share it: its flushes are then shared with theirs.
+    /// The domain of the log's device, if others share it: its flushes are then shared with theirs,
+    /// and it makes no durable writes. A flush of theirs that fails fails the log.
     pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
         self.log_domain = Some(domain.clone());
         self

@@ -99,17 +99,22 @@ impl Writer {
         self.frames
     }
 
-    /// Whether the batch is one frame in the segment that is being written.
-    pub(super) fn is_one_frame(&self, batch: &Batch) -> bool {
-        let len = batch.bytes.len();
-        fitting(&batch.bytes, self.buffer_size) == len && self.fits(len)
+    /// How many frames the batch takes, if the segment that is being written has room for them.
+    pub(super) fn frames_that_fit(&self, batch: &Batch) -> Option<usize> {
+        let (mut at, mut frames) = (0, 0);
+        while at < batch.bytes.len() {
+            at += fitting(&batch.bytes[at..], self.buffer_size);
+            frames += 1;
+        }
+        let end = self.offset + (at + frames * FRAME_HEADER) as u64;
+        (end <= self.len).then_some(frames)
     }
 
     fn fits(&self, len: usize) -> bool {
         self.offset + (FRAME_HEADER + len) as u64 <= self.len
     }
 
-    /// Writes the batch; `fua` only if it [is one frame](Writer::is_one_frame).
+    /// Writes the batch; `fua` only if it is [one frame that fits](Writer::frames_that_fit).
     pub(super) fn write(&mut self, batch: &Batch, fua: bool) -> io::Result<()> {
         let (mut at, mut start) = (0, self.offset);
         self.scratch.clear();
