@@ -2,7 +2,7 @@
 # Strangers' clients against the server: fio, nbdcopy, qemu-img, qemu-io and libnbd, with both engines, with
 # and without encryption; and what a killed server has kept. Needs Debian's packages, which it installs.
 source "$(dirname "$0")/lib.sh"
-if ! command -v qemu-io nbdcopy fio >/dev/null 2>&1 || ! /usr/bin/python3 -c 'import nbd' 2>/dev/null; then
+if ! have qemu-io qemu-img nbdcopy fio || ! /usr/bin/python3 -c 'import nbd' 2>/dev/null; then
     if ! { apt-get update && apt-get install -y --no-install-recommends \
         fio nbdkit libnbd-bin python3-libnbd qemu-utils; } >/dev/null 2>&1; then
         skip nbd "fio, libnbd-bin, python3-libnbd and qemu-utils cannot be installed"
@@ -136,6 +136,10 @@ for engine in io_uring psync; do
         step "$engine $kind corners" corners
         step "$engine $kind killed" killed "${options[@]}"
         step "$engine $kind stop" stop
+        # Every tenth read or write is refused for now, and sent again.
+        step "$engine $kind start with refusals" start "${options[@]}" --faults again=10
+        step "$engine $kind fio with refusals" fio_verifies 2
+        step "$engine $kind stop with refusals" stop
     done
 done
 step full-disk full_disk

@@ -3,6 +3,7 @@
 //! A client holds no tags while its bytes are on the way, in either direction. What it may have
 //! under way is bounded; then nothing more is read from it until something has been sent.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -37,6 +38,8 @@ const BURST: usize = 512 << 10;
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
 const INPUT: usize = 128 << 10;
+/// Memory for so much of a payload is there before it comes; then for as much as has come.
+const AHEAD: usize = 512 << 10;
 /// A payload that is refused is read all the same, up to this.
 const MAX_REFUSED: u32 = 256 << 20;
 
@@ -47,6 +50,9 @@ struct Receiving {
     /// The piece that is being filled, and how far.
     piece: usize,
     filled: usize,
+    /// Bytes that have come, and those for which there is no memory yet.
+    received: usize,
+    missing: usize,
 }
 
 enum Part {
@@ -206,6 +212,7 @@ impl Connection {
             limits,
             agreed,
             max_split: self.shared.max_split,
+            losses_told: Cell::new(export.domain.failed_flushes()),
             export,
         }));
         self.described = Vec::new();
@@ -229,14 +236,16 @@ impl Connection {
             Some(Command::Disconnect) => self.ended = true,
             Some(Command::Write) => match request.check(&session.limits) {
                 Ok(()) => {
-                    let lengths = session.piece_lengths(request.length as usize);
-                    let pieces = lengths.map(|len| self.reactor.buffer(len)).collect();
-                    self.receiving = Some(Receiving {
+                    let mut receiving = Receiving {
                         request,
-                        pieces,
+                        pieces: Vec::new(),
                         piece: 0,
                         filled: 0,
-                    });
+                        received: 0,
+                        missing: request.length as usize,
+                    };
+                    receiving.make_room(&self.reactor, session.max_split);
+                    self.receiving = Some(receiving);
                 }
                 Err(_) if request.length > MAX_REFUSED => {
                     self.shared
@@ -275,6 +284,7 @@ impl Connection {
             piece[receiving.filled..][..now].copy_from_slice(&input[taken..][..now]);
             taken += now;
             receiving.advance(now);
+            receiving.make_room(&self.reactor, self.shared.max_split);
         }
         self.start_if_received();
         taken
@@ -315,6 +325,7 @@ impl Connection {
         let own = read.min(wanted);
         if let Some(receiving) = &mut self.receiving {
             receiving.advance(own);
+            receiving.make_room(&self.reactor, self.shared.max_split);
         }
         self.start_if_received();
         if read > own {
@@ -457,7 +468,21 @@ impl Drop for Connection {
 }
 
 impl Receiving {
+    /// Memory for what comes next, in pieces as [`Session::piece_lengths`] says. One who announces
+    /// much and sends little gets little.
+    fn make_room(&mut self, reactor: &Reactor, split: usize) {
+        let room: usize = self.pieces[self.piece..].iter().map(Vec::len).sum();
+        let mut room = room - self.filled;
+        while self.missing > 0 && room < AHEAD.max(self.received) {
+            let len = self.missing.min(split);
+            self.pieces.push(reactor.buffer(len));
+            self.missing -= len;
+            room += len;
+        }
+    }
+
     fn advance(&mut self, mut by: usize) {
+        self.received += by;
         while by > 0 {
             let now = (self.pieces[self.piece].len() - self.filled).min(by);
             by -= now;

@@ -49,7 +49,6 @@ fn main() -> ExitCode {
 fn serve(options: &Options) -> Result<()> {
     let kind = choose_engine(options.engine)?;
     let depth = usize::from(options.depth);
-    let tags = Tags::new(depth)?;
     let scope: Scope = options.scope.parse().context("--scope")?;
     let crypt = CryptOptions {
         scope,
@@ -57,6 +56,7 @@ fn serve(options: &Options) -> Result<()> {
         max_active: options.max_active.into(),
     };
     let workers = Arc::new(Workers::new(crypt, depth)?);
+    let tags = Tags::new(depth, &workers)?;
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
         let export = Export::open(spec, &tags)?;
@@ -117,7 +117,7 @@ fn serve(options: &Options) -> Result<()> {
     server::run(
         &shared,
         listeners,
-        kind,
+        (kind, options.faults),
         threads,
         options.max_connections,
         look,

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Parser, ValueEnum};
 use inflight::topology::Scope;
 
 use crate::export::Spec;
+use crate::reactor::Faults;
 
 const AFTER_HELP: &str = "\
 A first export:
@@ -88,6 +89,10 @@ pub(crate) struct Options {
     /// Answer scrapes of Prometheus on this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<String>,
+
+    /// To try what then happens: refuse every Nth read or write for now, fail every Nth flush
+    #[arg(long, value_name = "again=N,flush=N", default_value = "")]
+    pub(crate) faults: Faults,
 
     /// Say nothing of clients that come and go
     #[arg(long)]

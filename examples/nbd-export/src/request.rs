@@ -1,10 +1,12 @@
 //! What is done for a request.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
@@ -14,10 +16,13 @@ use nbd_export::negotiate::Agreed;
 use nbd_export::proto::{Command, Errno, Limits, Request, STATE_HOLE_ZERO, flag};
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 
-use crate::adapter::{Tenant, Workers};
+use crate::adapter::{Held, Tenant, Workers};
+use crate::crypto::Cipher;
 use crate::export::{Export, Stats};
-use crate::reactor::{FileOp, Reactor, Running};
+use crate::reactor::{Answer, FileOp, Reactor, Running};
 
+/// A request that is refused for longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The most extents in one answer.
 const MAX_EXTENTS: usize = 1024;
 
@@ -30,6 +35,8 @@ pub(crate) struct Session {
     pub(crate) agreed: Agreed,
     pub(crate) limits: Limits,
     pub(crate) max_split: usize,
+    /// How many flushes of the file had failed when this client was told last.
+    pub(crate) losses_told: Cell<u64>,
 }
 
 /// What a reply carries.
@@ -131,8 +138,20 @@ impl Session {
     }
 
     async fn flush(&self) -> Result<(), Errno> {
+        let told = self.losses_told.get();
         let flushed = self.export.domain.flush_with(|| self.flush_file()).await;
-        flushed.map_err(|error| flush_errno(&error))
+        self.tell_of_losses(told, flushed.map_err(|error| flush_errno(&error)))
+    }
+
+    /// The system tells of a loss once, and all clients share one file: each is told here, when it
+    /// asks for durability the next time. `told` is what it knew when it asked.
+    fn tell_of_losses(&self, told: u64, durable: Result<(), Errno>) -> Result<(), Errno> {
+        let losses = self.export.domain.failed_flushes();
+        self.losses_told.set(losses);
+        if losses == told {
+            return durable;
+        }
+        durable.and(Err(Errno::Io))
     }
 
     /// Does something, and makes it durable if `fua` asks for it; the flush is shared.
@@ -144,6 +163,7 @@ impl Session {
         if !fua {
             return work.await;
         }
+        let told = self.losses_told.get();
         let domain = &self.export.domain;
         let begun = domain.begin_with(Flags::write().fua(), || self.flush_file());
         let sequence = begun.await.map_err(|error| flush_errno(&error))?;
@@ -153,49 +173,50 @@ impl Session {
             io::Error::from(io::ErrorKind::Other)
         });
         let finished = sequence.finish_with(done, || self.flush_file()).await;
-        finished.map_err(|error| match error {
+        let durable = finished.map_err(|error| match error {
             WriteError::Flush(error) => Errno::from(&io::Error::from(error)),
             _ => errno.unwrap_or(Errno::Io),
-        })
+        });
+        self.tell_of_losses(told, durable)
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<Vec<u8>>, Errno> {
         let lengths = self.piece_lengths(len as usize);
         let buffers = lengths.map(|len| self.reactor.buffer(len)).collect();
-        let mut buffers = self.transfer(offset, buffers, false).await?;
-        if let Some(cipher) = &self.export.cipher {
-            let mut at = offset;
-            for buffer in &mut buffers {
-                let (cipher, mut bytes) = (cipher.clone(), std::mem::take(buffer));
-                let len = bytes.len() as u64;
-                let decrypted = self.workers.compute(move || {
-                    cipher.decrypt(&mut bytes, at);
-                    bytes
-                });
-                *buffer = decrypted.await.ok_or(Errno::Shutdown)?;
-                at += len;
-            }
-        }
-        Ok(buffers)
+        let buffers = self.transfer(offset, buffers, false).await?;
+        self.encipher(offset, buffers, Cipher::decrypt).await
     }
 
-    async fn write(&self, offset: u64, mut data: Vec<Vec<u8>>) -> Result<(), Errno> {
-        if let Some(cipher) = &self.export.cipher {
-            let mut at = offset;
-            for buffer in &mut data {
-                let (cipher, mut bytes) = (cipher.clone(), std::mem::take(buffer));
-                let len = bytes.len() as u64;
-                let encrypted = self.workers.compute(move || {
-                    cipher.encrypt(&mut bytes, at);
-                    bytes
-                });
-                *buffer = encrypted.await.ok_or(Errno::Shutdown)?;
-                at += len;
-            }
-        }
+    async fn write(&self, offset: u64, data: Vec<Vec<u8>>) -> Result<(), Errno> {
+        let data = self.encipher(offset, data, Cipher::encrypt).await?;
         let buffers = self.transfer(offset, data, true).await?;
         buffers.into_iter().for_each(|b| self.reactor.recycle(b));
         Ok(())
+    }
+
+    /// Has workers encrypt or decrypt pieces that lie one behind the other, if that is to be done.
+    async fn encipher(
+        &self,
+        mut offset: u64,
+        mut pieces: Vec<Vec<u8>>,
+        apply: fn(&Cipher, &mut [u8], u64),
+    ) -> Result<Vec<Vec<u8>>, Errno> {
+        let Some(cipher) = &self.export.cipher else {
+            return Ok(pieces);
+        };
+        let mut begun = Vec::with_capacity(pieces.len());
+        for mut bytes in pieces.drain(..) {
+            let (cipher, at) = (cipher.clone(), offset);
+            offset += bytes.len() as u64;
+            begun.push(self.workers.compute(move || {
+                apply(&cipher, &mut bytes, at);
+                bytes
+            }));
+        }
+        for piece in begun {
+            pieces.push(piece.await.ok_or(Errno::Shutdown)?);
+        }
+        Ok(pieces)
     }
 
     /// Reads or writes pieces that lie one behind the other, each with a tag.
@@ -208,8 +229,8 @@ impl Session {
         let mut tags = self.tenant.pieces(buffers.len());
         if let [buffer] = &mut buffers[..] {
             let tag = tags.next().await.ok_or(Errno::Shutdown)?;
-            let (done, bytes) = self.piece(offset, std::mem::take(buffer), write).await;
-            drop(tag);
+            let bytes = std::mem::take(buffer);
+            let (done, bytes) = self.piece(tag, offset, bytes, write).await;
             *buffer = bytes;
             return done.map(|()| buffers).map_err(|error| Errno::from(&error));
         }
@@ -237,8 +258,7 @@ impl Session {
             let tag = tag.ok_or(Errno::Shutdown)?;
             let (start, len) = (at, buffer.len() as u64);
             let piece = async move {
-                let (done, bytes) = self.piece(start, buffer, write).await;
-                drop(tag);
+                let (done, bytes) = self.piece(tag, start, buffer, write).await;
                 (number, done, bytes)
             };
             running.push(Box::pin(piece));
@@ -253,13 +273,39 @@ impl Session {
         }
     }
 
-    /// Reads or writes one piece, all of it.
-    async fn piece(&self, offset: u64, buffer: Vec<u8>, write: bool) -> (io::Result<()>, Vec<u8>) {
+    /// Carries out an operation. One that the file refuses for now is sent again.
+    async fn attempt(&self, tag: &mut Option<Held>, op: FileOp, mut buffer: Vec<u8>) -> Answer {
+        let began = Instant::now();
+        loop {
+            let (done, bytes) = self.file(op, buffer).await;
+            let for_now = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            match (&done, tag.take()) {
+                (Err(error), Some(held)) if for_now(error) && began.elapsed() < PATIENCE => {
+                    *tag = self.tenant.again(held).await;
+                    buffer = bytes;
+                }
+                (_, held) => {
+                    *tag = held;
+                    return (done, bytes);
+                }
+            }
+        }
+    }
+
+    /// Reads or writes one piece, all of it, and gives its tag back.
+    async fn piece(
+        &self,
+        tag: Held,
+        offset: u64,
+        buffer: Vec<u8>,
+        write: bool,
+    ) -> (io::Result<()>, Vec<u8>) {
         let op = |offset| match write {
             true => FileOp::Write { offset },
             false => FileOp::Read { offset },
         };
-        let (done, mut buffer) = self.file(op(offset), buffer).await;
+        let mut tag = Some(tag);
+        let (done, mut buffer) = self.attempt(&mut tag, op(offset), buffer).await;
         let mut at = match done {
             Ok(done) if done == buffer.len() => return (Ok(()), buffer),
             Ok(done) => done,
@@ -268,8 +314,8 @@ impl Session {
         // The rest of a short transfer goes through a buffer of its own.
         while at < buffer.len() {
             let rest = buffer[at..].to_vec();
-            let again = self.file(op(offset + at as u64), rest);
-            match again.await {
+            let more = self.attempt(&mut tag, op(offset + at as u64), rest);
+            match more.await {
                 (Ok(0), _) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
                 (Ok(done), rest) => {
                     if !write {
@@ -285,10 +331,9 @@ impl Session {
 
     /// An operation without data, with one tag.
     async fn plain(&self, op: FileOp) -> io::Result<()> {
-        let tag = self.tenant.pieces(1).next().await;
-        let done = self.file(op, Vec::new()).await;
-        drop(tag);
-        done.0.map(drop)
+        let mut tag = self.tenant.pieces(1).next().await;
+        let (done, _) = self.attempt(&mut tag, op, Vec::new()).await;
+        done.map(drop)
     }
 
     async fn trim(&self, offset: u64, len: u64) -> Result<(), Errno> {

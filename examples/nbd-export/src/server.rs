@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::adapter::{Tags, Tenant, Workers};
 use crate::connection::Connection;
 use crate::export::Export;
-use crate::reactor::{Kind, Reactor, Remote};
+use crate::reactor::{Faults, Kind, Reactor, Remote};
 
 /// How often the main thread looks up.
 const LOOK: Duration = Duration::from_millis(200);
@@ -174,7 +174,7 @@ impl AsFd for Listener {
 pub(crate) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
-    kind: Kind,
+    (kind, faults): (Kind, Faults),
     threads: usize,
     max_connections: u64,
     mut status: impl FnMut(),
@@ -185,7 +185,8 @@ pub(crate) fn run(
         let (shared, sender) = (shared.clone(), sender.clone());
         let builder = thread::Builder::new().name(format!("nbd-{number}"));
         let handle = builder.spawn(move || -> Result<()> {
-            let reactor = Reactor::new(kind, shared.workers.files()).context("making an engine")?;
+            let reactor =
+                Reactor::new(kind, faults, shared.workers.files()).context("making an engine")?;
             let _ = sender.send(reactor.remote());
             drop(sender);
             Ok(reactor.run(|| shared.draining())?)
@@ -238,6 +239,8 @@ fn accept(
         // An interrupted or failed wait is followed by a look, as any other.
         let _ = poll(&mut fds, Some(&limit));
         status();
+        // A flush that waits for data that is under way waits for the data, or for this.
+        shared.exports.iter().for_each(|e| e.domain.tick());
         for listener in listeners {
             loop {
                 let socket = match listener.accept() {

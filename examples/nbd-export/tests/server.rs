@@ -22,6 +22,8 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(SIZE).unwrap();
+        let big = folder.path().join("big");
+        File::create(big).unwrap().set_len(64 << 20).unwrap();
         std::fs::write(
             folder.path().join("key"),
             [7_u8; 32]
@@ -47,6 +49,13 @@ impl Server {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     fn connect(&self) -> Client {
@@ -258,6 +267,83 @@ fn requests_that_were_read_are_answered_before_the_server_ends() {
         disk.read_exact_at(&mut found, (cookie - 1) * 4096).unwrap();
         assert_eq!(found, [(cookie - 1) as u8; 4096]);
     }
+}
+
+/// The file says "not now" to every third piece: each is sent again, and its client sees nothing.
+#[test]
+fn what_is_refused_for_now_is_sent_again() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let more = ["--faults", "again=3", "--max-split", "64"];
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write((2 << 20) + n * 512, &[n as u8; 512], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at((2 << 20) + n * 512, 512), [n as u8; 512]);
+            }
+            server.stop();
+        }
+    }
+}
+
+/// A flush fails. The system says so once, to the client whose flush it was; the other one's next
+/// flush succeeds, and what it has written may be lost all the same.
+#[test]
+fn each_client_is_told_of_a_flush_that_failed() {
+    let io = proto::Errno::Io as u32;
+    for fua in [false, true] {
+        let more = ["--faults", "flush=2", "--threads", "1"];
+        let server = Server::start("auto", "disk=disk", &more);
+        let mut one = server.connect().go("disk");
+        let mut other = server.connect().go("disk");
+        let flush = |client: &mut Client| {
+            if fua {
+                return client.write(8192, b"durable", proto::flag::FUA);
+            }
+            client.send(3, 0, 0, 0, &[]);
+            client.error()
+        };
+        assert_eq!(flush(&mut one), 0);
+        assert_eq!(other.write(4096, b"may be lost", 0), 0);
+        assert_eq!(flush(&mut one), io, "its own flush has failed");
+        assert_eq!(flush(&mut other), io, "another one's has");
+        let mut third = server.connect().go("disk");
+        assert_eq!(flush(&mut third), io, "this one's own again");
+        assert_eq!(flush(&mut one), io, "the third one's");
+        let mut fourth = server.connect().go("disk");
+        assert_eq!(flush(&mut fourth), io, "its own");
+        let mut fifth = server.connect().go("disk");
+        assert_eq!(flush(&mut fifth), 0, "what was before it is not its own");
+        server.stop();
+    }
+}
+
+/// A hundred clients announce 32 MiB each, and send one byte of it.
+#[test]
+fn what_is_announced_and_not_sent_takes_no_memory() {
+    let server = Server::start("auto", "disk=big", &["--threads", "1"]);
+    let mut reader = server.connect().go("disk");
+    let before = server.resident_kib();
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = server.connect().go("disk");
+            client.send(1, 0, 0, 32 << 20, &[1]);
+            reader.read_at(0, 1);
+            client
+        })
+        .collect();
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(
+        grown < 20 << 10,
+        "{grown} KiB for {} clients",
+        clients.len()
+    );
+    server.stop();
 }
 
 /// It is waited for, some seconds, and then left behind.

@@ -31,13 +31,66 @@ use psync::Psync;
 use uring::Uring;
 
 /// What the kernel is asked to do with a file. Buffers come back with the answer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum FileOp {
     Read { offset: u64 },
     Write { offset: u64 },
     Flush,
     PunchHole { offset: u64, len: u64 },
     ZeroRange { offset: u64, len: u64 },
+}
+
+/// Which operations are refused without asking the kernel: each so many-th; 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// Reads and writes, for now.
+    again: u32,
+    flush: u32,
+}
+
+impl std::str::FromStr for Faults {
+    type Err = String;
+
+    /// `again=N,flush=N`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let number = |text: &str| text.parse().ok().filter(|&n: &u32| n > 0);
+            let refused = || format!("{part:?} is none of again=N, flush=N");
+            match part.split_once('=') {
+                Some(("again", n)) => faults.again = number(n).ok_or_else(refused)?,
+                Some(("flush", n)) => faults.flush = number(n).ok_or_else(refused)?,
+                _ => return Err(refused()),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+/// Operations of each kind that were asked for, and which of them are refused.
+#[derive(Debug, Default)]
+struct Refusal {
+    faults: Faults,
+    transfers: Cell<u32>,
+    flushes: Cell<u32>,
+}
+
+impl Refusal {
+    fn of(&self, op: FileOp) -> Option<rustix::io::Errno> {
+        let turn = |count: &Cell<u32>, every: u32| {
+            count.set(count.get().wrapping_add(1));
+            every != 0 && count.get() % every == 0
+        };
+        match op {
+            FileOp::Read { .. } | FileOp::Write { .. } => {
+                turn(&self.transfers, self.faults.again).then_some(rustix::io::Errno::AGAIN)
+            }
+            FileOp::Flush => {
+                turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
+            }
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
+        }
+    }
 }
 
 /// How the kernel answered, and the buffer.
@@ -152,6 +205,7 @@ pub(crate) struct Reactor {
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     under_way: Cell<usize>,
+    refusal: Refusal,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
     /// Who is woken every second or so.
@@ -173,7 +227,7 @@ const KEPT: usize = 8 << 20;
 
 impl Reactor {
     /// The calling thread's. `files` is where psync does what blocks.
-    pub(crate) fn new(kind: Kind, files: &Workqueue) -> io::Result<Rc<Self>> {
+    pub(crate) fn new(kind: Kind, faults: Faults, files: &Workqueue) -> io::Result<Rc<Self>> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let bell = Arc::new(Bell {
             fd,
@@ -192,6 +246,10 @@ impl Reactor {
             inbox: Arc::default(),
             buffers: RefCell::default(),
             under_way: Cell::new(0),
+            refusal: Refusal {
+                faults,
+                ..Refusal::default()
+            },
             done_at_once: RefCell::default(),
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
@@ -217,7 +275,8 @@ impl Reactor {
             |buffer: &Vec<u8>| buffer.capacity() >= len && buffer.capacity() <= 2 * len + 4096;
         let mut buffer = match buffers.iter().rposition(fits) {
             Some(at) => buffers.swap_remove(at),
-            None => Vec::with_capacity(len),
+            // Memory that the system gives when it is touched.
+            None => vec![0; len],
         };
         if buffer.len() < len {
             buffer.resize(len, 0);
@@ -248,7 +307,12 @@ impl Reactor {
         let key = ops.insert(Op::new(buffer, false));
         self.under_way.set(self.under_way.get() + 1);
         let buffer = &mut ops[key].buffer;
+        let refused = self.refusal.of(op);
         match &mut *self.backend.borrow_mut() {
+            _ if refused.is_some() => {
+                let result = refused.map_or(0, |errno| -errno.raw_os_error());
+                self.done_at_once.borrow_mut().push((key, result, None));
+            }
             _ if in_memory => {
                 let result = answer(psync::perform(file, &op, buffer));
                 self.done_at_once.borrow_mut().push((key, result, None));
