@@ -7,6 +7,7 @@
 
 mod batches;
 pub mod commits;
+pub mod distance;
 mod ids;
 mod loads;
 pub mod machine;
