@@ -18,9 +18,9 @@ pub struct Model {
     pub media_rate: f64,
     /// The most the drive sustains, in MiB/s: the table's best.
     pub top_rate: f64,
-    /// Pieces of 128 KiB the drive's write cache holds. Acknowledged when they are in it, written in one-way
-    /// sorted order. Fitted to the v5.18 column of the table of split IOs (42.5 MiB); 0 is a drive
-    /// whose cache is off.
+    /// Pieces of 128 KiB the drive's write cache holds. Acknowledged when they are in it, written
+    /// in one-way sorted order. Fitted to the v5.18 column of the table of split IOs (42.5 MiB); 0
+    /// is a drive whose cache is off.
     pub cache_pieces: usize,
     /// A full cache takes the next request when it has room for one, but now and then waits until
     /// it has room for 1 to this many pieces, as many as the other: then completions come in a

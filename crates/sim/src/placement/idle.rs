@@ -21,8 +21,8 @@ impl IdleState {
     }
 }
 
-/// What it takes to leave the state that the governor has chosen for an idle time, which it foresees
-/// with an error.
+/// What it takes to leave the state that the governor has chosen for an idle time, which it
+/// foresees with an error.
 pub(super) fn exit(states: &[IdleState], idle: f64, misjudged: f64, rng: &mut Rng) -> f64 {
     let foreseen = idle * (misjudged * normal(rng)).exp();
     let chosen = states.iter().rev().find(|state| state.from <= foreseen);

@@ -68,8 +68,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Runs the published rows with a number of clients that is `wanted`, the rules as `change` makes
-    /// them of the published ones; means of so many seeds. `done` is called after each row.
+    /// Runs the published rows with a number of clients that is `wanted`, the rules as `change`
+    /// makes them of the published ones; means of so many seeds. `done` is called after each row.
     ///
     /// # Panics
     ///

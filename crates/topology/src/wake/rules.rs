@@ -53,8 +53,8 @@ impl Reach {
     }
 }
 
-/// What comes first when an interrupt wakes a thread: the idle CPU that took it, or an idle previous
-/// CPU.
+/// What comes first when an interrupt wakes a thread: the idle CPU that took it, or an idle
+/// previous CPU.
 ///
 /// ```
 /// use inflight_topology::{Topology, wake::{PullOrder, Wake, WakeRules, WakeSource}};
