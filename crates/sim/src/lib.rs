@@ -21,5 +21,6 @@ pub mod exec;
 pub mod flush;
 mod goal;
 pub mod hdd;
+pub mod placement;
 
 pub use goal::Goal;

@@ -5,8 +5,8 @@ mod options;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd};
-use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Options, one_line};
+use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, placement};
+use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Options, Placement, one_line};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Dmcrypt(dmcrypt) => run_dmcrypt(dmcrypt),
         Command::Enqueue(enqueue) => run_enqueue(enqueue),
         Command::Flush(flush) => run_flush(flush),
+        Command::Placement(placement) => run_placement(placement),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -55,10 +56,10 @@ fn run_hdd(options: &Hdd) -> Result<bool> {
     )?;
     progress.finish_and_clear();
     drawing.write(|| hdd::svg(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
+    let goals = match options.check {
+        true if options.splits() => table.goals(),
+        true => table.unsplit_goals(),
+        false => Vec::new(),
     };
     if options.json {
         print_json(&json!({
@@ -151,6 +152,48 @@ fn run_flush(options: &Flush) -> Result<bool> {
             "flush_ratio": table.flush_ratio,
             "mean_error_pct": table.mean_error_pct(),
             "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_placement(options: &Placement) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let controls = if options.no_controls {
+        Vec::new()
+    } else {
+        placement::controls()
+    };
+    let rows = options.tables().into_iter().flat_map(placement::published);
+    let rows = rows.filter(|row| options.wants(row.clients)).count();
+    let progress = progress(rows + controls.len() * placement::CONTROL_CLIENTS.len());
+    let table = placement::Table::run(
+        &options.tables(),
+        |clients| options.wants(clients),
+        |side| options.change(side),
+        options.seeds(),
+        || progress.inc(1),
+    )
+    .with_controls(&controls, options.seeds(), || progress.inc(1));
+    progress.finish_and_clear();
+    drawing.write(|| placement::plot(&table))?;
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        let (near, _) = table.within(placement::POINTS);
+        print_json(&json!({
+            "seed": options.seed,
+            "seeds": options.seeds,
+            "settings": options.settings(),
+            "within_6_points": near,
+            "rows": table.rows,
+            "controls": table.controls,
             "goals": goals,
         }))?;
     } else {
