@@ -173,8 +173,8 @@ fn a_failed_flush_fails_the_log_until_it_is_opened_again() {
     }
 }
 
-/// The system tells of a loss once, to whoever asks first. If that is another user of the domain, the
-/// log's next flush succeeds without what was lost.
+/// The system tells of a loss once, to whoever asks first. If that is another user of the domain,
+/// the log's next flush succeeds without what was lost.
 #[test]
 fn a_flush_of_another_user_that_fails_fails_the_log() {
     for mode in [GroupMode::Off, GroupMode::Leader] {

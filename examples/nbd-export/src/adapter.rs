@@ -78,8 +78,8 @@ impl Tenant {
         Pieces(self.queue.split(count))
     }
 
-    /// Waits for the turn of a request that the file refused for now, behind those that were refused
-    /// before. It keeps its tag. None if the set is closed.
+    /// Waits for the turn of a request that the file refused for now, behind those that were
+    /// refused before. It keeps its tag. None if the set is closed.
     pub(crate) async fn again(&self, mut tag: Held) -> Option<Held> {
         let (owner, sent) = oneshot::channel();
         tag.0 = Some(owner);

@@ -65,8 +65,8 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// A lock under which the device is used. Whoever gets it next finds out how that went: a failure is
-/// noted before it is let go, also if the device panics, for then nobody knows what was written.
+/// A lock under which the device is used. Whoever gets it next finds out how that went: a failure
+/// is noted before it is let go, also if the device panics: then nobody knows what was written.
 struct Using<'a, T> {
     log: &'a Inner,
     guard: MutexGuard<'a, T>,
@@ -431,7 +431,7 @@ impl Inner {
         self.durable.store(durable, Ordering::Release);
     }
 
-    /// The log has failed. Everybody is told by those who find out when they have let go their locks.
+    /// The log has failed. Everybody is told by those who find out, once they hold no lock.
     fn fail(&self, error: DeviceError) {
         let mut state = self.state.lock();
         state.group.fail(error);
