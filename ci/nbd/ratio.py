@@ -1,5 +1,6 @@
-"""Throughput, CPU time for each request, and p99 of three servers under the same client, in turn.
-ratio.py PROGRAM SCRATCH DISK_FOLDER ROUNDS SECONDS [KEYFILE]"""
+"""Throughput, CPU time for each request, and p99 of three servers under the same client, in turn; and
+what two tenants of different weight get.
+ratio.py PROGRAM SCRATCH DISK_FOLDER ROUNDS SECONDS loads|weights|loads,weights [KEYFILE]"""
 
 import json
 import os
@@ -9,8 +10,9 @@ import subprocess
 import sys
 import time
 
-program, scratch, disk, rounds, seconds = sys.argv[1:6]
-key = sys.argv[6] if len(sys.argv) > 6 else None
+program, scratch, disk, rounds, seconds, parts = sys.argv[1:7]
+parts = parts.split(",")
+key = sys.argv[7] if len(sys.argv) > 7 else None
 rounds, seconds = int(rounds), int(seconds)
 SIZE = 512 << 20
 TICK = os.sysconf("SC_CLK_TCK")
@@ -91,7 +93,7 @@ def measure(command, load):
 
 places = [("memory", "/dev/shm"), ("disk", disk)]
 print(f"{rounds} rounds of {seconds} s, medians; CPU of the server in us for each request")
-for place, folder in places:
+for place, folder in places if "loads" in parts else ():
     path = os.path.join(folder, f"nbd-ratio-{os.getpid()}")
     try:
         with open(path, "wb") as file:
@@ -127,21 +129,38 @@ for place, folder in places:
             if os.path.exists(path + suffix):
                 os.unlink(path + suffix)
 
-# So few tags that both wait for them, and writes to a disk, which take their time.
-if key is None:
-    a, b = (os.path.join(disk, f"nbd-ratio-{os.getpid()}-{n}") for n in "ab")
+
+
+def weights(folder, load, depth):
+    """What the export of weight 3 gets of the requests, of one of weight 1 beside it, in percent."""
+    a, b = (os.path.join(folder, f"nbd-ratio-{os.getpid()}-{n}") for n in "ab")
+    shares = []
     try:
         for path in (a, b):
             subprocess.run(["truncate", "-s", str(SIZE), path], check=True)
-        server = start([program, "--quiet", "--unix", sock, "--depth", "4", "--threads", "1",
-                        "--export", f"a={a},weight=3", "--export", f"b={b}"])
-        load = ["--rw=randwrite", "--bs=4k", "--iodepth=64"]
-        clients = [fio(load, export, seconds * 2, export) for export in "ab"]
-        shares = [result(client)[2] for client in clients]
-        stop(server)
-        print(f"\ntenants with weights 3:1 on 4 tags: {shares[0] / sum(shares) * 100:.1f} %"
-              f" : {shares[1] / sum(shares) * 100:.1f} %")
+        for _ in range(rounds):
+            server = start([program, "--quiet", "--unix", sock, "--depth", str(depth), "--threads", "1",
+                            "--export", f"a={a},weight=3", "--export", f"b={b}"])
+            try:
+                load_of_both = [f"--rw={load}", "--bs=4k", "--iodepth=64"]
+                clients = [fio(load_of_both, export, seconds * 2, export) for export in "ab"]
+                done = [result(client)[2] for client in clients]
+            finally:
+                stop(server)
+            shares.append(done[0] / sum(done) * 100)
     finally:
         for path in (a, b):
             if os.path.exists(path):
                 os.unlink(path)
+    return shares
+
+
+if "weights" in parts:
+    print("\nshares of two tenants with weights 3:1, both clients at depth 64, in percent: median (of all)")
+    for place, folder in places:
+        for load in ("randread", "randwrite"):
+            for depth in (4, 16):
+                shares = weights(folder, load, depth)
+                middle = statistics.median(shares)
+                every = ", ".join(f"{share:.1f}" for share in shares)
+                print(f"  {place}, {load}, {depth} tags: {middle:.1f} : {100 - middle:.1f} ({every})")
