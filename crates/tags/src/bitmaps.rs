@@ -140,6 +140,7 @@ impl Bitmaps {
             SbitmapQueue::builder(depth)
                 .max_depth(max_depth)
                 .fairness(fairness)
+                .wake_policy(setup.admission.wake_policy())
                 .engine(engine)
                 .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())

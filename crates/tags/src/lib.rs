@@ -103,6 +103,8 @@ pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
 pub use tenant::SharePolicy;
 
+pub use inflight_sbitmap::WakePolicy;
+
 // Keeps the example of the README true.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

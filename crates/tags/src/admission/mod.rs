@@ -1,5 +1,6 @@
 //! Who gets a tag when there are too few: the policies, as data.
 
+use inflight_sbitmap::WakePolicy;
 use inflight_sbitmap::above::{self, Door};
 
 /// Who gets a tag next when more are asked for than there are.
@@ -52,6 +53,14 @@ pub enum Admission {
 }
 
 impl Admission {
+    /// The order of the wait queues, where there are several.
+    pub(crate) const fn wake_policy(self) -> WakePolicy {
+        match self {
+            Self::NoPreempt(rules) => rules.wake_policy,
+            _ => WakePolicy::RoundRobin,
+        }
+    }
+
     pub(crate) fn door(self) -> Option<Door> {
         let Self::NoPreempt(rules) = self else {
             return None;
@@ -88,6 +97,8 @@ pub struct NoPreempt {
     pub force: Force,
     /// What a wake is worth.
     pub accounting: WakeAccounting,
+    /// In which order the wait queues are served.
+    pub wake_policy: WakePolicy,
 }
 
 impl Default for NoPreempt {
@@ -96,6 +107,7 @@ impl Default for NoPreempt {
             threshold: 8,
             force: Force::Hysteresis,
             accounting: WakeAccounting::PerTag,
+            wake_policy: WakePolicy::RoundRobin,
         }
     }
 }
@@ -135,6 +147,19 @@ impl NoPreempt {
     #[must_use]
     pub const fn accounting(mut self, accounting: WakeAccounting) -> Self {
         self.accounting = accounting;
+        self
+    }
+
+    /// In which order the wait queues are served.
+    ///
+    /// ```
+    /// # use inflight_tags::{NoPreempt, WakePolicy};
+    /// let policy = NoPreempt::default().wake_policy(WakePolicy::FullestFirst);
+    /// assert_eq!(policy.wake_policy, WakePolicy::FullestFirst);
+    /// ```
+    #[must_use]
+    pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
+        self.wake_policy = policy;
         self
     }
 }
