@@ -134,9 +134,9 @@ impl SystemBuilder {
         Self { sampling, ..self }
     }
 
-    /// How much CPU time an item of a bound queue may use, since it began or last blocked, before
-    /// the pool lets another worker run beside it: 10 ms by default, zero for any amount. Found out
-    /// by [sampling](SystemBuilder::sampling), so only while items wait.
+    /// How much CPU time an item, of a bound or an unbound queue, may use, since it began or last
+    /// blocked, before the pool lets another worker run beside it: 10 ms by default, zero for any
+    /// amount. Found out by [sampling](SystemBuilder::sampling), so only while items wait.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

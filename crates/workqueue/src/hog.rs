@@ -26,7 +26,7 @@ const FUNCTIONS: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hog {
-    /// The item's name.
+    /// The type of its function.
     pub item: String,
     /// The queue that it came through last.
     pub queue: String,

@@ -169,3 +169,6 @@ pub const fn default_min_active(max_active: usize) -> usize {
         FLOOR
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -233,3 +233,6 @@ fn pods(settings: &Settings, attrs: &Attrs) -> impl Fn(usize) -> Cpus {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

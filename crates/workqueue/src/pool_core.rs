@@ -16,6 +16,8 @@ use inflight_sync::Arc;
 use std::collections::VecDeque;
 
 mod pwq_state;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod workers;
 
 pub use pwq_state::Limit;

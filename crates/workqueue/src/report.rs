@@ -46,6 +46,14 @@ impl Reporter {
         }
     }
 
+    /// The thread looks again: where it is to run has changed.
+    pub(crate) fn poke(&self) {
+        let thread = self.0.lock().thread.clone();
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+
     /// How many reports were dropped because too many waited, or for want of a thread.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().dropped
@@ -53,20 +61,19 @@ impl Reporter {
 
     /// The thread leaves when it has given what waits.
     pub(crate) fn stop(&self) {
-        let mut state = self.0.lock();
-        state.stopped = true;
-        let thread = state.thread.clone();
-        drop(state);
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
+        self.0.lock().stopped = true;
+        self.poke();
     }
 }
 
 fn run(shared: &Arc<SystemShared>) -> End {
-    shared.settle_housekeeper(0);
     let parker = Parker::current();
+    let mut settled = None;
     loop {
+        let refreshed = shared.refreshed();
+        if settled.replace(refreshed) != Some(refreshed) {
+            shared.settle_housekeeper(0);
+        }
         let (report, stopped) = {
             let mut state = shared.reporter.0.lock();
             state.thread.get_or_insert_with(|| parker.unparker());

@@ -253,6 +253,7 @@ impl SystemInner {
         drop(later);
         if machine_changed || cpus_changed {
             self.shared.timers.poke();
+            self.shared.reporter.poke();
             let rescuers = queues.iter().filter_map(|queue| queue.rescuer());
             rescuers.for_each(|rescuer| rescuer.poke());
         }

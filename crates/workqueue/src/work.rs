@@ -130,7 +130,8 @@ impl Work {
     ///
     /// As if `f` had queued its own work just before it returned `Continue`, through the workqueue
     /// that it came by, and cheaper: the next run begins at once, up to 32 in a row, until 20 us
-    /// after the first are over, whatever else waits; then that has its turn. (The clock is not
+    /// after the first are over, before what its worker has taken to run after it; then that has
+    /// its turn. An item of the queue that nobody has taken yet ends the row. (The clock is not
     /// looked at before each run: up to three more may begin in the row. If runs are small at first
     /// and long later, the rest waits for those.) An ordered
     /// workqueue keeps its order: what was queued during a run comes before the next one. Nor are
@@ -157,7 +158,7 @@ impl Work {
     ///     _ => ControlFlow::Continue(()),
     /// });
     /// wq.queue(&reap)?;
-    /// wq.drain()?;
+    /// wq.drain_blocking()?;
     /// assert_eq!(LEFT.load(Ordering::Relaxed), 0);
     /// assert_eq!(wq.stats().completed, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

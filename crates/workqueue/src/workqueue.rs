@@ -402,10 +402,9 @@ impl Workqueue {
     ///
     /// All or nothing: it returns when every item queued from now on goes the new way, or with an
     /// error when nothing has changed. What has been queued before ends where it was to; an item
-    /// that runs and is queued meanwhile goes to the workers that run it, so one that keeps
-    /// queueing itself stays with them. An ordered queue stays ordered across the change. Pools
-    /// that no queue uses any more go, with their threads, when they are empty. From inside an item
-    /// of the queue it may be called too.
+    /// that runs and is queued meanwhile goes the new way, and waits for the end of its run there.
+    /// An ordered queue stays ordered across the change. Pools that no queue uses any more go, with
+    /// their threads, when they are empty. From inside an item of the queue it may be called too.
     ///
     /// # Errors
     ///
@@ -429,8 +428,8 @@ impl Workqueue {
 
     /// Counts of what went through the queue, and of what is in it.
     ///
-    /// Each CPU's part is exact at the moment it is read; the moments differ. After a flush of a
-    /// queue that is left alone, `started == completed` and `queued == completed + cancelled`.
+    /// The part of each pool is exact at the moment it is read; the moments differ. After a flush of
+    /// a queue that is left alone, `started == completed` and `queued == completed + cancelled`.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};

@@ -50,6 +50,64 @@ fn b35_nothing_starts_until_the_thaw() {
     }
 }
 
+/// Items that were queued before the freeze and have not begun when it returns wait for the thaw:
+/// behind one that runs, and those that it has queued itself, which its worker has for itself.
+#[test]
+fn what_has_not_begun_when_freeze_returns_does_not_begin() {
+    const ITEMS: usize = 40;
+    for by_item in [false, true] {
+        // Workers take many at once only where somebody looks after them.
+        let sys = WorkqueueSystem::builder().topology(four_cpus());
+        let sys = sys.build().unwrap();
+        for wq in each_kind(&sys) {
+            let (open, begun, runs) = (Level::new(), Level::new(), Level::new());
+            let queue_all = {
+                let (wq, runs) = (wq.clone(), runs.clone());
+                move || {
+                    for _ in 0..ITEMS {
+                        let work = support::counting(&runs);
+                        assert!(wq.queue_on(0, &work).unwrap().is_queued());
+                    }
+                }
+            };
+            // As many as may run at once in the group of CPU 0, of which one queues.
+            let holders: Vec<_> = (0..2)
+                .map(|n| {
+                    let (open, begun) = (open.clone(), begun.clone());
+                    let queue_all = queue_all.clone();
+                    let holds = move || {
+                        if by_item && n == 0 {
+                            queue_all();
+                        }
+                        begun.raise();
+                        open.wait_silently(1);
+                    };
+                    wq.spawn_on(0, holds)
+                })
+                .collect();
+            begun.wait(1);
+            if !by_item {
+                queue_all();
+            }
+            let frozen = sys.freeze();
+            let before = runs.get();
+            open.raise();
+            while frozen.is_busy() {
+                thread::yield_now();
+            }
+            // Two may have begun, one on each CPU, and not have been counted.
+            let begun_since = runs.get() - before;
+            assert!(begun_since <= 2, "{begun_since} of {}", wq.name());
+            drop(frozen);
+            holders
+                .into_iter()
+                .for_each(|holder| holder.wait().unwrap());
+            wq.flush_blocking().unwrap();
+            assert_eq!(runs.get(), ITEMS);
+        }
+    }
+}
+
 #[test]
 fn queues_that_are_not_freezable_go_on() {
     let sys = system();

@@ -282,8 +282,16 @@ fn a_timed_shutdown_counts_slow_destructors() {
     let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     let (begun, gate) = (Level::new(), Level::new());
-    let slow = Slow(begun.clone(), gate.clone());
-    drop(wq.spawn(move || slow));
+    let (slow, let_go) = (Slow(begun.clone(), gate.clone()), Level::new());
+    // The result is the worker's to drop: its handle goes before it is there.
+    drop(wq.spawn({
+        let let_go = let_go.clone();
+        move || {
+            let_go.wait(1);
+            slow
+        }
+    }));
+    let_go.raise();
     begun.wait(1);
     let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(left.items(), 1);

@@ -18,7 +18,7 @@ use std::io;
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let wq = sys.workqueue("gone").bound().build()?;
-/// wq.destroy()?;
+/// wq.destroy_blocking()?;
 /// assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::Destroyed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -50,7 +50,7 @@ pub(crate) struct PwqState<T> {
     /// While something is in flight in it, its queue counts it as busy.
     pub(crate) counted: bool,
     /// A worker that runs its items does not count as running.
-    pub(super) unmanaged: bool,
+    pub(crate) unmanaged: bool,
     /// Items that run on their callers' threads.
     pub(crate) inline: usize,
     pub(crate) counters: PwqCounters,

@@ -112,6 +112,8 @@ impl AttrsChange<'_> {
             .collect();
         for pwq in &self.pwqs {
             let mut state = pwq.lock();
+            // Also of one that serves the new map as it has served the old one.
+            state.core.pwq_mut(pwq.index()).unmanaged = wq.is_unmanaged(&self.attrs);
             if pwq.flags() & RETIRED != 0 {
                 pwq.set_flag(RETIRED, false);
                 state.core.pwq_mut(pwq.index()).retired = false;

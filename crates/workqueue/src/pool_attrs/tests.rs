@@ -1,0 +1,164 @@
+//! Which pool an item goes to, on any machine and with any masks.
+
+use super::*;
+use inflight_topology::Topology;
+use proptest::prelude::*;
+
+fn settings(machine: &str) -> Settings {
+    Settings::new(Topology::synthetic(machine).unwrap(), Scope::CacheShard)
+}
+
+fn map(settings: &Settings, mode: Mode, attrs: &Attrs) -> PodMap {
+    PodMap::new(settings, mode, attrs, false)
+}
+
+/// Numbers that no CPU has stand for others; those of CPUs that come later have pools already.
+#[test]
+fn every_cpu_number_has_a_place() {
+    let settings = settings("numa:2 cache:2 core:2");
+    for mode in [Mode::Bound, Mode::Unbound, Mode::Ordered, Mode::Bh] {
+        let map = map(&settings, mode, &Attrs::new());
+        assert_eq!(map.cpus(), 8);
+        for cpu in (0..100).chain([usize::MAX]) {
+            assert!(map.index_of(cpu) < map.pools.len());
+        }
+    }
+    let bound = map(&settings, Mode::Bound, &Attrs::new());
+    let of: Vec<_> = (0..8).map(|cpu| bound.index_of(cpu)).collect();
+    assert_eq!(of, (0..8).collect::<Vec<_>>());
+    assert_eq!(bound.index_of(9), 1);
+}
+
+/// The scope, the unbound mask and the queue's own decide the group; `strict` where its workers may
+/// go.
+#[test]
+fn pods_of_scopes_and_masks() {
+    let mut settings = settings("numa:2 cache:2 core:2");
+    let pods = |settings: &Settings, attrs: Attrs| -> Vec<(String, String)> {
+        let map = map(settings, Mode::Unbound, &attrs);
+        let text = |pool: &PoolAttrs| (pool.cpus().to_string(), pool.allowed().to_string());
+        map.pools.iter().map(text).collect()
+    };
+    let is = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter()
+            .map(|(a, b)| ((*a).into(), (*b).into()))
+            .collect()
+    };
+    let numa = || Attrs::new().scope(Scope::Numa);
+    assert_eq!(
+        pods(&settings, numa()),
+        is(&[("0-3", "0-7"), ("4-7", "0-7")])
+    );
+    let strict = pods(&settings, numa().strict(true));
+    assert_eq!(strict, is(&[("0-3", "0-3"), ("4-7", "4-7")]));
+    let system = pods(&settings, Attrs::new().scope(Scope::System));
+    assert_eq!(system, is(&[("0-7", "0-7")]));
+    assert_eq!(pods(&settings, Attrs::new().scope(Scope::Cpu)).len(), 8);
+    // What the masks leave of a group; the whole mask where they leave nothing of it.
+    settings.unbound = Some([0, 1, 5].into());
+    assert_eq!(
+        pods(&settings, numa()),
+        is(&[("0-1", "0-1,5"), ("5", "0-1,5")])
+    );
+    let own = numa().cpumask([1].into());
+    assert_eq!(pods(&settings, own), is(&[("1", "1")]));
+    let nothing_in_common = numa().cpumask([6, 7].into());
+    assert_eq!(pods(&settings, nothing_in_common).len(), 2);
+    // A mask of nobody's CPUs is none.
+    settings.unbound = Some([64].into());
+    assert_eq!(settings.unbound_cpus().to_string(), "0-7");
+}
+
+/// An ordered queue has one pool whatever its scope, and bound ones one for each CPU whatever the
+/// masks.
+#[test]
+fn modes_that_have_no_scope() {
+    let mut settings = settings("numa:2 cache:2 core:2");
+    settings.unbound = Some([2, 3].into());
+    let attrs = Attrs::new().scope(Scope::Cpu);
+    let ordered = map(&settings, Mode::Ordered, &attrs);
+    assert_eq!(ordered.pools.len(), 1);
+    assert_eq!(ordered.pools[0].cpus().to_string(), "2-3");
+    for mode in [Mode::Bound, Mode::Bh] {
+        let map = PodMap::new(&settings, mode, &attrs, true);
+        assert_eq!(map.pools.len(), 8);
+        assert!(
+            map.pools
+                .iter()
+                .all(|pool| pool.is_high() && pool.target() == 1)
+        );
+        assert!(map.pools.iter().all(|pool| pool.bh == (mode == Mode::Bh)));
+    }
+}
+
+/// Isolated CPUs are in nobody's group, unless the unbound mask names them; what is queued there
+/// has a pool all the same.
+#[test]
+fn isolated_cpus_are_left_alone_unless_they_are_named() {
+    let mut settings = settings("core:4 isolated:2-3");
+    let system = Attrs::new().scope(Scope::System);
+    let cpus = |settings: &Settings, cpu| {
+        let map = map(settings, Mode::Unbound, &system);
+        map.pools[map.index_of(cpu)].cpus().to_string()
+    };
+    assert_eq!(
+        (cpus(&settings, 0), cpus(&settings, 3)),
+        ("0-1".into(), "0-1".into())
+    );
+    let named = system.clone().cpumask([3].into());
+    assert_eq!(
+        settings.effective(&named).to_string(),
+        "0-1",
+        "a queue may not name them"
+    );
+    settings.unbound = Some([1, 2].into());
+    assert_eq!(settings.effective(&system).to_string(), "1-2");
+    assert_eq!(cpus(&settings, 3), "1-2");
+}
+
+fn any_set() -> impl Strategy<Value = CpuSet> {
+    proptest::collection::vec(0..24usize, 0..12).prop_map(|cpus| cpus.into_iter().collect())
+}
+
+proptest! {
+    /// Any masks on any machine: each CPU has a pool; a pool has CPUs, and only such as may be
+    /// used; where something is left of a CPU's own group, its pool is that and nothing else; pools
+    /// of different groups do not overlap, unless one stands in for others.
+    #[test]
+    fn any_masks_on_any_machine(
+        (nodes, caches, cores, smt) in (1..4usize, 1..3usize, 1..4usize, 1..3usize),
+        unbound in proptest::option::of(any_set()),
+        own in any_set(),
+        scope in proptest::sample::select(vec![
+            Scope::Cpu, Scope::Smt, Scope::Cache, Scope::CacheShard, Scope::Numa, Scope::System,
+        ]),
+        strict in any::<bool>(),
+    ) {
+        let machine = format!("numa:{nodes} cache:{caches} core:{cores} smt:{smt}");
+        let mut settings = settings(&machine);
+        settings.unbound = unbound.clone();
+        let all = settings.topology.cpus().clone();
+        let attrs = Attrs::new().scope(scope).strict(strict).cpumask(own.clone());
+        let map = map(&settings, Mode::Unbound, &attrs);
+        // The rule again, by hand.
+        let or = |set: CpuSet, other: &CpuSet| if set.is_empty() { other.clone() } else { set };
+        let usable = or(unbound.unwrap_or_default().intersection(&all), &all);
+        let effective = or(own.intersection(&usable), &usable);
+        for cpu in &all {
+            let group = settings.topology.pod_of(scope, cpu).unwrap().cpus().clone();
+            let pool = &map.pools[map.index_of(cpu)];
+            let expected = or(group.intersection(&effective), &effective);
+            prop_assert_eq!(pool.cpus(), expected.clone());
+            prop_assert_eq!(pool.allowed(), if strict { expected } else { effective.clone() });
+            prop_assert_eq!(pool.target(), pool.cpus().len());
+        }
+        for (n, a) in map.pools.iter().enumerate() {
+            for b in &map.pools[n + 1..] {
+                prop_assert_ne!(a, b, "each pool once");
+                let apart = a.cpus().intersection(&b.cpus()).is_empty();
+                prop_assert!(apart || a.cpus() == effective || b.cpus() == effective);
+                prop_assert_eq!(a.is_sibling_of(b), b.is_sibling_of(a));
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The core by itself: rules as tables, and random orders of events against a naive oracle.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// An entry by its number. Its position is kept where a cancel finds it, if there is one.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    number: usize,
+    colour: u8,
+    position: Option<&'a std::cell::Cell<u32>>,
+}
+
+impl PoolItem for Entry<'_> {
+    fn colour(&self) -> u8 {
+        self.colour
+    }
+
+    fn set_colour(&mut self, colour: u8) {
+        self.colour = colour;
+    }
+
+    fn set_position(&self, position: u32) {
+        if let Some(kept) = self.position {
+            kept.set(position);
+        }
+    }
+}
+
+mod random;
+mod timelines;
+
+const PLAIN: Entry<'static> = Entry {
+    number: 0,
+    colour: 0,
+    position: None,
+};
+
+/// A pool with one pwq and a worker that is active.
+fn pool(target: usize, limit: Limit) -> (PoolCore<Entry<'static>>, PwqIndex, WorkerId) {
+    let mut core = PoolCore::new(target);
+    let pwq = core.add_pwq(0, limit, false);
+    let worker = active(&mut core);
+    (core, pwq, worker)
+}
+
+fn active<T>(core: &mut PoolCore<T>) -> WorkerId {
+    let worker = core.workers.create();
+    core.workers.arrive(worker);
+    worker
+}
+
+fn push(core: &mut PoolCore<Entry<'static>>, pwq: PwqIndex, entries: usize) {
+    for _ in 0..entries {
+        core.push(pwq, PLAIN);
+    }
+}
+
+fn takes(core: &mut PoolCore<Entry<'static>>, worker: WorkerId) -> usize {
+    core.take(worker, |_, _| {})
+}
+
+/// What an item takes is followed up by halves, and down by eighths: a slow one makes batches short
+/// at once, and a few quick ones do not make them long.
+#[test]
+fn service_time_rises_by_halves_and_falls_by_eighths() {
+    let (mut core, ..) = pool(1, Limit::None);
+    let after = |core: &mut PoolCore<Entry<'static>>, ns| {
+        core.note_service(ns);
+        core.service_ns()
+    };
+    assert_eq!(core.service_ns(), 1_000);
+    assert_eq!(after(&mut core, 3_001), 2_001, "rounded up");
+    assert_eq!(after(&mut core, 2_001), 2_001);
+    assert_eq!(after(&mut core, 1), 1_751);
+    for _ in 0..200 {
+        core.note_service(40_000);
+    }
+    assert_eq!(core.service_ns(), 40_000, "it gets there from below");
+    for _ in 0..200 {
+        core.note_service(0);
+    }
+    assert!(core.service_ns() < 8, "and nearly there from above");
+    assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
+}
+
+/// A batch lasts 20 us by what is known, has 32 entries at most and one at least; without somebody
+/// who looks after the pool it has one.
+#[test]
+fn a_batch_lasts_20_us() {
+    for (service, entries) in [
+        (0, 32),
+        (1, 32),
+        (625, 32),
+        (1_000, 20),
+        (9_000, 2),
+        (30_000, 1),
+    ] {
+        let (mut core, pwq, worker) = pool(1, Limit::None);
+        core.service_ns = service;
+        push(&mut core, pwq, 100);
+        assert_eq!(takes(&mut core, worker), 1, "nobody looks");
+        core.set_batching(true);
+        assert_eq!(takes(&mut core, worker), entries, "at {service} ns");
+    }
+}
+
+/// Where others could help, and what is listed is worth their coming, a batch is half of it.
+#[test]
+fn a_batch_leaves_half_to_others_who_are_worth_waking() {
+    for (listed, service, entries) in [
+        (100, 1_000, 20),
+        (30, 1_000, 15),
+        (31, 1_000, 16),
+        (20, 1_000, 10),
+        // Less than 20 us: nobody comes for it.
+        (19, 1_000, 19),
+        (2, 10_000, 1),
+        (1, 30_000, 1),
+    ] {
+        let (mut core, pwq, worker) = pool(2, Limit::None);
+        core.set_batching(true);
+        core.service_ns = service;
+        push(&mut core, pwq, listed);
+        assert_eq!(
+            takes(&mut core, worker),
+            entries,
+            "{listed} of {service} ns"
+        );
+    }
+}
+
+/// Who waits for a shared slot has it after each entry.
+#[test]
+fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
+    let shared = Arc::new(NrActive::new(1));
+    let (mut core, pwq, worker) = pool(1, Limit::Shared(shared.clone()));
+    core.set_batching(true);
+    push(&mut core, pwq, 40);
+    assert!(!shared.acquire(77), "the slot is the pwq's");
+    assert_eq!(takes(&mut core, worker), 1);
+}
+
+/// Entries of several pwqs go into one batch, by turns, with a slot of each.
+#[test]
+fn a_batch_holds_one_slot_of_each_pwq() {
+    let (mut core, first, worker) = pool(1, Limit::Own { max: 1, used: 0 });
+    let second = core.add_pwq(1, Limit::Own { max: 2, used: 0 }, false);
+    core.set_batching(true);
+    push(&mut core, first, 3);
+    push(&mut core, second, 3);
+    let mut taken = Vec::new();
+    core.take(worker, |pwq, _| taken.push(pwq));
+    assert_eq!(taken, [first, first, first, second, second, second]);
+    let used = |core: &PoolCore<Entry<'static>>, pwq| match core.pwq(pwq).limit {
+        Limit::Own { used, .. } => used,
+        _ => unreachable!(),
+    };
+    assert_eq!((used(&core, first), used(&core, second)), (1, 1));
+    // What comes now waits for the slot of the first, and has the other one of the second.
+    push(&mut core, first, 1);
+    push(&mut core, second, 1);
+    assert_eq!((core.listed(), used(&core, second)), (1, 2));
+    core.release_held(worker, Some(second));
+    assert_eq!((core.listed(), used(&core, first)), (2, 1));
+}
+
+/// What one worker may run, who is on his way, and little work: nobody is brought for it.
+#[test]
+fn who_is_brought() {
+    let (mut core, pwq, worker) = pool(4, Limit::None);
+    assert_eq!(core.need_worker(true), WakeAction::None, "for nothing");
+    // Somebody runs, and it is little: 19 us.
+    push(&mut core, pwq, 19);
+    assert_eq!(core.need_worker(false), WakeAction::None);
+    push(&mut core, pwq, 1);
+    let brought = core.need_worker(false);
+    let WakeAction::Create(second) = brought else {
+        panic!("{brought:?}");
+    };
+    // However little, if nobody looks after those that run.
+    core.take(worker, |_, _| {});
+    core.workers.set_flag(worker, BLOCKED, true);
+    core.workers.set_flag(second, BLOCKED, true);
+    assert_eq!(core.workers.nr_running(), 0);
+    let brought = core.need_worker(false);
+    assert!(matches!(brought, WakeAction::Create(_)), "nobody runs");
+    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
+    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
+    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
+    assert!(core.workers.are_enough());
+    assert_eq!(
+        core.need_worker(true),
+        WakeAction::None,
+        "four run, or come"
+    );
+}
+
+/// Each of those on their way takes an entry at least, so no more come than there are entries.
+#[test]
+fn nobody_is_brought_for_what_those_on_their_way_can_take() {
+    let (mut core, pwq, _) = pool(8, Limit::None);
+    core.service_ns = 50_000;
+    for entries in 1..=5 {
+        push(&mut core, pwq, 1);
+        assert!(matches!(core.need_worker(false), WakeAction::Create(_)));
+        assert_eq!(
+            core.need_worker(true),
+            WakeAction::None,
+            "{entries} on their way"
+        );
+    }
+    let coming = core.workers.nr_coming();
+    assert_eq!(coming, 5);
+    // One has come, and what it was brought for is still there.
+    core.workers.arrive(1);
+    assert!(matches!(core.need_worker(false), WakeAction::Create(_)));
+    // One was refused: the next event brings another.
+    core.workers.remove(2);
+    assert!(matches!(core.need_worker(false), WakeAction::Create(2)));
+    assert_eq!(core.need_worker(true), WakeAction::None);
+}
+
+/// The one that went idle last is warm: it is woken first; the first to leave is the coldest.
+#[test]
+fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
+    let mut core = PoolCore::<Entry<'static>>::new(4);
+    let workers = [(); 4].map(|()| active(&mut core));
+    for (at, worker) in (10..).zip([2, 0, 3, 1]) {
+        core.workers.park(workers[worker], at);
+    }
+    assert_eq!(core.workers.coldest(), Some((workers[2], 10)));
+    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[1]));
+    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[3]));
+    core.workers.dismiss(workers[2]);
+    assert_eq!(core.workers.phase(workers[2]), WorkerPhase::Leaving);
+    assert_eq!(core.workers.coldest(), Some((workers[0], 11)));
+    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[0]));
+    assert!(matches!(core.workers.bring(), WakeAction::Create(_)));
+    assert_eq!(core.workers.coldest(), None);
+}
+
+/// Two idle workers stay, and one more for each four that are busy.
+#[test]
+fn the_idle_rule() {
+    for busy in 0..40 {
+        let mut workers = Workers::new(64);
+        let mut make = |idle| {
+            let worker = workers.create();
+            workers.arrive(worker);
+            if idle {
+                workers.park(worker, 0);
+            }
+            workers.are_too_many_idle()
+        };
+        for _ in 0..busy {
+            make(false);
+        }
+        let stay = (1..).take_while(|_| !make(true)).count();
+        let rule = if busy == 0 { 2 } else { 2 + (busy - 1) / 4 };
+        assert_eq!(stay, rule.max(2), "{busy} busy");
+    }
+}
+
+/// Guests and workers without threads are not the pool's: nobody counts on them.
+#[test]
+fn guests_do_not_count() {
+    let (mut core, pwq, worker) = pool(1, Limit::Own { max: 3, used: 0 });
+    let guest = core.workers.attach();
+    let aside = core.workers.add_aside();
+    let counts = |core: &PoolCore<Entry<'static>>| {
+        let w = &core.workers;
+        (w.nr_running(), w.nr_workers(), w.nr_idle())
+    };
+    assert_eq!(counts(&core), (1, 1, 0));
+    push(&mut core, pwq, 2);
+    assert_eq!(takes(&mut core, guest), 1);
+    core.workers.set_flag(guest, ASLEEP, true);
+    core.workers.clear_flags(guest);
+    assert_eq!(counts(&core), (1, 1, 0), "it is a guest all the time");
+    assert_eq!(core.workers.bring_this(aside), WakeAction::Wake(aside));
+    core.workers.arrive(aside);
+    assert_eq!(counts(&core), (2, 1, 0), "it runs");
+    core.workers.set_aside(aside);
+    core.release_held(guest, None);
+    core.workers.remove(guest);
+    core.workers.remove(aside);
+    assert_eq!(counts(&core), (1, 1, 0));
+    let _ = worker;
+}
+
+/// A worker that blocks twice over, or is found asleep while it is blocked, stops counting once.
+#[test]
+fn reasons_not_to_run_add_up() {
+    let (core, _, worker) = pool(2, Limit::None);
+    let mut workers = core.workers;
+    let mut running = |flag, on| {
+        workers.set_flag(worker, flag, on);
+        workers.nr_running()
+    };
+    assert_eq!(running(BLOCKED, true), 0);
+    assert_eq!(running(ASLEEP, true), 0);
+    assert_eq!(running(BLOCKED, false), 0);
+    assert_eq!(running(INTENSIVE, true), 0);
+    assert_eq!(running(ASLEEP, false), 0);
+    assert_eq!(running(INTENSIVE, false), 1);
+}

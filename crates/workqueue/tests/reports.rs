@@ -1,0 +1,153 @@
+//! Who is told of stalls, traces and functions that compute for long, and that a slow listener
+//! holds up nobody but later reports.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+use inflight_sync::time::Clock;
+use inflight_workqueue::{DelayedWork, TraceStep, Workqueue, WorkqueueSystem};
+use std::time::Duration;
+use support::{Level, Log, bound, one_cpu, plug, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// So many delays pass by the manual clock; each work has to come.
+fn delays_pass(clock: &Clock, wq: &Workqueue) {
+    for _ in 0..5 {
+        let told = Level::new();
+        let delayed = DelayedWork::new({
+            let told = told.clone();
+            move || told.raise()
+        });
+        assert!(wq.queue_delayed(&delayed, SECOND).unwrap().is_queued());
+        clock.advance(SECOND);
+        until(
+            || told.get() == 1,
+            || "the timer waits for a listener".to_owned(),
+        );
+    }
+}
+
+/// Somebody is told of a stall and does not return: delays pass all the same, and stalls after it
+/// are told when he does.
+#[test]
+fn a_slow_listener_of_stalls_does_not_stop_the_timer() {
+    let (clock, told, free) = (Clock::manual(), Level::new(), Level::new());
+    let sys = one_cpu().clock(clock.clone()).watchdog(SECOND, {
+        let (told, free) = (told.clone(), free.clone());
+        move |_| {
+            told.raise();
+            free.wait(1);
+        }
+    });
+    let sys = sys.build().unwrap();
+    let wq = bound(&sys);
+    let high = sys.workqueue("high").bound().highpri().build().unwrap();
+    let open = plug(&wq);
+    let waits = wq.spawn_on(0, || ());
+    until(
+        || {
+            clock.advance(SECOND);
+            told.get() == 1
+        },
+        || sys.dump(),
+    );
+    delays_pass(&clock, &high);
+    assert_eq!(told.get(), 1, "one after the other");
+    free.raise();
+    until(
+        || {
+            clock.advance(SECOND);
+            told.get() >= 2
+        },
+        || sys.dump(),
+    );
+    open.raise();
+    waits.wait().unwrap();
+}
+
+/// Somebody is told of what the timer does, and does not return.
+#[test]
+fn a_slow_tracer_does_not_stop_the_timer() {
+    let (clock, told, free) = (Clock::manual(), Level::new(), Level::new());
+    let steps = Log::new();
+    let sys = one_cpu().clock(clock.clone()).trace({
+        let (told, free, steps) = (told.clone(), free.clone(), steps.clone());
+        move |event| {
+            // What workers and this thread do is told by them.
+            if std::thread::current().name() == Some("inflight/report") {
+                steps.push(event.step);
+                told.raise();
+                free.wait(1);
+            }
+        }
+    });
+    let sys = sys.build().unwrap();
+    let wq = bound(&sys);
+    delays_pass(&clock, &wq);
+    told.wait(1);
+    delays_pass(&clock, &wq);
+    assert_eq!(told.get(), 1, "one after the other");
+    free.raise();
+    told.wait(10);
+    assert_eq!(steps.entries(), [TraceStep::Queued; 10]);
+    assert_eq!(sys.reports_dropped(), 0);
+}
+
+/// Nor does one of functions that compute: what waits behind them runs, and each function is listed
+/// with its queue and how often it was found.
+#[cfg(target_os = "linux")]
+#[test]
+fn functions_that_compute_for_long_are_named() {
+    let (free, reports) = (Level::new(), Log::new());
+    let threshold = Duration::from_millis(1);
+    let sys: WorkqueueSystem = one_cpu()
+        .intensive_threshold(threshold)
+        .hog_reports(2, {
+            let (free, reports) = (free.clone(), reports.clone());
+            move |hog| {
+                reports.push((hog.item.clone(), hog.count));
+                free.wait(1);
+            }
+        })
+        .build()
+        .unwrap();
+    let wq = bound(&sys);
+    let short = sys.workqueue("short").bound().build().unwrap();
+    // It computes until the item behind it has been let run, so it has been found by then.
+    fn computes(wq: &Workqueue) {
+        let ran = Level::new();
+        drop(wq.spawn_on(0, {
+            let ran = ran.clone();
+            move || ran.raise()
+        }));
+        while ran.get() == 0 {
+            std::hint::spin_loop();
+        }
+    }
+    for found in 1..=4 {
+        let short = short.clone();
+        wq.spawn(move || computes(&short)).wait().unwrap();
+        // It is noted a moment after the item behind it has been let run.
+        let counts = || sys.hogs().iter().map(|hog| hog.count).collect::<Vec<_>>();
+        until(|| counts() == [found], || format!("{:?}", sys.hogs()));
+    }
+    let hog = &sys.hogs()[0];
+    let function = "functions_that_compute_for_long_are_named";
+    assert!(hog.item.contains(function), "{hog:?}");
+    assert_eq!(hog.queue, "bound");
+    assert!(hog.used >= threshold && hog.thread.is_some(), "{hog:?}");
+    assert!(sys.dump().contains(&format!("hog {hog}")));
+    free.raise();
+    // At the second, and after one and two more: the third, and 2, 4, 8 after.
+    until(
+        || reports.entries().len() == 2,
+        || format!("{:?}", reports.entries()),
+    );
+    let counts: Vec<_> = reports
+        .entries()
+        .into_iter()
+        .map(|report| report.1)
+        .collect();
+    assert_eq!(counts, [2, 3]);
+}
