@@ -72,7 +72,7 @@ impl WorkerPool {
     /// Who is to be brought for what is listed.
     #[inline]
     pub(super) fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
-        if state.siblings.is_some() && self.seeks_place(state) {
+        if state.siblings.is_some() && !state.is_refused() && self.seeks_place(state) {
             // If there is no better place, `seek_help` brings somebody here.
             return WakeAction::None;
         }
