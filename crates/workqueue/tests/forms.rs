@@ -11,7 +11,7 @@ use inflight_workqueue::{
     Attrs, Concurrency, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, current_item,
     current_work,
 };
-use support::{Inside, Level, Log, bound, builder, one_cpu, system, until};
+use support::{Inside, LOOKS, Level, Log, bound, builder, one_cpu, system, until};
 
 /// A function that is refused comes back whole, with the reason, and can be run or queued again.
 #[test]
@@ -134,6 +134,16 @@ fn a_detached_function_runs() {
     assert_eq!(wq.stats().completed, 5);
 }
 
+/// Waits until so many have begun, and says nothing of that to the pool. `false`: they do not.
+fn meet(begun: &Level, so_many: usize) -> bool {
+    let mut looks = 0..LOOKS;
+    begun.get() >= so_many
+        || looks.any(|_| {
+            thread::yield_now();
+            begun.get() >= so_many
+        })
+}
+
 fn unmanaged(sys: &WorkqueueSystem, max_active: usize, attrs: Attrs) -> Workqueue {
     let attrs = attrs.concurrency(Concurrency::Unmanaged);
     let wq = sys.workqueue("unmanaged").unbound(attrs);
@@ -157,14 +167,13 @@ fn an_unmanaged_queue_runs_all_that_its_limit_lets() {
                     inside.enter();
                     begun.raise();
                     // The first ones end when so many have begun.
-                    begun.wait_silently(LIMIT);
+                    let have_met = meet(&begun, LIMIT);
                     inside.leave();
+                    have_met
                 })
             })
             .collect();
-        handles
-            .into_iter()
-            .for_each(|handle| handle.wait().unwrap());
+        assert!(handles.into_iter().all(|handle| handle.wait().unwrap()));
         assert_eq!(inside.most(), LIMIT);
     }
 }
@@ -216,16 +225,15 @@ fn concurrency_changes_in_use() {
             let begun = begun.clone();
             wq.spawn(move || {
                 begun.raise();
-                begun.wait_silently(2);
+                meet(&begun, 2)
             })
         });
-        a.wait().unwrap();
-        b.wait().unwrap();
+        a.wait().unwrap() && b.wait().unwrap()
     };
     let managed = Attrs::new();
     wq.set_attrs(managed.clone().concurrency(Concurrency::Unmanaged))
         .unwrap();
-    both();
+    assert!(both(), "they run at once");
     wq.set_attrs(managed).unwrap();
     let inside = Inside::new();
     let handles: Vec<_> = (0..10)

@@ -108,6 +108,28 @@ fn what_has_not_begun_when_freeze_returns_does_not_begin() {
     }
 }
 
+/// An ordered queue that has moved waits for what is left where it was. If that is cancelled, and
+/// nothing else ends there, it goes on.
+#[test]
+fn cancelling_the_last_of_the_old_pool_opens_the_new_one() {
+    let sys = system();
+    let wq = sys.workqueue("ordered").ordered().freezable();
+    let wq = wq.build().unwrap();
+    let (first, ran) = (Work::new(|| ()), Level::new());
+    for strict in [true, false] {
+        let frozen = sys.freeze();
+        assert!(wq.queue(&first).unwrap().is_queued());
+        wq.set_attrs(Attrs::new().strict(strict)).unwrap();
+        let before = ran.get();
+        let second = support::counting(&ran);
+        assert!(wq.queue(&second).unwrap().is_queued());
+        assert!(first.cancel());
+        drop(frozen);
+        support::until(|| ran.get() == before + 1, || sys.dump());
+    }
+    wq.flush_blocking().unwrap();
+}
+
 #[test]
 fn queues_that_are_not_freezable_go_on() {
     let sys = system();

@@ -4,12 +4,12 @@
 
 mod support;
 
-use inflight_sync::Mutex;
+use inflight_sync::{Mutex, thread};
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{Attrs, DelayedWork, Workqueue, WorkqueueSystem};
 use std::path::PathBuf;
 use std::time::Duration;
-use support::{Level, bound, until};
+use support::{Level, bound};
 
 /// Threads are found by their names, which those of another test would have too.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -188,13 +188,15 @@ fn housekeepers_follow_the_unbound_mask() {
     drop(pinned);
     let names = ["inflight/R-hk", "inflight/timer", "inflight/report"];
     let all_on = |cpus: &CpuSet| {
-        until(
-            || names.iter().all(|name| of_threads(name) == [cpus.clone()]),
-            || {
-                let there: Vec<_> = names.iter().map(|name| of_threads(name)).collect();
-                format!("{there:?} of {names:?}, not {cpus}")
-            },
-        );
+        let are_there = || names.map(|name| of_threads(name));
+        let wanted = names.map(|_| vec![cpus.clone()]);
+        // A look takes longer than others do.
+        let mut looks = 0..support::LOOKS / 50;
+        let arrived = looks.any(|_| {
+            thread::yield_now();
+            are_there() == wanted
+        });
+        assert!(arrived, "{:?} of {names:?}, not {cpus}", are_there());
     };
     all_on(machine.cpus());
     for cpu in [last, first] {

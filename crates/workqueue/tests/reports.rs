@@ -11,6 +11,15 @@ use support::{Level, Log, bound, one_cpu, plug, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A listener that waits is let go, also when a test fails, or the system would wait for it.
+struct LetsGo(Level);
+
+impl Drop for LetsGo {
+    fn drop(&mut self) {
+        self.0.raise();
+    }
+}
+
 /// So many delays pass by the manual clock; each work has to come.
 fn delays_pass(clock: &Clock, wq: &Workqueue) {
     for _ in 0..5 {
@@ -41,6 +50,7 @@ fn a_slow_listener_of_stalls_does_not_stop_the_timer() {
         }
     });
     let sys = sys.build().unwrap();
+    let _lets_go = LetsGo(free.clone());
     let wq = bound(&sys);
     let high = sys.workqueue("high").bound().highpri().build().unwrap();
     let open = plug(&wq);
@@ -83,6 +93,7 @@ fn a_slow_tracer_does_not_stop_the_timer() {
         }
     });
     let sys = sys.build().unwrap();
+    let _lets_go = LetsGo(free.clone());
     let wq = bound(&sys);
     delays_pass(&clock, &wq);
     told.wait(1);
@@ -112,6 +123,7 @@ fn functions_that_compute_for_long_are_named() {
         })
         .build()
         .unwrap();
+    let _lets_go = LetsGo(free.clone());
     let wq = bound(&sys);
     let short = sys.workqueue("short").bound().build().unwrap();
     // It computes until the item behind it has been let run, so it has been found by then.

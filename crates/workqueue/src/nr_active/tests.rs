@@ -54,6 +54,10 @@ fn any_moves_keep_the_limit_and_the_turn() {
                 19 => {
                     now = rng.usize(1..=2 * max);
                     limit.set_max(now);
+                    // Before those who wait have what has become free, nobody else has.
+                    let free = used < now && waiting.is_empty();
+                    assert_eq!(limit.try_acquire(), free, "move {n}");
+                    used += usize::from(free);
                     while let Some(next) = limit.next() {
                         assert_eq!(Some(next), waiting.pop_front(), "move {n}");
                         used += 1;

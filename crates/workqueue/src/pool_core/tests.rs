@@ -197,6 +197,39 @@ fn who_is_brought() {
     );
 }
 
+/// The first push wakes an idle worker; while it comes, little that follows is left to it.
+#[test]
+fn the_first_push_wakes_a_worker_and_the_next_ones_nobody() {
+    let (mut core, pwq, worker) = pool(2, Limit::None);
+    let other = active(&mut core);
+    core.workers.park(other, 0);
+    core.workers.park(worker, 1);
+    push(&mut core, pwq, 1);
+    assert_eq!(core.need_worker(false), WakeAction::Wake(worker));
+    for _ in 0..18 {
+        push(&mut core, pwq, 1);
+        assert_eq!(core.need_worker(false), WakeAction::None);
+    }
+    // 20 us of it are worth another one.
+    push(&mut core, pwq, 1);
+    assert_eq!(core.need_worker(false), WakeAction::Wake(other));
+}
+
+/// An item that blocks with nothing behind it brings nobody; what comes then does.
+#[test]
+fn a_block_with_nothing_listed_brings_nobody() {
+    let (mut core, pwq, worker) = pool(1, Limit::None);
+    push(&mut core, pwq, 1);
+    assert_eq!(takes(&mut core, worker), 1);
+    core.workers.set_flag(worker, BLOCKED, true);
+    assert_eq!(core.need_worker(true), WakeAction::None);
+    push(&mut core, pwq, 1);
+    assert_eq!(core.need_worker(false), WakeAction::Create(1));
+    // It comes back before the other one is there: one of them is too many.
+    core.workers.set_flag(worker, BLOCKED, false);
+    assert!(core.workers.are_too_many());
+}
+
 /// Each of those on their way takes an entry at least, so no more come than there are entries.
 #[test]
 fn nobody_is_brought_for_what_those_on_their_way_can_take() {

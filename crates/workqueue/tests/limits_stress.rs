@@ -1,0 +1,154 @@
+//! Limits from 3 to 768 while works are queued and cancelled, freezes come and go and the limit
+//! moves: never more run than it lets, and each ran once or was taken back once. A few thousand
+//! items of each; `INFLIGHT_STRESS_ITEMS` says how many, `INFLIGHT_STRESS_SEED` with which seed.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+mod support;
+
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::{Arc, thread};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, Share, Work, Workqueue, WorkqueueSystem, blocking};
+use support::{Inside, Level, watch};
+
+/// Unless `INFLIGHT_STRESS_ITEMS` says otherwise.
+const ITEMS: u64 = 4_000;
+
+fn parameter(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().expect("a number"))
+}
+
+/// What a queue lets through, and what has come of each accepted item. Relaxed, all of these: they
+/// are compared when everything has ended.
+#[derive(Default)]
+struct Tally {
+    accepted: AtomicU64,
+    ran: AtomicU64,
+    cancelled: AtomicU64,
+    inside: Inside,
+    news: AtomicUsize,
+}
+
+impl Tally {
+    fn add(&self, count: &AtomicU64, n: u64) {
+        count.fetch_add(n, Ordering::Relaxed);
+        self.news.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn of(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+/// Some end at once, some let another worker run meanwhile.
+fn works(tally: &Arc<Tally>, count: usize) -> Vec<Work> {
+    let work = |n: usize| {
+        let tally = tally.clone();
+        Work::new(move || {
+            tally.inside.enter();
+            if n % 8 == 0 {
+                blocking(thread::yield_now);
+            }
+            tally.inside.leave();
+            tally.add(&tally.ran, 1);
+        })
+    };
+    (0..count).map(work).collect()
+}
+
+/// As many run at once as the limit lets: each waits for so many.
+fn fill(wq: &Workqueue, tally: &Arc<Tally>, limit: usize) {
+    let begun = Level::new();
+    for n in 0..limit + 50 {
+        let (tally, begun) = (tally.clone(), begun.clone());
+        let fills = move || {
+            tally.inside.enter();
+            begun.raise();
+            begun.wait(limit);
+            tally.inside.leave();
+        };
+        wq.spawn_on(n % 8, fills).detach();
+    }
+    wq.flush_blocking().unwrap();
+    assert_eq!(tally.inside.most(), limit);
+}
+
+/// Queues and cancels until so many have been accepted.
+fn submit(wq: &Workqueue, tally: &Tally, works: &[Work], seed: u64, items: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    while of(&tally.accepted) < items {
+        let work = &works[rng.usize(..works.len())];
+        match rng.u8(..10) {
+            0..=6 => {
+                let queued = wq.queue_on(rng.usize(..8), work).unwrap().is_queued();
+                tally.add(&tally.accepted, u64::from(queued));
+            }
+            7 => tally.add(&tally.cancelled, u64::from(work.cancel())),
+            8 if rng.u8(..8) == 0 => {
+                let cancelled = work.cancel_sync_blocking().unwrap();
+                tally.add(&tally.cancelled, u64::from(cancelled));
+            }
+            _ => thread::yield_now(),
+        }
+    }
+}
+
+/// Moves the limit below its largest value, and freezes, until it is over.
+fn change(sys: &WorkqueueSystem, wq: &Workqueue, tally: &Tally, limit: usize, items: u64) {
+    let mut rng = fastrand::Rng::with_seed(limit as u64);
+    while of(&tally.accepted) < items {
+        wq.set_max_active(rng.usize(1..=limit)).unwrap();
+        if rng.u8(..16) == 0 {
+            let frozen = sys.freeze();
+            thread::yield_now();
+            drop(frozen);
+        }
+        thread::yield_now();
+    }
+    wq.set_max_active(limit).unwrap();
+}
+
+fn stress(limit: usize, items: u64, seed: u64) {
+    let topo = Topology::synthetic("numa:4 core:2").unwrap();
+    let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+    // One count for all nodes: with parts the limit is not exact.
+    let wq = sys
+        .workqueue("limited")
+        .unbound(Attrs::new().scope(Scope::Numa));
+    let wq = wq.share(Share::Lend).max_active(limit).freezable();
+    let wq = wq.build().unwrap();
+    let tally = Arc::new(Tally::default());
+    fill(&wq, &tally, limit);
+    let before = wq.stats().completed;
+    let works = Arc::new(works(&tally, 2 * limit.max(64)));
+    let mut threads: Vec<_> = (0..3)
+        .map(|n| {
+            let (wq, tally, works) = (wq.clone(), tally.clone(), works.clone());
+            thread::spawn(move || submit(&wq, &tally, &works, seed + n, items))
+        })
+        .collect();
+    threads.push(thread::spawn({
+        let (sys, wq, tally) = (sys.clone(), wq.clone(), tally.clone());
+        move || change(&sys, &wq, &tally, limit, items)
+    }));
+    watch(&tally.news, threads, || sys.dump());
+    wq.flush_blocking().unwrap();
+    assert_eq!(tally.inside.most(), limit, "never more");
+    assert_eq!(of(&tally.accepted), of(&tally.ran) + of(&tally.cancelled));
+    let stats = wq.stats();
+    assert_eq!((stats.active, stats.inactive), (0, 0));
+    assert_eq!(stats.queued - before, of(&tally.accepted));
+    assert_eq!(stats.completed - before, of(&tally.ran));
+}
+
+#[test]
+fn never_more_run_than_the_limit_lets() {
+    let items = parameter("INFLIGHT_STRESS_ITEMS").unwrap_or(ITEMS);
+    let seed = parameter("INFLIGHT_STRESS_SEED").unwrap_or(1);
+    for limit in [3, 8, 64, 768] {
+        // Shown if it fails.
+        println!("{items} items, seed {seed}, limit {limit}");
+        stress(limit, items, seed);
+    }
+}

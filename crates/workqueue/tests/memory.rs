@@ -1,0 +1,107 @@
+//! What queueing and cancelling leaves behind. In a file of its own: the allocator counts for the
+//! whole process.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+mod support;
+
+use inflight_workqueue::{Work, Workqueue};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use support::{one_cpu, plug};
+
+/// Bytes that are allocated. Relaxed: read while nobody else runs.
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn live() -> isize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// Loops, unless `INFLIGHT_STRESS_ITEMS` says otherwise.
+fn loops() -> usize {
+    let given = std::env::var("INFLIGHT_STRESS_ITEMS").ok();
+    given.map_or(100_000, |given| given.parse().expect("a number"))
+}
+
+/// Queues and cancels, with other works waiting before and behind.
+fn queue_and_cancel(wq: &Workqueue, works: &[Work], loops: usize) {
+    let mut rng = fastrand::Rng::with_seed(1);
+    for n in 0..loops {
+        let work = &works[rng.usize(..works.len())];
+        if n % 2 == 0 {
+            let _ = wq.queue_on(0, work).unwrap();
+        } else {
+            work.cancel();
+        }
+    }
+}
+
+/// However often works are queued and cancelled while no worker comes to clear up, what is kept
+/// depends on how many wait; and when a long list is gone so is its memory.
+#[test]
+fn cancelled_entries_leave_nothing() {
+    let sys = one_cpu().sampling(false).build().unwrap();
+    for limit in [1, 1_024] {
+        let wq = sys.workqueue("w").bound().max_active(limit);
+        let wq = wq.build().unwrap();
+        let works: Vec<_> = (0..200).map(|_| Work::new(|| ())).collect();
+        let open = plug(&wq);
+        queue_and_cancel(&wq, &works, 2_000);
+        let before = live();
+        queue_and_cancel(&wq, &works, loops());
+        let grown = live() - before;
+        assert!(grown < 16_384, "{grown} bytes more for {} loops", loops());
+        // A closure each, which go with their cancel.
+        let before = live();
+        for _ in 0..loops() {
+            assert!(wq.spawn_on(0, || ()).try_cancel());
+        }
+        let grown = live() - before;
+        assert!(
+            grown < 16_384,
+            "{grown} bytes more for {} closures",
+            loops()
+        );
+        for work in &works {
+            work.cancel();
+        }
+        // A long list, and none any more.
+        let before = live();
+        let many: Vec<_> = (0..loops()).map(|_| Work::new(|| ())).collect();
+        for work in &many {
+            assert!(wq.queue_on(0, work).unwrap().is_queued());
+        }
+        for work in &many {
+            work.cancel();
+        }
+        drop(many);
+        let kept = live() - before;
+        assert!(
+            kept < 65_536,
+            "{kept} bytes of a list of {} are kept",
+            loops()
+        );
+        open.raise();
+        wq.flush_blocking().unwrap();
+        assert_eq!(wq.stats().in_flight(), 0);
+    }
+}
