@@ -33,7 +33,7 @@ use inflight::topology::Scope;
 use crate::adapter::{CryptOptions, Tags, Workers};
 use crate::export::Export;
 use crate::options::{Engine, Options, Tenants};
-use crate::reactor::{Kind, Reactor};
+use crate::reactor::{Kind, Reactor, Setup};
 use crate::server::{Listener, Shared};
 
 fn main() -> ExitCode {
@@ -112,17 +112,34 @@ fn serve(options: &Options) -> Result<()> {
     shared.log(&format!(
         "serving by {engine}, {threads} threads, {depth} tags"
     ));
+    let setup = Setup {
+        kind,
+        faults: options.faults,
+        registered: registered(options.registered, threads, &shared),
+        longest: shared.max_split,
+        with_registered: shared.with_registered.clone(),
+    };
     let mut status = Status::new();
     let look = || status.look(&shared);
     server::run(
         &shared,
         listeners,
-        (kind, options.faults),
+        &setup,
         threads,
         options.max_connections,
         look,
     )?;
     Ok(())
+}
+
+/// Each thread's part of the registered buffers, in bytes. Files in memory are read and written
+/// without a ring.
+fn registered(mib: u32, threads: usize, shared: &Shared) -> usize {
+    if shared.exports.iter().all(|export| export.in_memory) {
+        return 0;
+    }
+    let pages = (mib as usize * 256) / threads;
+    pages * 4096
 }
 
 fn choose_engine(engine: Engine) -> Result<Kind> {

@@ -66,6 +66,12 @@ fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
         "nbd_clients {}",
         shared.clients.load(Ordering::Relaxed)
     )?;
+    writeln!(page, "# TYPE nbd_registered_transfers_total counter")?;
+    writeln!(
+        page,
+        "nbd_registered_transfers_total {}",
+        shared.with_registered.load(Ordering::Relaxed)
+    )?;
     for export in &shared.exports {
         let name = &export.described.name;
         let stats = &export.stats;

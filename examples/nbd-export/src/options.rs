@@ -60,6 +60,12 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u32).range(4..=32_768))]
     pub(crate) max_split: u32,
 
+    /// Buffers that the rings are told of (registered buffers), in MiB for all threads together;
+    /// 0 for none. Where the kernel refuses them the server does without
+    #[arg(long, value_name = "MIB", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub(crate) registered: u32,
+
     /// Who shares the tags: exports by their weights, or clients by their exports' weights
     #[arg(long, value_enum, default_value = "export")]
     pub(crate) tenants: Tenants,

@@ -4,6 +4,7 @@
 //! Tasks stay on their thread. An operation owns its buffer until it has ended, also if nobody
 //! waits for it any more; so dropping a task is safe at any moment.
 
+mod buffer;
 mod psync;
 mod uring;
 
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
@@ -27,6 +28,8 @@ use inflight::workqueue::Workqueue;
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
+pub(crate) use buffer::Buffer;
+use buffer::Fixed;
 use psync::Psync;
 use uring::Uring;
 
@@ -94,10 +97,10 @@ impl Refusal {
 }
 
 /// How the kernel answered, and the buffer.
-pub(crate) type Answer = (io::Result<usize>, Vec<u8>);
+pub(crate) type Answer = (io::Result<usize>, Buffer);
 
 /// The key of an operation, how the kernel answered, and its buffer if that was elsewhere.
-type Finished = (usize, i32, Option<Vec<u8>>);
+type Finished = (usize, i32, Option<Buffer>);
 
 /// The answer as the kernel gives it.
 fn answer(done: io::Result<usize>) -> i32 {
@@ -118,7 +121,7 @@ pub(crate) enum Ready {
 struct Op {
     waker: Option<Waker>,
     /// The kernel may use it until there is a result.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     result: Option<i32>,
     /// It waits for a socket, and not for a file.
     poll: bool,
@@ -127,7 +130,7 @@ struct Op {
 }
 
 impl Op {
-    const fn new(buffer: Vec<u8>, poll: bool) -> Self {
+    const fn new(buffer: Buffer, poll: bool) -> Self {
         Self {
             waker: None,
             buffer,
@@ -204,6 +207,7 @@ pub(crate) struct Reactor {
     bell: Arc<Bell>,
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
+    fixed: Option<Fixed>,
     under_way: Cell<usize>,
     refusal: Refusal,
     /// Operations on files in memory, and how they ended.
@@ -220,6 +224,19 @@ pub(crate) enum Kind {
     Psync,
 }
 
+/// What all threads do alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) kind: Kind,
+    pub(crate) faults: Faults,
+    /// Bytes of each thread's buffers that its ring is told of.
+    pub(crate) registered: usize,
+    /// The longest piece.
+    pub(crate) longest: usize,
+    /// Reads and writes through buffers that the ring was told of.
+    pub(crate) with_registered: Arc<AtomicU64>,
+}
+
 /// How long a thread sleeps at most: time limits of connections are looked at this often.
 const TICK: Duration = Duration::from_secs(1);
 /// Buffers kept for the next request, in bytes.
@@ -227,7 +244,12 @@ const KEPT: usize = 8 << 20;
 
 impl Reactor {
     /// The calling thread's. `files` is where psync does what blocks.
-    pub(crate) fn new(kind: Kind, faults: Faults, files: &Workqueue) -> io::Result<Rc<Self>> {
+    /// `refused` is told why the kernel does not want to know the buffers.
+    pub(crate) fn new(
+        setup: &Setup,
+        files: &Workqueue,
+        refused: impl FnOnce(&io::Error),
+    ) -> io::Result<Rc<Self>> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let bell = Arc::new(Bell {
             fd,
@@ -235,8 +257,18 @@ impl Reactor {
             thread: std::thread::current().id(),
         });
         let raw = bell.fd.as_raw_fd();
-        let backend = match kind {
-            Kind::Uring => Backend::Uring(Box::new(Uring::new(raw)?)),
+        let mut fixed = None;
+        let backend = match setup.kind {
+            Kind::Uring => {
+                let mut uring = Uring::new(raw, setup.with_registered.clone())?;
+                if setup.registered > 0 {
+                    match uring.register(setup.registered, setup.longest) {
+                        Ok(registered) => fixed = Some(registered),
+                        Err(error) => refused(&error),
+                    }
+                }
+                Backend::Uring(Box::new(uring))
+            }
             Kind::Psync => Backend::Psync(Psync::new(bell.clone(), files.clone())?),
         };
         Ok(Rc::new(Self {
@@ -245,9 +277,10 @@ impl Reactor {
             bell,
             inbox: Arc::default(),
             buffers: RefCell::default(),
+            fixed,
             under_way: Cell::new(0),
             refusal: Refusal {
-                faults,
+                faults: setup.faults,
                 ..Refusal::default()
             },
             done_at_once: RefCell::default(),
@@ -269,7 +302,10 @@ impl Reactor {
     }
 
     /// A buffer of `len` bytes; what is in it is old.
-    pub(crate) fn buffer(&self, len: usize) -> Vec<u8> {
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        if let Some(buffer) = self.fixed.as_ref().and_then(|fixed| fixed.take(len)) {
+            return buffer;
+        }
         let mut buffers = self.buffers.borrow_mut();
         let fits =
             |buffer: &Vec<u8>| buffer.capacity() >= len && buffer.capacity() <= 2 * len + 4096;
@@ -282,11 +318,14 @@ impl Reactor {
             buffer.resize(len, 0);
         }
         buffer.truncate(len);
-        buffer
+        buffer.into()
     }
 
     /// Gives a buffer back.
-    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+    pub(crate) fn recycle(&self, buffer: Buffer) {
+        let Some(buffer) = buffer.into_heap() else {
+            return;
+        };
         let mut buffers = self.buffers.borrow_mut();
         let kept: usize = buffers.iter().map(Vec::capacity).sum();
         if kept + buffer.capacity() <= KEPT && buffers.len() < 256 {
@@ -301,7 +340,7 @@ impl Reactor {
         file: &Arc<File>,
         in_memory: bool,
         op: FileOp,
-        buffer: Vec<u8>,
+        buffer: Buffer,
     ) -> Running {
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, false));
@@ -348,7 +387,10 @@ impl Reactor {
 
     /// Waits until a socket can be read or written.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
-        let key = self.ops.borrow_mut().insert(Op::new(Vec::new(), true));
+        let key = self
+            .ops
+            .borrow_mut()
+            .insert(Op::new(Buffer::default(), true));
         match &mut *self.backend.borrow_mut() {
             Backend::Uring(uring) => uring.poll(socket, ready, key),
             Backend::Psync(psync) => psync.poll(socket, ready, key),
@@ -359,7 +401,7 @@ impl Reactor {
         }
     }
 
-    fn complete(&self, key: usize, result: i32, buffer: Option<Vec<u8>>) {
+    fn complete(&self, key: usize, result: i32, buffer: Option<Buffer>) {
         let mut ops = self.ops.borrow_mut();
         let Some(op) = ops.get_mut(key).filter(|op| op.result.is_none()) else {
             return;

@@ -12,7 +12,7 @@ use inflight::workqueue::{Workqueue, blocking};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Bell, FileOp, Finished, Ready, answer};
+use super::{Bell, Buffer, FileOp, Finished, Ready, answer};
 
 /// Event data of the bell.
 const BELL: u64 = u64::MAX;
@@ -64,7 +64,7 @@ impl Psync {
         })
     }
 
-    pub(super) fn file(&mut self, file: Arc<File>, op: FileOp, mut buffer: Vec<u8>, key: usize) {
+    pub(super) fn file(&mut self, file: Arc<File>, op: FileOp, mut buffer: Buffer, key: usize) {
         let report = Report {
             finished: self.finished.clone(),
             bell: self.bell.clone(),
