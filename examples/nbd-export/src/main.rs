@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::adapter::{CryptOptions, Tags, Workers};
@@ -50,13 +51,14 @@ fn serve(options: &Options) -> Result<()> {
     let kind = choose_engine(options.engine)?;
     let depth = usize::from(options.depth);
     let scope: Scope = options.scope.parse().context("--scope")?;
+    let steering: Steering = options.steer.parse().context("--steer")?;
     let crypt = CryptOptions {
         scope,
         strict: options.strict,
         max_active: options.max_active.into(),
     };
     let workers = Arc::new(Workers::new(crypt, depth)?);
-    let tags = Tags::new(depth, &workers)?;
+    let tags = Tags::new(depth, steering, &workers)?;
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
         let export = Export::open(spec, &tags)?;
@@ -118,6 +120,7 @@ fn serve(options: &Options) -> Result<()> {
         registered: registered(options.registered, threads, &shared),
         longest: shared.max_split,
         with_registered: shared.with_registered.clone(),
+        completer: shared.tags.completer().clone(),
     };
     let mut status = Status::new();
     let look = || status.look(&shared);

@@ -72,6 +72,10 @@ fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
         "nbd_registered_transfers_total {}",
         shared.with_registered.load(Ordering::Relaxed)
     )?;
+    writeln!(page, "# TYPE nbd_completions_total counter")?;
+    for (cpu, count) in shared.tags.completer().counters() {
+        writeln!(page, "nbd_completions_total{{cpu={cpu:?}}} {count}")?;
+    }
     for export in &shared.exports {
         let name = &export.described.name;
         let stats = &export.stats;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Parser, ValueEnum};
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::export::Spec;
@@ -69,6 +70,12 @@ pub(crate) struct Options {
     /// Who shares the tags: exports by their weights, or clients by their exports' weights
     #[arg(long, value_enum, default_value = "export")]
     pub(crate) tenants: Tenants,
+
+    /// Which CPU gives an ended operation to its client's thread: the one that saw it end, or the one
+    /// that submitted it
+    #[arg(long, value_name = "MODE", default_value = "same_cache",
+          value_parser = PossibleValuesParser::new(Steering::ALL.map(Steering::name)))]
+    pub(crate) steer: String,
 
     /// More clients are turned away
     #[arg(long, value_name = "N", default_value_t = 4096)]

@@ -19,7 +19,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use crate::adapter::{Held, Tenant, Workers};
 use crate::crypto::Cipher;
 use crate::export::{Export, Stats};
-use crate::reactor::{Answer, Buffer, FileOp, Reactor, Running};
+use crate::reactor::{Buffer, FileOp, Reactor, Running};
 
 /// A request that is refused for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -125,15 +125,15 @@ impl Session {
         Ok(Body::Nothing)
     }
 
-    fn file(&self, op: FileOp, buffer: Buffer) -> Running {
+    fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
         let export = &self.export;
         self.reactor
-            .file(&export.file, export.in_memory, op, buffer)
+            .file(&export.file, export.in_memory, op, buffer, tag)
     }
 
     /// The device's flush, by this thread's ring or workers.
     async fn flush_file(&self) -> io::Result<()> {
-        let flushed = self.file(FileOp::Flush, Buffer::default());
+        let flushed = self.file(FileOp::Flush, Buffer::default(), None);
         flushed.await.0.map(drop)
     }
 
@@ -274,12 +274,17 @@ impl Session {
     }
 
     /// Carries out an operation. One that the file refuses for now is sent again.
-    async fn attempt(&self, tag: &mut Option<Held>, op: FileOp, mut buffer: Buffer) -> Answer {
+    async fn attempt(
+        &self,
+        tag: &mut Option<Held>,
+        op: FileOp,
+        mut buffer: Buffer,
+    ) -> (io::Result<usize>, Buffer) {
         let began = Instant::now();
         loop {
-            let (done, bytes) = self.file(op, buffer).await;
+            let (done, bytes, held) = self.file(op, buffer, tag.take()).await;
             let for_now = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-            match (&done, tag.take()) {
+            match (&done, held) {
                 (Err(error), Some(held)) if for_now(error) && began.elapsed() < PATIENCE => {
                     *tag = self.tenant.again(held).await;
                     buffer = bytes;

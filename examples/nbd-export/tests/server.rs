@@ -267,6 +267,33 @@ fn with_registered_buffers_and_without() {
     assert!(contents.iter().all(|content| *content == contents[0]));
 }
 
+/// `force` sends each completion through the worker of the CPU that submitted, `inline` none.
+#[test]
+fn completions_go_on_where_they_are_steered() {
+    for engine in engines() {
+        for (mode, cpu) in [("inline", "seen"), ("force", "submitter")] {
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let address = free_address();
+            let more = ["--steer", mode, "--metrics", &address, "--max-split", "64"];
+            let server = Server::start_in(folder, engine, "disk=disk", &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for where_to in ["seen", "submitter"] {
+                let name = format!("nbd_completions_total{{cpu=\"{where_to}\"}}");
+                let expected = if where_to == cpu { 32 } else { 0 };
+                assert_eq!(
+                    figure(&address, &name),
+                    expected,
+                    "{engine}, {mode}: {where_to}"
+                );
+            }
+            server.stop();
+        }
+    }
+}
+
 #[test]
 fn an_encrypted_file_holds_nothing_that_can_be_read() {
     for engine in engines() {

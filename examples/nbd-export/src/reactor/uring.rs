@@ -199,7 +199,7 @@ impl Uring {
                     if let Some(file) = self.files.get_mut(key) {
                         *file = None;
                     }
-                    completed.push((key, entry.result(), None));
+                    completed.push((key, entry.result()));
                 }
             }
         }
