@@ -79,6 +79,8 @@ fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
     for export in &shared.exports {
         let name = &export.described.name;
         let stats = &export.stats;
+        let waiting = stats.waiting.load(Ordering::Relaxed);
+        writeln!(page, "nbd_waiting{{export={name:?}}} {waiting}")?;
         for (what, counter) in [
             ("reads_total", &stats.reads),
             ("writes_total", &stats.writes),

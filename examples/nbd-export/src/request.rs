@@ -228,7 +228,9 @@ impl Session {
     ) -> Result<Vec<Buffer>, Errno> {
         let mut tags = self.tenant.pieces(buffers.len());
         if let [buffer] = &mut buffers[..] {
+            let waiting = self.export.stats.wait();
             let tag = tags.next().await.ok_or(Errno::Shutdown)?;
+            drop(waiting);
             let bytes = std::mem::take(buffer);
             let (done, bytes) = self.piece(tag, offset, bytes, write).await;
             *buffer = bytes;
@@ -240,6 +242,7 @@ impl Session {
         for number in 0..buffers.len() {
             let buffer = std::mem::take(&mut buffers[number]);
             let tag = {
+                let _waiting = self.export.stats.wait();
                 // A piece that ends frees its tag, which may be the one that is waited for.
                 let mut next = pin!(tags.next());
                 loop {
