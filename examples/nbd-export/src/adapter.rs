@@ -139,8 +139,8 @@ impl Completer {
         }
     }
 
-    /// The same on a worker: the operation's thread gets it from here, or from the worker of the CPU
-    /// that submitted it.
+    /// The same on a worker: the operation's thread gets it from here, or from the worker of the
+    /// CPU that submitted it.
     pub(crate) fn complete(&self, mut tag: Held, ended: Ended) {
         *tag = Slot::Ended(ended);
         self.0.hand_over(tag);

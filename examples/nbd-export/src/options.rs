@@ -71,8 +71,8 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "export")]
     pub(crate) tenants: Tenants,
 
-    /// Which CPU gives an ended operation to its client's thread: the one that saw it end, or the one
-    /// that submitted it
+    /// Which CPU gives an ended operation to its client's thread: the one that saw it end, or
+    /// the one that submitted it
     #[arg(long, value_name = "MODE", default_value = "same_cache",
           value_parser = PossibleValuesParser::new(Steering::ALL.map(Steering::name)))]
     pub(crate) steer: String,

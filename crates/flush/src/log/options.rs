@@ -23,8 +23,9 @@ pub enum GroupMode {
     /// One commit writes and flushes for all that wait.
     Leader,
     /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
-    /// the time in which the device waits for the next leader to wake. A leader waits for those that
-    /// the last flush has released, for half of a flush at most, if they come back sooner.
+    /// the time in which the device waits for the next leader to wake. A leader waits for
+    /// those that the last flush has released, for half of a flush at most, if they come back
+    /// sooner.
     #[default]
     Auto,
 }

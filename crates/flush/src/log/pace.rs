@@ -71,8 +71,8 @@ impl Pace {
         match mode {
             GroupMode::Off => false,
             GroupMode::Leader => true,
-            // N in lock-step share by N / 2, and one more comes early; or all of them, if the leader
-            // waits for them. A round is a flush and the wake of the next leader.
+            // N in lock-step share by N / 2, and one more comes early; or all of them, if the
+            // leader waits for them. A round is a flush and the wake of the next leader.
             GroupMode::Auto => {
                 let shared = if self.come_back_soon() {
                     self.siblings.value
@@ -102,7 +102,8 @@ impl Pace {
         pays.then(|| Duration::from_secs_f64(self.flush.value / 2.0))
     }
 
-    /// How long a leader waits as it was told to: only for enough others, who come sooner than a flush takes.
+    /// How long a leader waits as it was told to: only for enough others, who come
+    /// sooner than a flush takes.
     pub(super) fn delay(&self, most: Duration, min_siblings: usize) -> Option<Duration> {
         let others = self.under_way.saturating_sub(1);
         let pays = others >= min_siblings.max(1) && self.think.value < self.flush.value;

@@ -1,4 +1,5 @@
-//! Memory for the bytes of requests: a thread's fixed buffers, which its ring may know, or the heap.
+//! Memory for the bytes of requests: a thread's fixed buffers, which its ring may know, or the
+//! heap.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, PoisonError};
