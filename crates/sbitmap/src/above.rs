@@ -20,7 +20,7 @@ pub trait Shares: Debug + Send + Sync {
     ///
     /// A class that may not is passed over. Whoever makes this true for a class that waits (other
     /// than by a put, before which it is looked at anew) calls
-    /// [`SbitmapQueue::serve`](crate::SbitmapQueue::serve) afterwards.
+    /// [`SbitmapQueue::shares_changed`](crate::SbitmapQueue::shares_changed) afterwards.
     fn may_take(&self, class: Class) -> bool;
 
     /// The class has taken this bit, which waits for nobody else.
@@ -183,10 +183,11 @@ impl SbitmapQueue {
         }
     }
 
-    /// Serves whoever may be served by now, after the [`Shares`] have let more.
-    pub fn serve(&self) {
+    /// Serves whoever may be served by now, after the [`Shares`] have changed. `least` is the
+    /// smallest share there is then: what `Batched` makes its wake batch from.
+    pub fn shares_changed(&self, least: impl FnOnce() -> Option<usize>) {
         match &self.inner {
-            Inner::Batched(queue) => queue.wake_all(),
+            Inner::Batched(queue) => queue.set_least_share(least),
             Inner::Shared(queue) => queue.serve_all(),
             Inner::Local(queue) | Inner::Rseq(queue, _) => queue.serve_all(),
         }

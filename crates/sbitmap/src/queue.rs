@@ -371,7 +371,7 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// queue.set_min_shallow_depth(4);
+    /// queue.set_least_share(Some(4));
     /// assert_eq!(std::iter::from_fn(|| queue.try_get_shallow(4)).count(), 4);
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
@@ -379,13 +379,13 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get_shallow(limit))
     }
 
-    /// Announces the smallest limit shallow users come with, before they come.
+    /// Announces how few bits a user may be kept to who then waits for its own puts: the limit of a
+    /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest of the shares of several users
+    /// who count for themselves. `None`: nobody is kept to fewer than the depth.
     ///
-    /// Nobody can wait for a shallow bit. But a user that keeps to `limit` bits and waits for any
-    /// bit (by `get` after a shallow try that failed) may see only as many puts, so the wake
-    /// batch of [`Fairness::Batched`] must not be larger: it becomes an eighth of the smaller of
-    /// depth and limit, from 1 to 8. In other modes each put serves those who wait, and this call
-    /// does nothing.
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user that
+    /// has its share in use sees only as many puts. In other modes each put serves those who wait,
+    /// and this call does nothing.
     ///
     /// # Panics
     ///
@@ -395,54 +395,12 @@ impl SbitmapQueue {
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
     /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
     /// assert_eq!(queue.snapshot().wake_batch, 8);
-    /// queue.set_min_shallow_depth(16);
+    /// queue.set_least_share(Some(16));
     /// assert_eq!(queue.snapshot().wake_batch, 2);
     /// ```
-    pub fn set_min_shallow_depth(&self, limit: usize) {
+    pub fn set_least_share(&self, bits: Option<usize>) {
         if let Inner::Batched(queue) = &self.inner {
-            queue.set_min_shallow_depth(limit);
-        }
-    }
-
-    /// One more user shares the bits, each of whom is kept to its share by its own counting.
-    ///
-    /// The wake batch of [`Fairness::Batched`] becomes an eighth of a share, from 1 to 8: a user
-    /// that has its share in use waits for its own puts. In other modes this does nothing.
-    ///
-    /// # Panics
-    ///
-    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
-    /// queue.add_user();
-    /// assert_eq!(queue.snapshot().wake_batch, 8);
-    /// queue.add_user(); // 32 bits each
-    /// assert_eq!(queue.snapshot().wake_batch, 4);
-    /// queue.remove_user();
-    /// assert_eq!(queue.snapshot().wake_batch, 8);
-    /// ```
-    pub fn add_user(&self) {
-        if let Inner::Batched(queue) = &self.inner {
-            queue.set_users(|users| users.saturating_add(1));
-        }
-    }
-
-    /// One user less; see [`add_user`](SbitmapQueue::add_user).
-    ///
-    /// # Panics
-    ///
-    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// queue.add_user();
-    /// queue.remove_user();
-    /// ```
-    pub fn remove_user(&self) {
-        if let Inner::Batched(queue) = &self.inner {
-            queue.set_users(|users| users.saturating_sub(1));
+            queue.set_least_share(|| bits);
         }
     }
 
@@ -807,7 +765,7 @@ impl SbitmapQueue {
         let state = on!(self, queue => queue.state());
         let mut snapshot = QueueSnapshot::new(map, state, self.fairness, self.back_end());
         if let Inner::Batched(queue) = &self.inner {
-            snapshot.min_shallow_depth = queue.min_shallow_depth();
+            snapshot.least_share = queue.least_share();
         }
         snapshot
     }

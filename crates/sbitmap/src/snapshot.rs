@@ -152,7 +152,7 @@ pub struct QueueSnapshot {
     /// hence 0, with [`Fairness::Batched`].
     pub collected: usize,
     /// The smallest limit of shallow users, if one was announced; [`Fairness::Batched`] only.
-    pub min_shallow_depth: Option<usize>,
+    pub least_share: Option<usize>,
 }
 
 impl QueueSnapshot {
@@ -174,7 +174,7 @@ impl QueueSnapshot {
             waiters: state.waiters,
             granted: state.granted,
             collected: state.collected,
-            min_shallow_depth: None,
+            least_share: None,
         }
     }
 }
@@ -193,9 +193,9 @@ impl fmt::Display for QueueSnapshot {
         }
         writeln!(f, "}}")?;
         writeln!(f, "round_robin={}", u8::from(self.map.round_robin))?;
-        match self.min_shallow_depth {
-            Some(limit) => writeln!(f, "min_shallow_depth={limit}")?,
-            None => writeln!(f, "min_shallow_depth=none")?,
+        match self.least_share {
+            Some(limit) => writeln!(f, "least_share={limit}")?,
+            None => writeln!(f, "least_share=none")?,
         }
         writeln!(f, "max_depth={}", self.map.max_depth)?;
         writeln!(f, "fairness={:?}", self.fairness)?;

@@ -37,13 +37,13 @@ fn b6_b9_the_wake_batch_follows_the_smallest_limit() {
         (16, 1000, 2),
     ] {
         let queue = full(depth, depth, WakePolicy::RoundRobin);
-        queue.set_min_shallow_depth(limit);
+        queue.set_least_share(Some(limit));
         assert_eq!(wake_batch(&queue), batch, "depth {depth} limit {limit}");
-        assert_eq!(queue.snapshot().min_shallow_depth, Some(limit));
+        assert_eq!(queue.snapshot().least_share, Some(limit));
     }
 }
 
-/// B10. An eighth of a fair share.
+/// B10. An eighth of the least share, and of the depth again when nobody is kept to one.
 #[test]
 fn b10_the_wake_batch_follows_the_share() {
     for (depth, users, batch) in [
@@ -55,9 +55,9 @@ fn b10_the_wake_batch_follows_the_share() {
         (256, 4, 8),
     ] {
         let queue = full(depth, depth, WakePolicy::RoundRobin);
-        (0..users).for_each(|_| queue.add_user());
+        queue.set_least_share(Some(depth.div_ceil(users)));
         assert_eq!(wake_batch(&queue), batch, "depth {depth} users {users}");
-        (0..users + 1).for_each(|_| queue.remove_user());
+        queue.set_least_share(None);
         assert_eq!(wake_batch(&queue), (depth as u32 / 8).min(8));
     }
 }
@@ -66,7 +66,7 @@ fn b10_the_wake_batch_follows_the_share() {
 #[test]
 fn b8_puts_of_a_small_limit_wake() {
     let queue = full(64, 64, WakePolicy::RoundRobin);
-    queue.set_min_shallow_depth(4);
+    queue.set_least_share(Some(4));
     let task = Task::waiting(&queue);
     queue.put(9).unwrap();
     assert!(task.is_woken());
@@ -217,7 +217,7 @@ fn h7_b33_every_policy_reaches_every_queue() {
 #[test]
 fn a47_the_text_of_a_queue() {
     let queue = full(8, 8, WakePolicy::RoundRobin);
-    queue.set_min_shallow_depth(8);
+    queue.set_least_share(Some(8));
     let tasks = crowd(&queue, [2, 0, 0, 0, 0, 0, 0, 1]);
     let text = queue.snapshot().to_string();
     let (head, rest) = text.split_once("alloc_hint={").unwrap();
@@ -232,13 +232,13 @@ fn a47_the_text_of_a_queue() {
         format!(
             "wake_batch=1\nwake_index=0\nws_active=3\nws={{\n\
              \t{{.wait=active, .waiters=2}},\n{inactive}\
-             \t{{.wait=active, .waiters=1}},\n}}\nround_robin=0\nmin_shallow_depth=8\n\
+             \t{{.wait=active, .waiters=1}},\n}}\nround_robin=0\nleast_share=8\n\
              max_depth=8\nfairness=Batched\nback_end=Shared\ngranted=0\ncollected=0\n"
         )
     );
     drop(tasks);
     let unlimited = full(8, 8, WakePolicy::RoundRobin).snapshot().to_string();
-    assert!(unlimited.contains("\nmin_shallow_depth=none\n"));
+    assert!(unlimited.contains("\nleast_share=none\n"));
 }
 
 /// H11 for masks: each bit counts.

@@ -7,10 +7,11 @@
 //! | comparison of the counters without wrapping | `h5_h10_h12_h13_h30_two_batches` |
 //! | the turn stays with a queue that was served | `h7_a_newcomer_does_not_keep_the_turn` |
 //! | the batch ignores the share | `h9_a_batch_within_the_share`, `h15_*` |
+//! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
-use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
 use std::future::Future;
@@ -114,7 +115,7 @@ fn h7_a_newcomer_does_not_keep_the_turn() {
 fn h9_a_batch_within_the_share() {
     check("h9_a_batch_within_the_share", UNBOUNDED, || {
         let queue = all_taken(16);
-        (0..8).for_each(|_| queue.add_user());
+        queue.set_least_share(Some(2));
         let waiter = thread::spawn({
             let queue = queue.clone();
             move || queue.get_blocking()
@@ -163,7 +164,7 @@ fn h14_a_put_from_within_a_wake() {
     });
 }
 
-/// H15. Two users come at once: the batch is that for two.
+/// H15. Two users come at once, each of whom counts itself first: the batch is that for two.
 #[test]
 fn h15_users_and_batch_change_together() {
     check("h15_users_and_batch_change_together", UNBOUNDED, || {
@@ -174,11 +175,16 @@ fn h15_users_and_batch_change_together() {
             .fairness(Fairness::Batched)
             .build();
         let queue = Arc::new(queue.unwrap());
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add_user()
-        });
-        queue.add_user();
+        let users = Arc::new(AtomicUsize::new(0));
+        let add_user = {
+            let (queue, users) = (queue.clone(), users.clone());
+            move || {
+                users.fetch_add(1, Ordering::Relaxed);
+                queue.shares_changed(|| Some(64 / users.load(Ordering::Relaxed)));
+            }
+        };
+        let other = thread::spawn(add_user.clone());
+        add_user();
         other.join().unwrap();
         assert_eq!(queue.snapshot().wake_batch, 4, "an eighth of 32");
     });

@@ -125,7 +125,7 @@ fn the_text_of_a_snapshot_names_mode_and_engine_and_no_limit() {
     let queue = SbitmapQueue::builder(8).max_depth(16);
     let queue = queue.engine(Engine::Shared).build().unwrap();
     let text = queue.snapshot().to_string();
-    let end = "min_shallow_depth=none\nmax_depth=16\nfairness=Fair\nback_end=Shared\n\
+    let end = "least_share=none\nmax_depth=16\nfairness=Fair\nback_end=Shared\n\
                granted=0\ncollected=0\n";
     assert!(text.ends_with(end), "{text}");
 }

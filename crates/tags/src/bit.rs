@@ -215,7 +215,7 @@ impl Bitmaps {
     #[cold]
     fn mark(&self, target: Target, class: Class) {
         if self.ledger(target.hw_queue).mark(class, true) {
-            self.bitmap(target).add_user();
+            self.shares_changed(target.hw_queue);
         }
     }
 
@@ -238,21 +238,19 @@ impl Bitmaps {
 
     /// Somebody is at its limit: another tenant may have gone idle.
     fn look_for_idle(&self, hw_queue: usize) {
-        let idle = self.ledger(hw_queue).find_idle(self.clock().now());
-        if idle > 0 {
-            self.fewer_users(hw_queue, idle);
+        if self.ledger(hw_queue).find_idle(self.clock().now()) > 0 {
+            self.shares_changed(hw_queue);
         }
     }
 
-    /// M3: the shares of the others have grown.
-    fn fewer_users(&self, hw_queue: usize, n: usize) {
+    /// M2, after the mark, and M3: the shares are others now, or the depth is.
+    pub(crate) fn shares_changed(&self, hw_queue: usize) {
         let bitmap = self.bitmap(Target {
             hw_queue,
             kind: Kind::Normal,
         });
-        (0..n).for_each(|_| bitmap.remove_user());
         let _freezers = self.gate().tell_at_end();
-        bitmap.serve();
+        bitmap.shares_changed(|| self.ledger(hw_queue).least_share());
     }
 
     /// Calls `f` for each hardware queue, also if a waker panics; the first panic comes out then.
@@ -266,7 +264,7 @@ impl Bitmaps {
     pub(crate) fn set_weight(&self, class: Class, weight: u32) {
         self.each_of(0..self.geometry().hw_queues, |hw_queue| {
             self.ledger(hw_queue).set_weight(class, weight);
-            self.fewer_users(hw_queue, 0);
+            self.shares_changed(hw_queue);
         });
     }
 
@@ -310,7 +308,7 @@ impl Bitmaps {
             marked.collect::<Vec<_>>()
         };
         let left = self.accounts().close(class, leave).unwrap_or_default();
-        self.each_of(left, |hw_queue| self.fewer_users(hw_queue, 1));
+        self.each_of(left, |hw_queue| self.shares_changed(hw_queue));
     }
 
     /// A1 for up to `n` bits, each a request of its own.

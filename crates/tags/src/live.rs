@@ -137,6 +137,7 @@ impl<T> Shared<T> {
             let bitmap = bitmaps.bitmap(Target { hw_queue, kind });
             let resized = bitmap.resize(normal);
             debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
+            bitmaps.shares_changed(hw_queue);
         });
         Ok(())
     }

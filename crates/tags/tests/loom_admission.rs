@@ -9,6 +9,8 @@
 //! | P2, in turns | `h16_reserved` |
 //! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
 //! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
+//! | the wake batch ignores shares | `h9_a_weight_makes_the_batch_smaller` |
+//! | nobody looks again when shares change, in batches | `h9_a_weight_makes_the_batch_larger` |
 //! | M4, the fence of `serve` | `h9_a_share_that_grows` |
 //! | the AcqRel of a handle's drop | `h9_handles_leave_a_tag` |
 //! | who leaves gives up its account before it is marked off | `h9_an_account_changes_hands` |
@@ -38,7 +40,7 @@
 use inflight_sync::model::{Bound, check};
 use inflight_sync::thread;
 use inflight_tags::{
-    Admission, AllocOptions, Force, NoPreempt, SharePolicy, TagSet, WakeAccounting,
+    Admission, AllocOptions, Force, NoPreempt, SharePolicy, Tag, TagSet, WakeAccounting,
 };
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -112,6 +114,76 @@ fn h9_shares() {
 #[test]
 fn h9_shares_in_batches() {
     check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
+}
+
+/// Two tenants of 16 tags each, so a batch is of two. Both tags of one come back while its waiter
+/// comes to the line: the second completes the batch.
+#[test]
+fn h9_a_batch_of_two() {
+    check("h9_a_batch_of_two", TWO, || {
+        let set = set(32, Admission::Preempt);
+        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+        drop((a.try_alloc(PLAIN), b.try_alloc(PLAIN)));
+        let mut held = a.try_alloc_batch(32);
+        assert_eq!(held.len(), 16);
+        let two = held.split_off(14);
+        let waiter = thread::spawn({
+            let a = a.clone();
+            move || drop(a.alloc_blocking().unwrap())
+        });
+        two.into_iter().for_each(drop);
+        waiter.join().unwrap();
+        Tag::free_batch(held);
+    });
+}
+
+/// A waiter is at its share of one, and the share grows, and the batch with it: no put is to come.
+#[test]
+fn h9_a_weight_makes_the_batch_larger() {
+    check("h9_a_weight_makes_the_batch_larger", TWO, || {
+        let set = TagSet::builder()
+            .depth(32)
+            .ages(false)
+            .admission(Admission::Preempt);
+        let set = set.share(SharePolicy::Weighted { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (heavy, light) = (set.add_queue("heavy"), set.add_queue("light"));
+        drop(heavy.try_alloc(PLAIN));
+        heavy.set_weight(31);
+        let held = light.try_alloc(PLAIN).unwrap();
+        let waiter = thread::spawn({
+            let light = light.clone();
+            move || drop(light.alloc_blocking().unwrap())
+        });
+        heavy.set_weight(1);
+        waiter.join().unwrap();
+        drop(held);
+    });
+}
+
+/// The waiter's share becomes a single tag while it comes to wait and its tag is put: the batch
+/// of two of before holds no wake back.
+#[test]
+fn h9_a_weight_makes_the_batch_smaller() {
+    check("h9_a_weight_makes_the_batch_smaller", TWO, || {
+        let set = TagSet::builder()
+            .depth(32)
+            .ages(false)
+            .admission(Admission::Preempt);
+        let set = set.share(SharePolicy::Weighted { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (heavy, light) = (set.add_queue("heavy"), set.add_queue("light"));
+        drop(heavy.try_alloc(PLAIN));
+        let held = light.try_alloc(PLAIN).unwrap();
+        let waiter = thread::spawn({
+            let light = light.clone();
+            move || drop(light.alloc_blocking().unwrap())
+        });
+        heavy.set_weight(31);
+        assert_eq!(light.share(0), Some(1));
+        drop(held);
+        waiter.join().unwrap();
+    });
 }
 
 /// A tenant leaves while another comes, which may get its account: the newcomer's share is kept.

@@ -95,7 +95,9 @@ struct Plan {
 
 impl Plan {
     fn new(rng: &mut Rng) -> Self {
-        let max_depth = rng.usize(1..20);
+        // From 32 on two tenants' even shares make wake batches above 1.
+        let most = [20, 20, 100][rng.usize(0..3)];
+        let max_depth = rng.usize(1..most);
         let reserved = if rng.bool() {
             rng.usize(0..max_depth)
         } else {

@@ -367,6 +367,40 @@ fn h6_h9_waiters_of_all_kinds() {
     });
 }
 
+/// H9. Sets in which an even share makes wake batches above 1 and a light tenant's does not.
+#[test]
+fn h9_weights_and_larger_wake_batches() {
+    check(
+        "h9_weights_and_larger_wake_batches",
+        |Mode(admission, engine, shared, _)| {
+            let share = SharePolicy::Weighted { min: 1 };
+            let world = World::new(48, 96, Mode(admission, engine, shared, share));
+            let mut threads = Threads::of(&world);
+            threads.tenants[0].set_weight(47);
+            let held = threads
+                .tenants
+                .each_ref()
+                .map(|tenant| tenant.try_alloc_batch(48));
+            threads
+                .spawn(batch)
+                .spawn(blocking)
+                .spawn(blocking)
+                .spawn(task);
+            threads.spawn(|world, tenant| {
+                tenant.set_weight(1);
+                world.set.resize(96).unwrap();
+                tenant.set_weight(47);
+                world.set.resize(48).unwrap();
+            });
+            threads.spawn(split).spawn(dropped_task).spawn(blocking);
+            held.into_iter().for_each(Tag::free_batch);
+            threads.join();
+            drop(threads);
+            world.assert_whole();
+        },
+    );
+}
+
 /// D24 to D26. Large requests among small ones: none is lost, and no two wait for each other.
 #[test]
 fn d25_splits_among_small_ones() {

@@ -6,7 +6,9 @@ use inflight_sbitmap::Engine;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_tags::{Admission, AllocError, AllocOptions, Queue, SharePolicy, Tag, TagSet};
+use inflight_tags::{
+    Admission, AllocError, AllocOptions, NoPreempt, Queue, SharePolicy, Tag, TagSet,
+};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -266,6 +268,75 @@ fn c32_by_weights_and_without_shares() {
     let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
     assert_eq!((b.try_take(1), a.try_take(99)), (1, 59));
     assert_eq!(a.dev.share(0), None);
+}
+
+/// H9. A light tenant's share is smaller than an even part of the depth: the wake batch follows
+/// the least share, also when weights or the depth change while somebody waits.
+#[test]
+fn h9_a_weighted_share_below_the_wake_batch() {
+    let no_preempt = Admission::NoPreempt(NoPreempt::default());
+    let elastic = Admission::ElasticOvercommit { max_extra: 4 };
+    for admission in [Admission::Preempt, no_preempt, elastic] {
+        for last_change in ["weight", "mark", "depth"] {
+            let set = TagSet::builder()
+                .depth(64)
+                .max_depth(128)
+                .admission(admission);
+            let set = set.share(SharePolicy::Weighted { min: 1 });
+            let set = set.build(|_, _| ()).unwrap();
+            let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+            if last_change != "weight" {
+                a.set_weight(63);
+            }
+            if last_change == "depth" {
+                set.resize(128).unwrap();
+            }
+            let tag_a = a.try_alloc(PLAIN).unwrap();
+            let mut held = vec![b.try_alloc(PLAIN).unwrap()];
+            if last_change == "weight" {
+                a.set_weight(63);
+            }
+            held.extend(std::iter::from_fn(|| b.try_alloc(PLAIN).ok()));
+            assert_eq!(b.share(0), Some(held.len()));
+            let told = Arc::new(Counts::default());
+            let waker = Waker::from(told.clone());
+            let mut wait = Box::pin(b.alloc());
+            let mut cx = Context::from_waker(&waker);
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            if last_change == "depth" {
+                set.resize(64).unwrap(); // two tags a share of one now: this one's own are to go
+            }
+            drop(held);
+            assert_eq!(
+                told.0.load(Ordering::Relaxed),
+                1,
+                "{last_change}: its share is free"
+            );
+            assert!(matches!(wait.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+            drop(tag_a);
+        }
+    }
+}
+
+/// The same on threads, at which a wakeup that is lost shows as a test that does not end.
+#[test]
+fn h9_light_tenants_on_threads() {
+    let set = TagSet::builder().depth(64).admission(Admission::Preempt);
+    let set = set.share(SharePolicy::Weighted { min: 1 });
+    let set = set.build(|_, _| ()).unwrap();
+    let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    a.set_weight(63);
+    let _both_count = (a.try_alloc(PLAIN).unwrap(), b.try_alloc(PLAIN).unwrap());
+    let rounds = if cfg!(miri) { 10 } else { 2_000 };
+    let threads = [(); 3].map(|()| {
+        let b = b.clone();
+        thread::spawn(move || (0..rounds).for_each(|_| drop(b.alloc_blocking().unwrap())))
+    });
+    drop(_both_count);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(set.in_use(), 0);
 }
 
 /// A tenant of no weight still gets a tag: nobody would wake it later.

@@ -34,10 +34,8 @@ pub(crate) struct Batched {
 #[derive(Clone, Copy, Debug)]
 struct Sizing {
     depth: usize,
-    /// The smallest limit a shallow user comes with.
-    min_shallow_depth: usize,
-    /// How many users share the bits fairly; each may be kept to its share.
-    users: usize,
+    /// The fewest bits that a user is kept to.
+    least_share: usize,
     /// Whether somebody keeps bits while it waits for more.
     collecting: bool,
 }
@@ -49,8 +47,7 @@ impl Sizing {
         if self.collecting {
             return 1;
         }
-        let share = self.depth.div_ceil(self.users.max(1));
-        wake_batch(share.min(self.min_shallow_depth))
+        wake_batch(self.depth.min(self.least_share))
     }
 }
 
@@ -64,8 +61,7 @@ impl Batched {
         let entrance = Entrance::new(door, shares);
         let sizing = Sizing {
             depth: map.depth(),
-            min_shallow_depth: Sizing::NO_LIMIT,
-            users: 0,
+            least_share: Sizing::NO_LIMIT,
             collecting: false,
         };
         Self {
@@ -101,24 +97,19 @@ impl Batched {
         resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
-    pub(crate) fn set_min_shallow_depth(&self, limit: usize) {
+    /// `least` is asked under the lock, so that of two who change shares at once the last one to
+    /// come here sees both changes (H15).
+    pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
         let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.min_shallow_depth = limit;
+            sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT);
             Ok(())
         });
     }
 
-    pub(crate) fn set_users(&self, change: impl FnOnce(usize) -> usize) {
-        let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.users = change(sizing.users);
-            Ok(())
-        });
-    }
-
-    /// `None` if no limit was announced.
-    pub(crate) fn min_shallow_depth(&self) -> Option<usize> {
-        let limit = self.sizing.lock().min_shallow_depth;
-        (limit != Sizing::NO_LIMIT).then_some(limit)
+    /// `None` if nobody is kept to a share.
+    pub(crate) fn least_share(&self) -> Option<usize> {
+        let least = self.sizing.lock().least_share;
+        (least != Sizing::NO_LIMIT).then_some(least)
     }
 
     #[inline]

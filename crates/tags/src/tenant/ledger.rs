@@ -165,6 +165,18 @@ impl Ledger {
         }
     }
 
+    /// The smallest share of any tenant that counts. `None`: there are no limits.
+    pub(crate) fn least_share(&self) -> Option<usize> {
+        // A change under way comes here again when it is made.
+        let _marks = self.marks.lock();
+        let classes = 0..self.accounts.len() as Class;
+        let marked = |class: &Class| self.account(*class).marked.load(Ordering::Relaxed);
+        classes
+            .filter(marked)
+            .filter_map(|class| self.share(class))
+            .min()
+    }
+
     pub(crate) fn active(&self, class: Class) -> usize {
         self.account(class).active.load(Ordering::Relaxed) as usize
     }
