@@ -6,6 +6,7 @@
 
 use crate::batched::Seat;
 use crate::queue::{Inner, SbitmapQueue};
+use crate::store::Store as _;
 use crate::turns;
 use inflight_sync::time::Instant;
 use std::fmt::Debug;
@@ -91,6 +92,8 @@ pub struct Above {
     pub shares: Option<Box<dyn Shares>>,
     /// With a door, for `Batched`.
     pub door: Option<Door>,
+    /// How many CPUs use it. `None`: all that the process may use.
+    pub users: Option<usize>,
 }
 
 /// A stay in the line of one queue, kept apart from it: whoever drops it calls
@@ -190,6 +193,24 @@ impl SbitmapQueue {
             Inner::Batched(queue) => queue.set_least_share(least),
             Inner::Shared(queue) => queue.serve_all(),
             Inner::Local(queue) | Inner::Rseq(queue, _) => queue.serve_all(),
+        }
+    }
+
+    /// The first bit in use from `from` on: for one pass over all, a word at a time, by somebody
+    /// who waits at each bit until it is free.
+    #[must_use]
+    pub fn next_set(&self, from: usize) -> Option<usize> {
+        match &self.inner {
+            Inner::Batched(queue) => queue.map.next_set(from),
+            Inner::Shared(queue) => queue.store().next_set(from),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.store().next_set(from),
+        }
+    }
+
+    /// So many CPUs use it from now on: each may keep a larger or smaller part of the free bits.
+    pub fn set_users(&self, cpus: usize) {
+        if let Inner::Local(queue) | Inner::Rseq(queue, _) = &self.inner {
+            queue.store().set_users(cpus);
         }
     }
 

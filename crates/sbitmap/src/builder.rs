@@ -5,6 +5,7 @@ use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
 use crate::local::{self, Local, Shape};
 use crate::word::Check;
+use inflight_sync::cpu;
 
 /// Builds a [`Sbitmap`].
 ///
@@ -144,7 +145,7 @@ impl SbitmapBuilder {
     }
 
     /// Makes the local engine instead, or says why it needs to be the shared one.
-    pub(crate) fn build_local(&self) -> Result<Local, BuildError> {
+    pub(crate) fn build_local(&self, users: Option<usize>) -> Result<Local, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {
             return Err(BuildError::RoundRobinNeedsShared);
@@ -154,13 +155,14 @@ impl SbitmapBuilder {
         }
         let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
         let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
+        let users = users.unwrap_or_else(cpu::usable);
         #[cfg_attr(not(loom), expect(unused_mut))]
-        let mut shape = Shape::of(self.depth);
+        let mut shape = Shape::of(self.depth, users);
         // The model of restartable sequences asks that no two threads are on one CPU.
         #[cfg(loom)]
         {
             shape.backend = inflight_sync::percpu::Backend::TryLock;
         }
-        Ok(Local::new(full, self.depth, self.check, shape))
+        Ok(Local::new(full, self.depth, self.check, shape, users))
     }
 }

@@ -84,7 +84,7 @@ impl Hints {
                 fastrand::u32(..u32::try_from(layout.depth).expect("depth is at most 2^24"))
             }
         };
-        let cpus = cpu::possible();
+        let cpus = cpu::online();
         Self {
             slots: (0..cpus.next_power_of_two())
                 .map(|_| CachePadded::new(Slot(AtomicU32::new(first()))))
@@ -100,7 +100,7 @@ impl Hints {
         &self.slots[cpu::current() & (self.slots.len() - 1)]
     }
 
-    /// The hint of each CPU the system may have.
+    /// The hint of each CPU that was online.
     pub(crate) fn all(&self) -> Vec<u32> {
         let slots = self.slots.iter().take(self.cpus);
         slots.map(|slot| slot.0.load(Ordering::Relaxed)).collect()

@@ -4,7 +4,7 @@ use crate::above::Above;
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::local::{Local, Shape};
+use crate::local::{Local, Shape, Share};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
 use crate::store::Store;
@@ -66,15 +66,17 @@ impl LocalStore {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
-            cap: of.cap,
-            budget: of.cpus as u32 * of.cap,
+            share: Share {
+                cap: of.cap,
+                budget: of.cpus as u32 * of.cap,
+            },
             thaw_after: of.thaw_after,
             calm,
             flat,
             bundles: true,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
-        Self(Local::new(full, of.depth, check, shape))
+        Self(Local::new(full, of.depth, check, shape, of.cpus))
     }
 
     /// Takes an id.

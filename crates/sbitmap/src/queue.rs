@@ -720,7 +720,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        on_ids!(self, ids => ids.is_any_set())
+        on_ids!(self, ids => ids.next_set(0).is_some())
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`].

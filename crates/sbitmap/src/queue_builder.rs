@@ -178,7 +178,7 @@ impl SbitmapQueueBuilder {
             // Models of a user's code stay small; the local engine has its own.
             Engine::Auto if cfg!(loom) => None,
             _ if self.fairness == Fairness::Batched => Some(Err(BuildError::BatchedNeedsShared)),
-            Engine::Auto | Engine::Local => Some(self.map.build_local()),
+            Engine::Auto | Engine::Local => Some(self.map.build_local(above.users)),
         };
         match local {
             Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self, above)),

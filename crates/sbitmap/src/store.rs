@@ -78,8 +78,8 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// How many ids are in use.
     fn weight(&self) -> usize;
 
-    /// Whether an id is in use.
-    fn is_any_set(&self) -> bool;
+    /// The first id in use from `from` on, found without a look at those after it.
+    fn next_set(&self, from: usize) -> Option<usize>;
 
     /// Whether this id is in use.
     fn is_set(&self, id: usize) -> bool;

@@ -29,6 +29,7 @@ fn with_door(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
     let above = Above {
         shares: None,
         door: Some(door),
+        ..Above::default()
     };
     let queue = SbitmapQueue::builder(depth).fairness(Fairness::Batched);
     queue.build_above(above).unwrap()
@@ -304,6 +305,7 @@ fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
     let above = Above {
         shares: Some(Box::new(NoneForOne)),
         door: None,
+        ..Above::default()
     };
     let queue = SbitmapQueue::builder(depth).engine(engine);
     queue.fairness(Fairness::Fair).build_above(above).unwrap()
@@ -398,6 +400,7 @@ fn f0_a_limit_that_falls_ends_the_part() {
     let above = Above {
         shares: Some(Box::new(Shared(limits.clone()))),
         door: None,
+        ..Above::default()
     };
     let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fair);
     let queue = queue.engine(Engine::Shared).build_above(above).unwrap();
@@ -465,7 +468,7 @@ proptest! {
             active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
             owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
         });
-        let above = Above { shares: Some(Box::new(Shared(limits.clone()))), door: None };
+        let above = Above { shares: Some(Box::new(Shared(limits.clone()))), ..Above::default() };
         let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fifo).engine(Engine::Shared);
         let queue = queue.build_above(above).unwrap();
         let mut oracle = Oracle {

@@ -107,6 +107,7 @@ impl Model {
         let above = Above {
             shares: Some(Box::new(Ledger(limit.clone()))),
             door: None,
+            ..Above::default()
         };
         let queue = SbitmapQueue::builder(depth)
             .shift(1)

@@ -1,6 +1,7 @@
 //! The bitmaps of all hardware queues: everything of a set but its payloads.
 
 use crate::admission::Admission;
+use crate::drained::Drained;
 use crate::freeze::Gate;
 use crate::kind::{Kinds, QueueKind};
 use crate::leave::Service;
@@ -116,7 +117,7 @@ pub(crate) struct Bitmaps {
 }
 
 /// What the builder says of the bitmaps, beside their geometry.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Setup {
     pub(crate) admission: Admission,
     pub(crate) engine: Engine,
@@ -125,6 +126,8 @@ pub(crate) struct Setup {
     /// The depth at first, if not the largest; and the number of hardware queues.
     pub(crate) depth: Option<usize>,
     pub(crate) hw_queues: Option<usize>,
+    /// How many CPUs each hardware queue serves, if that is known.
+    pub(crate) users: Vec<usize>,
 }
 
 impl Bitmaps {
@@ -136,7 +139,7 @@ impl Bitmaps {
         };
         let depth = setup.depth.unwrap_or(geometry.depth);
         let hw_queues = setup.hw_queues.unwrap_or(geometry.hw_queues);
-        let bitmap = |depth, max_depth, shares| {
+        let bitmap = |n: usize, depth, max_depth, shares| {
             SbitmapQueue::builder(depth)
                 .max_depth(max_depth)
                 .fairness(fairness)
@@ -146,10 +149,11 @@ impl Bitmaps {
                 .build_above(Above {
                     shares,
                     door: setup.admission.door(),
+                    users: setup.users.get(n).copied(),
                 })
                 .expect("a depth of at most 10,240 is legal")
         };
-        let hw_queue = |_| {
+        let hw_queue = |n| {
             let (normal, most) = (
                 depth - geometry.reserved,
                 geometry.depth - geometry.reserved,
@@ -157,9 +161,9 @@ impl Bitmaps {
             let (reserved, extra) = (geometry.reserved, geometry.extra);
             let ledger = Arc::new(Ledger::new(setup.share, normal, most));
             HwQueue {
-                normal: bitmap(normal, most, Some(Box::new(Shares(ledger.clone())))),
-                reserved: (reserved > 0).then(|| Box::new(bitmap(reserved, reserved, None))),
-                extra: (extra > 0).then(|| Box::new(bitmap(extra, extra, None))),
+                normal: bitmap(n, normal, most, Some(Box::new(Shares(ledger.clone())))),
+                reserved: (reserved > 0).then(|| Box::new(bitmap(n, reserved, reserved, None))),
+                extra: (extra > 0).then(|| Box::new(bitmap(n, extra, extra, None))),
                 ledger,
             }
         };
@@ -332,6 +336,13 @@ impl Bitmaps {
         &self.table_of(hw_queue).ledger
     }
 
+    /// So many CPUs each hardware queue serves from now on.
+    pub(crate) fn set_users(&self, users: &[usize]) {
+        for target in self.targets() {
+            self.bitmap(target).set_users(users[target.hw_queue]);
+        }
+    }
+
     pub(crate) const fn accounts(&self) -> &Accounts {
         &self.accounts
     }
@@ -378,7 +389,6 @@ impl Bitmaps {
     }
 
     pub(crate) fn any_in_use(&self) -> bool {
-        self.targets()
-            .any(|target| self.bitmap(target).is_any_set())
+        Drained::of_all(self).is_busy()
     }
 }

@@ -422,9 +422,11 @@ impl<T> TagSetBuilder<T> {
         };
         check(geometry)?;
         let tables = geometry.tables_of(hw_queues);
+        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
         let setup = Setup {
             depth: Some(depth),
             hw_queues: Some(hw_queues),
+            users: map.users(geometry.shared),
             ..self.setup
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, setup));
@@ -441,7 +443,6 @@ impl<T> TagSetBuilder<T> {
             CachePadded::new(slot)
         };
         let slots = (0..geometry.tags()).map(slot).collect();
-        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
         shared.timeout = self.timeout;
         shared.before_wait = self.before_wait;

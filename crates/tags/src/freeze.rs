@@ -16,6 +16,7 @@
 //! it longer: several tenants (`tenant`). So one look at it finds out whether all is plain.
 
 use crate::bitmaps::Bitmaps;
+use crate::drained::Drained;
 use crate::error::AllocError;
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicU64, Ordering};
@@ -310,26 +311,25 @@ impl FrozenGuard {
 
     /// F3 for a thread.
     pub(crate) fn wait_drained(self) -> Self {
-        self.bitmaps.gate().drained.wait_while(|| self.busy());
+        let mut pass = Drained::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        drained.wait_while(|| pass.is_busy());
         self
     }
 
     /// F3 for a thread in a hurry. Gives up the guard if the time is up.
     pub(crate) fn wait_drained_until(self, clock: &Clock, deadline: Instant) -> Option<Self> {
-        let drained = &self.bitmaps.gate().drained;
-        drained
-            .wait_while_until(clock, deadline, || self.busy())
-            .then_some(())?;
-        Some(self)
+        let mut pass = Drained::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy());
+        in_time.then_some(self)
     }
 
     /// F3 for a task.
     pub(crate) async fn drained(self) -> Self {
-        self.bitmaps
-            .gate()
-            .drained
-            .listen_while(|| self.busy())
-            .await;
+        let mut pass = Drained::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        drained.listen_while(|| pass.is_busy()).await;
         self
     }
 }

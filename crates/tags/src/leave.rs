@@ -10,6 +10,7 @@
 //! PROTOCOL.md has the proof.
 
 use crate::bitmaps::Bitmaps;
+use crate::drained::Drained;
 use crate::error::DrainError;
 use crate::kind::QueueKind;
 use crate::set::{Shared, TagSet};
@@ -146,20 +147,6 @@ impl<T> Shared<T> {
             .collect()
     }
 
-    /// Whether a bit of the hardware queue is set.
-    fn is_busy(&self, hw_queue: usize) -> bool {
-        let bitmaps = &self.bitmaps;
-        if !bitmaps.geometry().shared {
-            let mut targets = bitmaps.targets().filter(|t| t.hw_queue == hw_queue);
-            return targets.any(|target| bitmaps.bitmap(target).is_any_set());
-        }
-        self.slots().any(|slot| {
-            let (target, bit) = bitmaps.bit_of(0, slot.tag);
-            // The bit first: whose it is was written before A2, and stays until its put.
-            bitmaps.bitmap(target).is_set(bit) && slot.hw_queue() == hw_queue
-        })
-    }
-
     /// D2. The word of a hardware queue that is to be drained.
     fn begin_drain(&self, hw_queue: usize) -> Result<u64, DrainError> {
         if hw_queue >= self.bitmaps.size().hw_queues() {
@@ -175,7 +162,12 @@ impl<T> Shared<T> {
     }
 
     /// D3: whether it has come to an end.
-    fn end_drain(&self, hw_queue: usize, word: u64) -> Option<Result<(), DrainError>> {
+    fn end_drain(
+        &self,
+        hw_queue: usize,
+        word: u64,
+        pass: &mut Drained<'_>,
+    ) -> Option<Result<(), DrainError>> {
         if self.bitmaps.service().word(hw_queue) / SERIAL != word / SERIAL {
             let there = hw_queue < self.bitmaps.size().hw_queues();
             let why = if there {
@@ -185,7 +177,11 @@ impl<T> Shared<T> {
             };
             return Some(Err(why));
         }
-        (!self.is_busy(hw_queue)).then_some(Ok(()))
+        // The bit first: whose it is was written before A2, and stays until its put.
+        let counts = |table, tag| {
+            !self.bitmaps.geometry().shared || self.slot(table, tag).hw_queue() == hw_queue
+        };
+        (!pass.is_busy_with(counts)).then_some(Ok(()))
     }
 }
 
@@ -292,11 +288,12 @@ impl<T: Send + 'static> TagSet<T> {
     pub async fn drain_hw_queue(&self, hw_queue: usize) -> Result<(), DrainError> {
         let shared = self.shared();
         let word = shared.begin_drain(hw_queue)?;
+        let mut pass = Drained::of_hw_queue(&shared.bitmaps, hw_queue);
         let mut end = None;
         let drained = shared.bitmaps.gate().drained();
         drained
             .listen_while(|| {
-                end = shared.end_drain(hw_queue, word);
+                end = shared.end_drain(hw_queue, word, &mut pass);
                 end.is_none()
             })
             .await;
@@ -320,9 +317,10 @@ impl<T: Send + 'static> TagSet<T> {
     pub fn drain_hw_queue_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
         let shared = self.shared();
         let word = shared.begin_drain(hw_queue)?;
+        let mut pass = Drained::of_hw_queue(&shared.bitmaps, hw_queue);
         let mut end = None;
         shared.bitmaps.gate().drained().wait_while(|| {
-            end = shared.end_drain(hw_queue, word);
+            end = shared.end_drain(hw_queue, word, &mut pass);
             end.is_none()
         });
         end.expect("the wait is over when there is an end")
@@ -356,10 +354,11 @@ impl<T: Send + 'static> TagSet<T> {
         let shared = self.shared();
         let word = shared.begin_drain(hw_queue)?;
         let clock = shared.bitmaps.clock();
+        let mut pass = Drained::of_hw_queue(&shared.bitmaps, hw_queue);
         let mut end = None;
         let drained = shared.bitmaps.gate().drained();
         drained.wait_while_until(clock, clock.now() + timeout, || {
-            end = shared.end_drain(hw_queue, word);
+            end = shared.end_drain(hw_queue, word, &mut pass);
             end.is_none()
         });
         end.unwrap_or(Err(DrainError::TimedOut))

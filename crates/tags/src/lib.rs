@@ -55,6 +55,7 @@ mod batch;
 mod bit;
 mod bitmaps;
 mod builder;
+mod drained;
 mod error;
 mod expire;
 mod freeze;

@@ -42,7 +42,7 @@ pub(crate) enum End {
 impl Life {
     pub(crate) fn new() -> Self {
         Self {
-            ended: Tally::new(Backend::best(), cpu::possible()),
+            ended: Tally::new(Backend::best(), cpu::online()),
             rest: AtomicU64::new(BIAS),
         }
     }

@@ -164,6 +164,7 @@ impl<T> Shared<T> {
         // First what can panic: the set is then as it was.
         self.make_slots(0..geometry.tables_of(n), size.depth());
         self.map.set_hw_queues(n);
+        bitmaps.set_users(&self.map.users(geometry.shared));
         // Relaxed: the thaw publishes it.
         size.hw_queues.store(n, Ordering::Relaxed);
         self.look_who_serves();

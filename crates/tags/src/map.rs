@@ -5,6 +5,7 @@ use crate::grown::{self, Grown};
 use crate::kind::{Kinds, QueueKind, Span};
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::{Mutex, cpu};
+use std::collections::BTreeSet;
 
 /// From CPU number to hardware queue, for any number and each kind. Changed by one at a time.
 ///
@@ -135,6 +136,24 @@ impl CpuMap {
     }
 
     /// The CPUs that can be used.
+    /// How many CPUs each hardware queue serves, for any kind; 1 for one that serves none. Where
+    /// they share their tags, the first says how many all of them serve.
+    pub(crate) fn users(&self, shared: bool) -> Vec<usize> {
+        let machine = self.machine.lock();
+        let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
+        for cpu in in_use(machine.as_ref()) {
+            for kind in QueueKind::ALL {
+                let hw_queue = if shared {
+                    0
+                } else {
+                    self.hw_queue_of(kind, cpu)
+                };
+                cpus[hw_queue].insert(cpu);
+            }
+        }
+        cpus.iter().map(|cpus| cpus.len().max(1)).collect()
+    }
+
     pub(crate) fn cpus(&self) -> Vec<usize> {
         usable(self.machine.lock().as_ref())
     }
@@ -165,6 +184,14 @@ fn usable(machine: Option<&Machine>) -> Vec<usize> {
     }
 }
 
+/// Of these, the ones the process is expected to run on.
+fn in_use(machine: Option<&Machine>) -> Vec<usize> {
+    match machine {
+        Some(machine) => machine.present().collect(),
+        None => (0..cpu::usable()).collect(),
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -186,6 +213,22 @@ mod tests {
         let queues = |machine, n| queues(&map(machine, DEFAULT_ONLY, n), QueueKind::Default, 8);
         assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
         assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_hardware_queue_has_as_many_users_as_cpus() {
+        let of = |machine, n, shared| map(machine, DEFAULT_ONLY, n).users(shared);
+        assert_eq!(of("core:8", 3, false), [3, 3, 2]);
+        assert_eq!(
+            of("core:2", 4, false),
+            [1, 1, 1, 1],
+            "the last two serve none"
+        );
+        assert_eq!(of("core:8", 3, true)[0], 8);
+        let kinds = Kinds { read: 1, poll: 0 };
+        assert_eq!(map("core:4", kinds, 3).users(false), [2, 2, 4]);
+        let modulo = CpuMap::new(None, DEFAULT_ONLY, 1, 1);
+        assert_eq!(modulo.users(false), [cpu::usable()]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL.md has the proof.
 
 use crate::bitmaps::Bitmaps;
+use crate::drained::Drained;
 use crate::freeze::QUIESCE;
 use crate::set::TagSet;
 use inflight_sync::Arc;
@@ -59,7 +60,8 @@ impl QuiesceGuard {
     /// ```
     pub fn drain_blocking(&self) {
         let drained = self.bitmaps.gate().drained();
-        drained.wait_while(|| self.bitmaps.any_in_use());
+        let mut pass = Drained::of_all(&self.bitmaps);
+        drained.wait_while(|| pass.is_busy());
     }
 
     /// As [`drain_blocking`](Self::drain_blocking), at most for `timeout`. Whether no tag is left.
@@ -78,7 +80,8 @@ impl QuiesceGuard {
     pub fn drain_timeout(&self, timeout: Duration) -> bool {
         let clock = self.bitmaps.clock();
         let drained = self.bitmaps.gate().drained();
-        drained.wait_while_until(clock, clock.now() + timeout, || self.bitmaps.any_in_use())
+        let mut pass = Drained::of_all(&self.bitmaps);
+        drained.wait_while_until(clock, clock.now() + timeout, || pass.is_busy())
     }
 
     /// As [`drain_blocking`](Self::drain_blocking), as a future, which may be dropped at any time.
@@ -92,7 +95,8 @@ impl QuiesceGuard {
     /// ```
     pub async fn drain(&self) {
         let drained = self.bitmaps.gate().drained();
-        drained.listen_while(|| self.bitmaps.any_in_use()).await;
+        let mut pass = Drained::of_all(&self.bitmaps);
+        drained.listen_while(|| pass.is_busy()).await;
     }
 }
 

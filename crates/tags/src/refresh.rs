@@ -60,6 +60,8 @@ impl<T: Send + 'static> TagSet<T> {
             let _change = size.change();
             let change = || shared.map.set_machine(machine, size.hw_queues());
             let turned = shared.turned_by(change);
+            let bitmaps = &shared.bitmaps;
+            bitmaps.set_users(&shared.map.users(bitmaps.geometry().shared));
             let follow = followers.iter().map(|follower| follower.refresh(topology));
             (turned, follow.collect::<Vec<_>>())
         };

@@ -75,7 +75,7 @@ pub(crate) struct Shared<T> {
     /// Called before a submitter waits.
     pub(crate) before_wait: Option<BeforeWait>,
     pub(crate) map: CpuMap,
-    /// How many CPUs there may be: the size of each tenant's counters.
+    /// How many CPUs there are: the size of each tenant's counters.
     pub(crate) cpus: usize,
     pub(crate) others: Mutex<Others>,
     /// Who wants to know what happens to the set.
@@ -100,7 +100,7 @@ impl<T> Shared<T> {
             timeout: DEFAULT_TIMEOUT,
             before_wait: None,
             map,
-            cpus: cpu::possible(),
+            cpus: cpu::online(),
             others: Mutex::default(),
             followers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),

@@ -97,6 +97,12 @@ impl Sbitmap {
             })
     }
 
+    /// The first bit in use from `from` on.
+    pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
+        // Around the end there are only smaller ones.
+        self.iter_set(from).next().filter(|&bit| bit >= from)
+    }
+
     fn in_use(&self) -> impl Iterator<Item = (usize, u64)> {
         self.words
             .iter()

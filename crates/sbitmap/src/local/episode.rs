@@ -56,7 +56,9 @@ impl Local {
         }
         groups.finish();
         // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.
-        self.slow.budget.store(episode.budget, Ordering::Relaxed);
+        self.slow
+            .budget
+            .store(episode.share.budget, Ordering::Relaxed);
         self.slow.freezes.fetch_add(1, Ordering::Relaxed);
         self.note_none();
         self.control.set_drained(guarded_next); // Z
@@ -97,8 +99,9 @@ impl Local {
         if self.stacks.is_empty() {
             return;
         }
-        // A freezer at work is reason enough not to.
-        if let Some(_episode) = self.slow.episode.try_lock() {
+        // A freezer at work is reason enough not to, and so are too few ids for a stack.
+        let episode = self.slow.episode.try_lock();
+        if episode.is_some_and(|episode| episode.share.suffices()) {
             self.control.thaw(); // T
         }
     }
@@ -106,7 +109,7 @@ impl Local {
     /// Whether a stack could be opened: a guess.
     pub(super) fn can_activate(&self) -> bool {
         // Relaxed: `activate` decides.
-        self.slow.budget.load(Ordering::Relaxed) >= self.cap
+        self.slow.budget.load(Ordering::Relaxed) >= self.cap()
     }
 
     /// Opens a stack. The caller holds its mover lock.
@@ -118,16 +121,17 @@ impl Local {
             return false;
         }
         // Relaxed: only the amount matters. The freezer sets it while no stack can be opened.
-        let spend = |left: u32| left.checked_sub(self.cap);
+        let cap = self.cap();
+        let spend = |left: u32| left.checked_sub(cap);
         let spent = self
             .slow
             .budget
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
         if spent.is_ok() {
             if seen.is_guarded() {
-                self.stacks.open_locked(i, self.cap);
+                self.stacks.open_locked(i, cap);
             } else {
-                self.stacks.open(i, self.cap);
+                self.stacks.open(i, cap);
             }
         }
         spent.is_ok()

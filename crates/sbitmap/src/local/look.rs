@@ -12,9 +12,12 @@ impl Local {
     /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
     fn in_use(&self) -> Vec<u64> {
         let _frozen = self.frozen();
-        (0..self.words.len())
-            .map(|i| !self.words.free(i) & low_mask(self.full.word_depth(i)))
-            .collect()
+        (0..self.words.len()).map(|i| self.in_use_of(i)).collect()
+    }
+
+    /// Those of one word, in a store that is frozen.
+    fn in_use_of(&self, word: usize) -> u64 {
+        !self.words.free(word) & low_mask(self.full.word_depth(word))
     }
 }
 
@@ -97,13 +100,20 @@ impl Store for Local {
         self.in_use().iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    fn is_any_set(&self) -> bool {
-        self.in_use().iter().any(|&w| w != 0)
+    fn next_set(&self, from: usize) -> Option<usize> {
+        let _frozen = self.frozen();
+        let (first, offset) = self.full.split(from);
+        (first..self.words.len()).find_map(|i| {
+            let below = if i == first { low_mask(offset) } else { 0 };
+            let next = offsets(self.in_use_of(i) & !below).next()?;
+            Some(self.full.bit(i, next))
+        })
     }
 
     fn is_set(&self, id: usize) -> bool {
         let (word, offset) = self.full.split(id);
-        id < self.full.depth && self.in_use()[word] >> offset & 1 == 1
+        let _frozen = self.frozen();
+        id < self.full.depth && self.in_use_of(word) >> offset & 1 == 1
     }
 
     fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool) {

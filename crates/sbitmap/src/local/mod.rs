@@ -69,10 +69,7 @@ const MOST_CPUS: usize = 1 << 12;
 pub(crate) struct Shape {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
-    /// How many ids a stack may hold.
-    pub(crate) cap: u32,
-    /// How many ids all stacks may hold.
-    pub(crate) budget: u32,
+    pub(crate) share: Share,
     pub(crate) thaw_after: u32,
     /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
     pub(crate) calm: Option<u32>,
@@ -83,23 +80,21 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What suits `depth` ids on this machine.
-    pub(crate) fn of(depth: usize) -> Self {
-        Self::on(Backend::best(), depth)
+    /// What suits `depth` ids on this machine, used by so many of its CPUs.
+    pub(crate) fn of(depth: usize, users: usize) -> Self {
+        Self::on(Backend::best(), depth, users)
     }
 
     /// As `of`, on another back end.
-    pub(crate) fn on(backend: Backend, depth: usize) -> Self {
+    pub(crate) fn on(backend: Backend, depth: usize, users: usize) -> Self {
         // Models choose for themselves.
         let sections = backend != Backend::TryLock;
         let calm = (sections && !cfg!(loom)).then_some(CALM);
-        let cpus = cpu::possible().min(MOST_CPUS);
-        let share = (depth / (2 * cpus)).clamp(2, LARGEST_CAP.min(CAPACITY));
+        let cpus = cpu::online().min(MOST_CPUS);
         Self {
             backend,
             cpus,
-            cap: share as u32,
-            budget: Self::budget(depth),
+            share: Share::of(depth, users),
             thaw_after: if sections {
                 THAW_AFTER
             } else {
@@ -115,10 +110,31 @@ impl Shape {
     const fn locked_ticks(cpus: usize) -> u32 {
         (cpus / STACKS_A_TICK) as u32
     }
+}
 
-    /// Half of the ids stay in the words, whatever the number of CPUs.
-    fn budget(depth: usize) -> u32 {
-        (depth / 2) as u32
+/// How much of the ids the stacks may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// One stack.
+    pub(crate) cap: u32,
+    /// All of them.
+    pub(crate) budget: u32,
+}
+
+impl Share {
+    /// Half of the ids stay in the words, whatever the number of CPUs; the other half is for those
+    /// that use them.
+    pub(crate) fn of(depth: usize, users: usize) -> Self {
+        let cap = (depth / (2 * users.max(1))).clamp(2, LARGEST_CAP.min(CAPACITY));
+        Self {
+            cap: cap as u32,
+            budget: (depth / 2) as u32,
+        }
+    }
+
+    /// Whether a single stack may hold its part.
+    const fn suffices(self) -> bool {
+        self.budget >= self.cap
     }
 }
 
@@ -132,7 +148,8 @@ pub(crate) struct Local {
     full: Layout,
     /// How many ids there are to hand out now.
     depth: AtomicUsize,
-    cap: u32,
+    /// How many ids a stack may hold. Changed with E, while all stacks are closed.
+    cap: AtomicU32,
     bundles: bool,
     thaw_after: u32,
     calm: Option<u32>,
@@ -167,20 +184,28 @@ struct Slow {
 /// What the holder of E knows.
 #[derive(Debug)]
 struct Episode {
-    /// What opened stacks may hold in all after the next thaw.
-    budget: u32,
+    /// What stacks may hold after the next thaw.
+    share: Share,
+    /// How many CPUs use the ids.
+    users: usize,
 }
 
 impl Local {
     /// `depth` ids, at most `full.depth`, in words of `full`, whose shift is at most 5.
-    pub(crate) fn new(full: Layout, depth: usize, check: Check, shape: Shape) -> Self {
+    ///
+    /// `users` CPUs share them.
+    pub(crate) fn new(
+        full: Layout,
+        depth: usize,
+        check: Check,
+        shape: Shape,
+        users: usize,
+    ) -> Self {
         debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
-        // Too few ids for a stack: cold for good.
-        let cpus = if shape.budget < shape.cap {
-            0
-        } else {
-            shape.cpus
-        };
+        // Too few ids for a stack, and for good: always cold.
+        let largest = Share::of(full.depth, users);
+        let has_stacks = largest.suffices() || shape.share.suffices();
+        let cpus = if has_stacks { shape.cpus } else { 0 };
         let stacks = Stacks::new(shape.backend, cpus);
         let words = Words::new(full, shape.flat);
         for i in 0..stacks.len() {
@@ -193,17 +218,18 @@ impl Local {
             words,
             full,
             depth: AtomicUsize::new(depth),
-            cap: shape.cap,
+            cap: AtomicU32::new(shape.share.cap),
             bundles: shape.bundles && !stacks.is_empty(),
             thaw_after: shape.thaw_after,
             calm: shape.calm,
             movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
-            control: Control::new(!stacks.is_empty()),
+            control: Control::new(!stacks.is_empty() && shape.share.suffices()),
             slow: CachePadded::new(Slow {
                 episode: Mutex::new(Episode {
-                    budget: shape.budget,
+                    share: shape.share,
+                    users,
                 }),
-                budget: AtomicU32::new(shape.budget),
+                budget: AtomicU32::new(shape.share.budget),
                 ticks: AtomicU32::new(0),
                 last_none: AtomicU32::new(0),
                 freezes: AtomicU32::new(0),
@@ -228,6 +254,12 @@ impl Local {
     /// What keeps users of a stack apart on this machine.
     pub(crate) const fn backend(&self) -> Backend {
         self.stacks.backend()
+    }
+
+    fn cap(&self) -> u32 {
+        // Relaxed: who opens a stack holds its mover lock, which came here from the freezer that
+        // changed this; to others it is a guess.
+        self.cap.load(Ordering::Relaxed)
     }
 
     fn layout(&self) -> Layout {

@@ -1,6 +1,6 @@
-//! Another depth while the store is in use.
+//! Another depth, or other CPUs, while the store is in use.
 
-use super::{Local, Shape};
+use super::{Episode, Local, Share};
 use crate::error::ResizeError;
 use inflight_sync::atomic::Ordering;
 
@@ -20,10 +20,26 @@ impl Local {
         // Relaxed: putters that still see the old depth may push an id above the new one once the
         // stacks are open again; the getter that pops it sees to it.
         self.depth.store(depth, Ordering::Relaxed);
-        if !self.stacks.is_empty() {
-            episode.budget = Shape::budget(depth);
-            self.slow.budget.store(episode.budget, Ordering::Relaxed);
-        }
+        self.share_out(&mut episode);
         Ok(())
+    }
+
+    /// So many CPUs use the ids from now on.
+    pub(crate) fn set_users(&self, users: usize) {
+        if self.slow.episode.lock().users == users {
+            return;
+        }
+        let mut episode = self.frozen();
+        episode.users = users;
+        self.share_out(&mut episode);
+    }
+
+    /// The stacks are closed, and open with what suits the depth and the users.
+    fn share_out(&self, episode: &mut Episode) {
+        // Relaxed, all: changed with E held.
+        let share = Share::of(self.depth.load(Ordering::Relaxed), episode.users);
+        episode.share = share;
+        self.cap.store(share.cap, Ordering::Relaxed);
+        self.slow.budget.store(share.budget, Ordering::Relaxed);
     }
 }

@@ -98,7 +98,7 @@ impl Local {
     /// so many more came into the stack.
     fn refilled(&self) -> Option<(Group, u32)> {
         let (here, _mover) = self.mover()?;
-        let n = (self.cap / 2).max(1);
+        let n = (self.cap() / 2).max(1);
         let mut group = self.take_bundled(n);
         if group.mask == 0 {
             let from = self.stacks.note(here) as usize;
@@ -165,7 +165,7 @@ impl Local {
         let mut groups = super::batch::Groups::new(self);
         groups.add(id);
         let mut others = [0; LARGEST_CAP / 2];
-        let half = ((self.cap / 2).max(1) as usize).min(others.len());
+        let half = ((self.cap() / 2).max(1) as usize).min(others.len());
         let popped = self.stacks.pop_all(&mut others[..half]);
         for &other in &others[..popped] {
             groups.add(other as usize);

@@ -1,4 +1,4 @@
-use super::{Local, Shape};
+use super::{LARGEST_CAP, Local, Shape};
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
 use crate::mask::BitMask;
@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use inflight_sync::percpu::Backend;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, cpu, thread};
 use std::collections::BTreeSet;
 
 fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Local {
@@ -16,23 +16,33 @@ fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Loc
         depth,
         check,
         shape,
+        cpu::usable(),
     )
 }
 
 fn store(depth: usize) -> Local {
-    store_with(depth, depth, Check::Sequential, Shape::of(depth))
+    store_with(
+        depth,
+        depth,
+        Check::Sequential,
+        Shape::of(depth, cpu::usable()),
+    )
 }
 
 /// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
 /// with and without stacks.
 fn every_kind(depths: &[usize], test: impl Fn(Local)) {
     for &depth in depths {
-        let best = Shape::of(depth);
+        let best = Shape::of(depth, cpu::usable());
         let restless = Shape {
             calm: best.calm.map(|_| 3),
             ..best
         };
-        for shape in [best, restless, Shape::on(Backend::TryLock, depth)] {
+        for shape in [
+            best,
+            restless,
+            Shape::on(Backend::TryLock, depth, cpu::usable()),
+        ] {
             test(store_with(depth, depth, Check::Sequential, shape));
         }
     }
@@ -84,11 +94,16 @@ fn a_second_put_is_an_error_wherever_the_id_is() {
 
 #[test]
 fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
-    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64));
+    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64, cpu::usable()));
     let id = trusted.get().unwrap();
     assert_eq!(trusted.give_back(id), Ok(false));
 
-    let checked = Arc::new(store_with(64, 64, Check::Racing, Shape::of(64)));
+    let checked = Arc::new(store_with(
+        64,
+        64,
+        Check::Racing,
+        Shape::of(64, cpu::usable()),
+    ));
     for _ in 0..if cfg!(miri) { 10 } else { 500 } {
         let id = checked.get().unwrap();
         let other = thread::spawn({
@@ -127,7 +142,7 @@ fn batches_and_masks_cover_all_ids() {
             assert_eq!(store.put_mask(mask).0, mask.count());
             assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated));
         }
-        assert!(!store.is_any_set());
+        assert_eq!(store.next_set(0), None);
     });
 }
 
@@ -138,6 +153,10 @@ fn ids_in_use_are_counted_found_and_visited_also_with_ids_in_stacks() {
         store.give_back(ids.pop().unwrap()).unwrap();
         assert_eq!(store.weight(), ids.len());
         assert!(ids.iter().all(|&id| store.is_set(id)));
+        let first = ids.iter().filter(|&&id| id >= ids[5]).min();
+        assert_eq!(store.next_set(ids[5]), first.copied());
+        let last = ids.iter().max().unwrap();
+        assert_eq!(store.next_set(last + 1), None);
         let mut seen = Vec::new();
         store.for_each_set(ids[5], &mut |id| {
             seen.push(id);
@@ -163,7 +182,7 @@ fn shallow_users_reach_their_share_only() {
 
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_with(100, 200, Check::Sequential, Shape::of(100));
+    let store = store_with(100, 200, Check::Sequential, Shape::of(100, cpu::usable()));
     assert_eq!(store.resize_to(0), Err(ResizeError::Zero));
     assert_eq!(store.resize_to(201), Err(ResizeError::AboveMaxDepth));
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
@@ -178,6 +197,38 @@ fn resize_moves_the_end_of_what_is_handed_out() {
     store.resize_to(200).unwrap();
     assert_eq!(std::iter::from_fn(|| store.get()).count(), 190);
     assert_eq!(store.weight(), 200);
+}
+
+/// A stack's part follows the depth and the CPUs that use it; a store that begins without stacks
+/// for lack of ids gets them when it grows.
+#[test]
+fn stacks_follow_the_depth_and_the_users() {
+    let of = |depth, users| store_with(depth, 4_096, Check::Sequential, Shape::of(depth, users));
+    assert_eq!(of(64, 1).cap(), 32);
+    assert_eq!(of(64, 16).cap(), 2);
+    assert_eq!(of(4_096, 64).cap(), 32);
+    let store = of(1, 64);
+    assert!(store.is_settled(), "no stack for one id");
+    let pairs = |n: u32| {
+        for _ in 0..n {
+            let id = store.get().unwrap();
+            store.give_back(id).unwrap();
+        }
+    };
+    pairs(1_000);
+    assert!(store.is_settled(), "still");
+    let start = store.freezes();
+    store.resize_to(4_096).unwrap();
+    store.set_users(4);
+    assert_eq!(store.cap(), LARGEST_CAP as u32);
+    pairs(1_000);
+    assert!(!store.is_settled(), "it has stacks by now");
+    store.set_users(4_096);
+    assert_eq!(store.cap(), 2);
+    store.resize_to(1).unwrap();
+    pairs(1_000);
+    assert!(store.is_settled(), "none again");
+    assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
 }
 
 #[test]
@@ -243,7 +294,7 @@ fn stacks_are_guarded_while_ids_may_be_short() {
     assert_eq!(store.weight(), 0);
     assert!(store.is_guarded(), "as it was");
     // Each CPU counts for itself, and the thread may move.
-    let moves = 10 * inflight_sync::cpu::possible() as u32;
+    let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
         pairs(super::CALM);
         if !store.is_guarded() {

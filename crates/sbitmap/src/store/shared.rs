@@ -131,8 +131,8 @@ impl Store for Shared {
         self.map.weight()
     }
 
-    fn is_any_set(&self) -> bool {
-        self.map.is_any_set()
+    fn next_set(&self, from: usize) -> Option<usize> {
+        self.map.next_set(from)
     }
 
     fn is_set(&self, id: usize) -> bool {
