@@ -391,13 +391,6 @@ impl Sbitmap {
         }
     }
 
-    /// The owner gives a bit up without putting it. `false` if nobody owned it.
-    #[inline]
-    pub(crate) fn give_up(&self, bit: usize) -> bool {
-        let place = self.locate(bit);
-        place.is_ok_and(|(word, offset)| self.words[word].unmark(offset, self.check))
-    }
-
     /// Gives a bit back and points a hint of the caller's at it.
     ///
     /// For callers that keep a hint for whoever allocated the bit: there its data is warm. The

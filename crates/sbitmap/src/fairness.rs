@@ -71,10 +71,6 @@ pub enum Fairness {
     /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). Over a
     /// window of many turns identical threads get equal shares; within one turn one thread has 13
     /// bits and its neighbour none.
-    ///
-    /// A bit that is put on a CPU goes to a task that came to wait on that CPU, if there is one.
-    /// For that fewer than 128 tasks that came after another are served before it; these come to
-    /// the bound above.
     #[default]
     Fair,
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.

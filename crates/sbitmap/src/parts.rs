@@ -73,7 +73,6 @@ impl LocalStore {
             thaw_after: of.thaw_after,
             calm,
             flat,
-            bundles: true,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
         Self(Local::new(full, of.depth, check, shape, of.cpus))

@@ -35,11 +35,6 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// The caller owns `id` from now on, which came from `take`.
     fn deliver(&self, id: usize);
 
-    /// N1. The caller gives `id` up without making it free: it is then as one from `take`.
-    ///
-    /// `false`: nothing has happened. The caller does not own it, or it is above the depth.
-    fn retire(&self, id: usize) -> bool;
-
     /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
     ///
     /// Nobody waits, or the id went where settling finds it: `false`.

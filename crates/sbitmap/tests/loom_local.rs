@@ -36,7 +36,6 @@
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
 //! | D without the lock where stacks are guarded | `i1_guarded_steal`, `h4_guarded_put_sleep` |
 //! | activation for sections where stacks are guarded | `i1_guarded_short_way` |
-//! | bits of a run added or taken out by a load and a store | `a_mask_put_in_parts` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
@@ -326,44 +325,8 @@ macro_rules! models {
 }
 
 models! {
-    /// Two ids in the bundle of CPU 0: its owner takes one of them while another freezes and takes
-    /// the rest. No id twice, none lost.
-    i1_bundle_steal / i1_bundle_steal_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 2, 1, 4, NEVER);
-        let both = queue.get_mask(2);
-        queue.put_mask(both);
-        let owner = spawn(&queue, 0, |queue| queue.get_mask(1));
-        on(1);
-        queue.store.freeze();
-        let here = queue.get();
-        let there = owner.join().unwrap();
-        assert_eq!(there.count(), 1);
-        assert_ne!(here, there.first);
-        queue.assert_free(0);
-    };
-
-    /// A mask put into the bundle (C) against a getter that goes to sleep (R1 to R4): one id.
-    h4_bundle_put_sleep / h4_bundle_put_sleep_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 1, 0, 2, NEVER);
-        queue.pair();
-        let id = queue.get_mask(1);
-        let other = spawn(&queue, 1, visit);
-        queue.put_mask(id);
-        other.join().unwrap();
-        queue.assert_free(1);
-    };
-
-    /// A refill from the bundle (MA to MR) against one who needs the other id: it is never told
-    /// "none".
-    h1_bundle_refill / h1_bundle_refill_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 2, 1, 4, NEVER);
-        let both = queue.get_mask(2);
-        queue.put_mask(both);
-        pair_beside_another(&queue, 1);
-    };
-
     /// Two ids taken together, one of which another thread puts, while the first is put, taken in
-    /// a mask again (beside what is left of the old one) and put: no put of an owner is refused,
+    /// a mask again and put: no put of an owner is refused,
     /// and none is taken for good afterwards.
     a_mask_put_in_parts / a_mask_put_in_parts_locked (TWO, TWO) |backend| {
         let queue = Queue::checked(backend, 2, 1, 4, NEVER);

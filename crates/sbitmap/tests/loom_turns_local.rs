@@ -10,7 +10,7 @@
 //! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
 //! | G4, no `settle` | `d25_joint_two_collectors` |
 //! | G4, not for one that has its first part | `h4_joint_first_part_at_once` |
-//! | G4, who opens a home does not settle | `h4_joint_home_opens` |
+//! | G4, a task does not settle | `h4_joint_task_opens` |
 //! | G5, no service after `settle` | `d25_joint_two_collectors` |
 //! | G5, a newcomer does not serve | all but `h20_*` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
@@ -80,12 +80,12 @@ models! {
     d25_joint_two_collectors, ONE, two_collectors;
     /// H20.
     h20_joint_shrink, ONE, shrink_against_collector;
-    /// N1 N2 and N3, whose first comes while the stacks are open.
-    h4_joint_home_newcomer, ONE, newcomer_against_hand_over;
-    /// N3 by one that has not looked before (G1), which would have settled the store.
-    h4_joint_home_opens, TWO, opening_against_put;
-    /// N1 against a place that is given up.
-    h6_joint_home_dropped, ONE, dropped_at_home_against_hand_over;
+    /// The first comes while the stacks are open.
+    h4_joint_newcomer_against_grant, ONE, newcomer_against_grant;
+    /// G3 by one that has not looked before (G1), which would have settled the store.
+    h4_joint_task_opens, TWO, opening_against_put;
+    /// A place that is given up.
+    h6_joint_dropped_task, ONE, dropped_task_against_grant;
     /// Everybody looks.
     h6_joint_wake_all, ONE, wake_all_against_put;
 }

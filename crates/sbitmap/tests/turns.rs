@@ -6,7 +6,7 @@ use inflight_sbitmap::{
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::observer::{BlockObserver, install};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, block_on, cpu, thread};
+use inflight_sync::{Arc, block_on, thread};
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -31,8 +31,6 @@ const ALL: [Mode; 5] = [
 ];
 
 fn builder(depth: usize, (fairness, engine): Mode) -> SbitmapQueueBuilder {
-    // Among tasks of several CPUs there is another order, see `homes.rs`.
-    cpu::set_current_for_thread(Some(0));
     SbitmapQueue::builder(depth)
         .fairness(fairness)
         .engine(engine)

@@ -36,10 +36,10 @@ impl Local {
     fn drain_all(&self, episode: &Episode, guarded_next: bool) {
         let guarded = self.control.glance().is_guarded();
         self.control.set_cold(); // F1
-        for (i, mover) in self.movers.iter().enumerate() {
-            let _mover = mover.lock.lock(); // K: waits for a mover that is under way
+        for i in 0..self.stacks.len() {
+            let _mover = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
             self.stacks.close(i);
-            mover.moved.store(0, Ordering::Relaxed);
+            self.stacks.count(i).store(0, Ordering::Relaxed);
         }
         if !guarded {
             self.stacks.barrier(); // B
@@ -52,7 +52,6 @@ impl Local {
             } else {
                 self.stacks.drain(i, each); // D
             }
-            self.drain_bundle(i);
         }
         groups.finish();
         // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.
@@ -71,7 +70,7 @@ impl Local {
         let (Some(here), Some(calm)) = (self.stacks.here(), self.calm) else {
             return;
         };
-        let moved = &self.movers[here].moved;
+        let moved = self.stacks.count(here);
         // Relaxed: steers only, so that one which gets lost does no harm.
         let now = moved.load(Ordering::Relaxed).wrapping_add(n);
         moved.store(now, Ordering::Relaxed);
@@ -140,7 +139,7 @@ impl Local {
     /// MA for any stack: what a thread does that was moved after it chose the stack.
     #[cfg(loom)]
     pub(crate) fn activate_remotely(&self, i: usize) -> bool {
-        let _mover = self.movers[i].lock.lock();
+        let _mover = self.stacks.refill_lock(i).lock();
         self.activate(i)
     }
 

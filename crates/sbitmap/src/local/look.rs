@@ -7,6 +7,7 @@ use crate::mask::BitMask;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::word::offsets;
+use inflight_sync::atomic::Ordering;
 
 impl Local {
     /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
@@ -47,11 +48,6 @@ impl Store for Local {
     #[inline]
     fn deliver(&self, id: usize) {
         self.states.begin(id);
-    }
-
-    #[inline]
-    fn retire(&self, id: usize) -> bool {
-        self.retires(id)
     }
 
     #[inline]
@@ -140,7 +136,7 @@ impl Store for Local {
             words,
             round_robin: false,
             alloc_hint: (0..self.stacks.len())
-                .map(|i| self.stacks.note(i) << self.full.shift)
+                .map(|i| self.stacks.hint(i).load(Ordering::Relaxed) << self.full.shift)
                 .collect(),
         }
     }

@@ -8,13 +8,11 @@
 //! and the proofs.
 
 mod batch;
-mod bundle;
 mod control;
 mod episode;
 mod look;
 mod marks;
 mod resize;
-mod runs;
 mod slow;
 mod states;
 mod words;
@@ -58,9 +56,6 @@ const CALM: u32 = 2_048;
 /// As many words are looked at one by one: half a nanosecond each.
 const FLAT: usize = 16;
 
-/// With so many ids for each CPU it may keep a word's besides its stack: a quarter, at most.
-const BUNDLED: usize = 4 << words::SHIFT_MAX;
-
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
 
@@ -75,8 +70,6 @@ pub(crate) struct Shape {
     pub(crate) calm: Option<u32>,
     /// More words than this have marks.
     pub(crate) flat: usize,
-    /// Whether a CPU may keep a mask that was put besides its stack.
-    pub(crate) bundles: bool,
 }
 
 impl Shape {
@@ -102,7 +95,6 @@ impl Shape {
             },
             calm,
             flat: FLAT,
-            bundles: depth >= BUNDLED * cpus,
         }
     }
 
@@ -150,21 +142,10 @@ pub(crate) struct Local {
     depth: AtomicUsize,
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
-    bundles: bool,
     thaw_after: u32,
     calm: Option<u32>,
-    movers: Box<[CachePadded<Mover>]>,
     control: Control,
     slow: CachePadded<Slow>,
-}
-
-/// What there is for each stack besides.
-#[derive(Debug, Default)]
-struct Mover {
-    /// M. Whoever moves more than one id between stack and words, opens the stack or closes it.
-    lock: Mutex<()>,
-    /// Ids that came into the stack since the last freeze, where it is guarded.
-    moved: AtomicU32,
 }
 
 /// What only slow paths touch.
@@ -211,7 +192,7 @@ impl Local {
         for i in 0..stacks.len() {
             // CPUs begin at different words.
             let first = i * full.with_depth(depth).words() / stacks.len();
-            stacks.set_note(i, first as u32);
+            stacks.hint(i).store(first as u32, Ordering::Relaxed);
         }
         Self {
             states: States::new(full.depth, check),
@@ -219,10 +200,8 @@ impl Local {
             full,
             depth: AtomicUsize::new(depth),
             cap: AtomicU32::new(shape.share.cap),
-            bundles: shape.bundles && !stacks.is_empty(),
             thaw_after: shape.thaw_after,
             calm: shape.calm,
-            movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
             control: Control::new(!stacks.is_empty() && shape.share.suffices()),
             slow: CachePadded::new(Slow {
                 episode: Mutex::new(Episode {
@@ -336,13 +315,6 @@ impl Local {
         };
         self.states.begin(id);
         Some(id)
-    }
-
-    /// The owner gives an id up without putting it. `false` if nobody owned it, or it is above the
-    /// depth.
-    pub(crate) fn retires(&self, id: usize) -> bool {
-        // Relaxed: as in `layout`.
-        id < self.depth.load(Ordering::Relaxed) && self.states.end(id)
     }
 
     /// Gives an id back. `true`: somebody may wait, and the caller sees to it.

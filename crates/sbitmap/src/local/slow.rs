@@ -5,20 +5,23 @@ use super::{LARGEST_CAP, Local};
 use crate::error::PutError;
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
+use inflight_sync::atomic::Ordering;
 
 impl Local {
     /// Where this CPU begins its search.
     pub(super) fn hint(&self) -> usize {
         self.stacks
             .here()
-            .map_or(0, |i| self.stacks.note(i) as usize)
+            .map_or(0, |i| self.stacks.hint(i).load(Ordering::Relaxed) as usize)
     }
 
     /// This CPU goes on at `word`.
     pub(super) fn point_at(&self, word: usize) {
         if let Some(here) = self.stacks.here() {
-            if self.stacks.note(here) as usize != word {
-                self.stacks.set_note(here, word as u32);
+            let hint = self.stacks.hint(here);
+            // Relaxed: any value is right. The look spares a line that others read.
+            if hint.load(Ordering::Relaxed) as usize != word {
+                hint.store(word as u32, Ordering::Relaxed);
             }
         }
     }
@@ -90,7 +93,7 @@ impl Local {
         if !self.stacks.is_open(here) && !self.can_activate() {
             return None;
         }
-        let guard = self.movers[here].lock.try_lock()?;
+        let guard = self.stacks.refill_lock(here).try_lock()?;
         (self.stacks.is_open(here) || self.activate(here)).then_some((here, guard))
     }
 
@@ -99,12 +102,11 @@ impl Local {
     fn refilled(&self) -> Option<(Group, u32)> {
         let (here, _mover) = self.mover()?;
         let n = (self.cap() / 2).max(1);
-        let mut group = self.take_bundled(n);
-        if group.mask == 0 {
-            let from = self.stacks.note(here) as usize;
-            group = self.words.take(&self.reach(), from, n).ok()?;
-            self.stacks.set_note(here, group.word as u32);
-        }
+        // Relaxed: as in `point_at`.
+        let hint = self.stacks.hint(here);
+        let from = hint.load(Ordering::Relaxed) as usize;
+        let group = self.words.take(&self.reach(), from, n).ok()?;
+        hint.store(group.word as u32, Ordering::Relaxed);
         let rest = group.mask & (group.mask - 1);
         let mut ids = [0; 1 << words::SHIFT_MAX];
         let mut n = 0;

@@ -1,6 +1,5 @@
 //! A byte for each id: held or free. It finds double frees that the words cannot see.
 
-use super::runs::Runs;
 use crate::mask::BitMask;
 use crate::word::{Check, offsets};
 use inflight_sync::atomic::{AtomicU8, Ordering};
@@ -31,7 +30,6 @@ pub(super) struct States {
     /// None at all if trusted.
     states: Box<[AtomicU8]>,
     stride: usize,
-    runs: Runs,
     check: Check,
 }
 
@@ -45,10 +43,6 @@ impl States {
         Self {
             states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
             stride,
-            runs: Runs::new(match check {
-                Check::Trusted => 0,
-                _ => ids,
-            }),
             check,
         }
     }
@@ -87,16 +81,14 @@ impl States {
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
     pub(super) fn end(&self, id: usize) -> bool {
-        let ended = match self.state(id) {
+        match self.state(id) {
             // Relaxed: of two racing swaps one reads HELD.
             Some(state) if self.exchanges() => state.swap(FREE, Ordering::Relaxed) == HELD,
             _ => self.end_alone(id),
-        };
-        ended || self.runs.end_one(id)
+        }
     }
 
-    /// As `end` of an id that was not taken in a mask, but of two racing calls both may find it
-    /// held.
+    /// As `end`, but of two racing calls both may find it held.
     #[inline]
     pub(super) fn end_alone(&self, id: usize) -> bool {
         let Some(state) = self.state(id) else {
@@ -110,23 +102,8 @@ impl States {
         held
     }
 
-    /// `begin` for the ids of a mask: the lowest is its first.
-    #[inline]
-    pub(super) fn begin_all(&self, ids: BitMask) {
-        self.runs.begin(ids);
-    }
-
-    /// `end` for the ids of a mask that was taken as it is. `false`: nothing has happened.
-    #[inline]
-    pub(super) fn end_whole(&self, ids: BitMask) -> bool {
-        self.states.is_empty() || self.runs.end_whole(ids, self.exchanges())
-    }
-
     /// `end` for several: the bits of those that were held.
     pub(super) fn end_all(&self, ids: BitMask) -> u64 {
-        if self.end_whole(ids) {
-            return ids.mask;
-        }
         let held = offsets(ids.mask).filter(|&offset| self.end(ids.first + offset as usize));
         held.fold(0, |held, offset| held | 1 << offset)
     }

@@ -79,11 +79,6 @@ impl Store for Shared {
     }
 
     #[inline]
-    fn retire(&self, id: usize) -> bool {
-        id < self.map.depth() && self.map.give_up(id)
-    }
-
-    #[inline]
     fn put(&self, id: usize) -> Result<bool, PutError> {
         self.map.put(id)?;
         Ok(self.somebody_waits())

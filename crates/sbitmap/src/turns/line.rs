@@ -1,7 +1,6 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
 use super::chosen::Chosen;
-use super::homes::Served;
 use super::list::{Kind, List, Node, State, Ticket};
 use super::order::Lane;
 use super::{Gate, Terms};
@@ -22,8 +21,6 @@ pub(super) struct Line {
     announced: bool,
     /// Whether gets know that nobody who waits can be served.
     held_up: bool,
-    /// Whether a home may be open. Then nobody is in the line.
-    pub(super) homes_open: bool,
     pub(super) waits: u64,
     pub(super) wakeups: u64,
 }
@@ -37,7 +34,6 @@ impl Line {
             period: 0,
             announced: false,
             held_up: false,
-            homes_open: false,
             waits: 0,
             wakeups: 0,
         }
@@ -134,16 +130,15 @@ impl Line {
 
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives.
     fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Terms) {
-        let nobody_at_home = rules.is_nobody_at_home();
-        let somebody_waits = !self.list.is_empty() || !nobody_at_home;
+        let somebody_waits = !self.list.is_empty();
         if self.announced != somebody_waits {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
         }
         let next = self.list.next(|class| rules.may_take(class));
         // Tasks need no token.
-        gate.close(nobody_at_home && next.is_some_and(|next| self.needs_token(next, rules)));
-        let held_up = !self.list.is_empty() && nobody_at_home && next.is_none();
+        gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
+        let held_up = somebody_waits && next.is_none();
         if self.held_up != held_up {
             self.held_up = held_up;
             gate.hold_up(held_up);
@@ -186,17 +181,6 @@ impl Line {
         for _ in 0..n {
             if chosen.is_full() {
                 break;
-            }
-            // Whoever is at home came before all of the line.
-            match rules.serve_at_home(store) {
-                Served::Nobody => {}
-                Served::NoId => break,
-                Served::One(notify) => {
-                    if notify.is_some() {
-                        chosen.push(notify);
-                    }
-                    continue;
-                }
             }
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(gate, rules);

@@ -9,12 +9,10 @@
 mod chosen;
 mod credits;
 mod future;
-mod homes;
 mod line;
 mod list;
 mod order;
 mod owned;
-mod tasks;
 mod wait;
 
 pub(crate) use future::{WaitMany, WaitOne};
@@ -27,7 +25,6 @@ use crate::mask::BitMask;
 use crate::snapshot::QueueStats;
 use crate::store::Store;
 use chosen::Chosen;
-use homes::{Census, Homes, Served};
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Teller;
@@ -52,8 +49,6 @@ pub(crate) struct Rules {
     pub(crate) spins: u32,
     /// How often it lends its CPU instead, while puts come from its own.
     pub(crate) yields: u32,
-    /// Whether tasks wait where they came.
-    pub(crate) homes: bool,
 }
 
 impl Rules {
@@ -65,7 +60,6 @@ impl Rules {
         // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
         spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
         yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
-        homes: true,
     };
 
     pub(crate) const FAIR_POLLED: Self = Self {
@@ -81,18 +75,15 @@ impl Rules {
         patience: 1,
         spins: 0,
         yields: 0,
-        homes: false,
     };
 }
 
-/// The rules of a queue, which of its classes may be served, and who waits outside of its line.
+/// The rules of a queue, and which of its classes may be served.
 #[derive(Debug)]
 pub(crate) struct Terms {
     rules: Rules,
     /// `None`: one class, which may.
     shares: Option<Box<dyn Shares>>,
-    /// Tasks that came before all who are in the line.
-    homes: Option<Homes>,
 }
 
 impl Deref for Terms {
@@ -107,16 +98,6 @@ impl Terms {
     fn may_take(&self, class: Class) -> bool {
         let shares = self.shares.as_ref();
         shares.is_none_or(|shares| shares.may_take(class))
-    }
-
-    fn is_nobody_at_home(&self) -> bool {
-        self.homes.as_ref().is_none_or(Homes::are_empty)
-    }
-
-    /// N4.
-    fn serve_at_home<S: Store>(&self, store: &S) -> Served {
-        let homes = self.homes.as_ref();
-        homes.map_or(Served::Nobody, |homes| homes.serve(store))
     }
 
     fn took(&self, class: Class, id: usize) {
@@ -222,11 +203,7 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules: Terms {
-                homes: (rules.homes && shares.is_none()).then(Homes::new),
-                rules,
-                shares,
-            },
+            rules: Terms { rules, shares },
             clock,
             number,
             gate: CachePadded::new(Gate {
@@ -290,27 +267,10 @@ impl<S: Store> Turns<S> {
     }
 
     pub(crate) fn put(&self, id: usize) -> Result<(), PutError> {
-        // Somebody at home is announced as one who waits. A look that is old costs N1 only.
-        if self.store.waiters() != 0 && self.put_at_home(id) {
-            return Ok(());
-        }
         if self.store.put(id)? {
             self.after_put(1);
         }
         Ok(())
-    }
-
-    /// N1. `false`: nothing has happened.
-    #[inline(never)]
-    fn put_at_home(&self, id: usize) -> bool {
-        let homes = self.rules.homes.as_ref();
-        let Some(notify) = homes.and_then(|homes| homes.hand_over(id, &self.store)) else {
-            return false;
-        };
-        let mut teller = Teller::default();
-        teller.tell(notify);
-        teller.finish();
-        true
     }
 
     pub(crate) fn put_batch(&self, ids: &[usize]) -> Result<(), PutError> {
@@ -421,9 +381,7 @@ impl<S: Store> Turns<S> {
     /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
     /// loses a place.
     pub(crate) fn wake_all(&self) {
-        let mut all = self.line.lock().list.notify_all();
-        let homes = self.rules.homes.as_ref();
-        all.extend(homes.map(Homes::notify_all).unwrap_or_default());
+        let all = self.line.lock().list.notify_all();
         let mut teller = Teller::default();
         teller.tell(all);
         let mut line = self.line.lock();
@@ -437,35 +395,27 @@ impl<S: Store> Turns<S> {
     pub(crate) fn state(&self) -> WakeState {
         let line = self.line.lock();
         let (granted, collected) = line.list.unfetched();
-        let at_home = self.census();
-        let waiting = line.list.len() + at_home.waiting;
-        let wakeups = line.wakeups + at_home.wakeups;
+        let waiting = line.list.len();
         WakeState {
             wake_batch: 1,
             wake_index: 0,
             ws_active: waiting,
             completions: 0,
             // Wraps, as those of the batches do.
-            wakeups: wakeups as u32,
+            wakeups: line.wakeups as u32,
             waiters: vec![waiting],
-            granted: granted + at_home.granted,
+            granted,
             collected,
-            total_waits: line.waits + at_home.waits,
-            total_wakeups: wakeups,
+            total_waits: line.waits,
+            total_wakeups: line.wakeups,
         }
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
         let line = self.line.lock();
-        let at_home = self.census();
         QueueStats {
-            waits: line.waits + at_home.waits,
-            wakeups: line.wakeups + at_home.wakeups,
+            waits: line.waits,
+            wakeups: line.wakeups,
         }
-    }
-
-    fn census(&self) -> Census {
-        let homes = self.rules.homes.as_ref();
-        homes.map(Homes::census).unwrap_or_default()
     }
 }

@@ -76,8 +76,7 @@ impl<S: Store> Turns<S> {
         let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
         // Whoever may be served is about to be, by those the claim names.
         let next = line.list.next(|class| self.rules.may_take(class));
-        let nobody = next.is_none() && self.rules.is_nobody_at_home();
-        let id = (nobody && !comes_later)
+        let id = (next.is_none() && !comes_later)
             .then(|| self.store.take())
             .flatten();
         drop(line);

@@ -1,11 +1,9 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::chosen::Chosen;
-use super::homes::Homes;
 use super::line::Line;
 use super::list::{Ids, Kind, Node, State, Ticket};
 use super::order::Lane;
-use super::tasks::Spot;
 use super::{Turns, credits};
 use crate::above::Request;
 use crate::get_many::{GetManyError, Many};
@@ -22,22 +20,12 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_LONGEST: u32 = 32;
 
-/// Where a waiter stands.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Nowhere,
-    Line(Ticket),
-    Home(Spot),
-}
-
 /// What is asked for, and the place in the line.
 #[derive(Debug)]
 pub(crate) struct Stay {
     /// What is still wanted of it.
     pub(super) request: Request,
-    place: Place,
-    /// Whether a task may wait at home: crates above have an order of their own.
-    has_home: bool,
+    place: Option<Ticket>,
     /// The last grant when the watcher looked last.
     seen: u32,
 }
@@ -46,14 +34,13 @@ impl Stay {
     pub(crate) const fn new(request: Request) -> Self {
         Self {
             request,
-            place: Place::Nowhere,
-            has_home: false,
+            place: None,
             seen: 0,
         }
     }
 
     pub(crate) const fn is_in_list(&self) -> bool {
-        !matches!(self.place, Place::Nowhere)
+        self.place.is_some()
     }
 }
 
@@ -115,12 +102,7 @@ impl<'a, S: Store> Wait<'a, S> {
             part: want,
             ..Request::one(0)
         };
-        let has_home = want == 1;
-        let stay = Stay {
-            has_home,
-            ..Stay::new(request)
-        };
-        Self::with(turns, stay)
+        Self::with(turns, Stay::new(request))
     }
 
     pub(super) const fn with(turns: &'a Turns<S>, stay: Stay) -> Self {
@@ -158,27 +140,8 @@ impl<'a, S: Store> Wait<'a, S> {
             1 if want == 1 => Ids::One(None),
             n => Ids::for_many(n),
         };
-        let mut notify = notify;
-        let homes = turns.rules.homes.as_ref();
-        let homes = homes.filter(|_| !thread && self.stay.has_home);
-        if let Some(homes) = homes {
-            // N2. Others are there, so it stands behind them, and J goes on to hold.
-            match homes.join(notify) {
-                Ok(spot) => {
-                    self.stay.place = Place::Home(spot);
-                    return None;
-                }
-                Err(back) => notify = back,
-            }
-        }
         let mut chosen = Chosen::default();
         let mut line = turns.line.lock();
-        if let Some(homes) = homes.filter(|_| line.list.is_empty()) {
-            return self.open_home(homes, line, notify);
-        }
-        if std::mem::take(&mut line.homes_open) {
-            turns.rules.homes.iter().for_each(Homes::close); // N5
-        }
         if too_many() {
             drop(line);
             return Some(Err(GetManyError::TooMany));
@@ -191,7 +154,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
         let behind = !front && !line.list.is_empty() && one_lane && !request.large;
         let ticket = line.list.push(node, front);
-        self.stay.place = Place::Line(ticket);
+        self.stay.place = Some(ticket);
         self.stay.seen = line.serial;
         if thread {
             line.set_watcher(ticket, front);
@@ -218,43 +181,6 @@ impl<'a, S: Store> Wait<'a, S> {
         Some(self.arrive(ticket, line, chosen))
     }
 
-    /// N3, and G4 to G6 as in `join`.
-    fn open_home(
-        &mut self,
-        homes: &Homes,
-        mut line: MutexGuard<'a, Line>,
-        notify: Notify,
-    ) -> Option<Outcome> {
-        let turns = self.turns;
-        let mut chosen = Chosen::default();
-        line.homes_open = true;
-        let spot = homes.enter();
-        self.stay.place = Place::Home(spot);
-        turns.serve(&mut line, None, &mut chosen); // G5
-        if !turns.store.is_settled() {
-            drop(line);
-            turns.store.settle(); // G4
-            line = turns.line.lock();
-            turns.serve(&mut line, None, &mut chosen); // G5
-        }
-        let found = homes.settle_in(spot, notify);
-        let held = self.fetched(found.id);
-        turns.tell(line, chosen, Teller::default());
-        drop(found.unused);
-        held.map(|held| Ok(held.take()))
-    }
-
-    /// What was granted at home. The place is gone.
-    fn fetched(&mut self, id: Option<usize>) -> Option<Held<'a, S>> {
-        let id = id?;
-        self.stay.place = Place::Nowhere;
-        self.stay.request.want -= 1;
-        Some(Held {
-            turns: self.turns,
-            ids: Ids::One(Some(id)),
-        })
-    }
-
     /// A1 to A4: the wait is over. The next head is served, and whatever is foreign runs without
     /// the lock.
     fn arrive(
@@ -272,7 +198,7 @@ impl<'a, S: Store> Wait<'a, S> {
             turns.tell(line, chosen, Teller::default());
             return Ok(held.take());
         }
-        self.stay.place = Place::Nowhere;
+        self.stay.place = None;
         let node = line.list.remove(ticket).expect("its owner fetches it once");
         if let State::Granted { serial } = node.state {
             let one = node.want == 1 && node.lane == Lane::Small;
@@ -329,18 +255,6 @@ impl<'a, S: Store> Wait<'a, S> {
         Look::Waiting { watches }
     }
 
-    /// As `look` for a task at home.
-    fn look_home(&mut self, spot: Spot, waker: &Waker) -> Option<Outcome> {
-        let homes = self.turns.rules.homes.as_ref()?;
-        let same = |by: &Notify| matches!(by, Notify::Task(old) if old.will_wake(waker));
-        let found = homes
-            .fetch(spot, same)
-            .unwrap_or_else(|| homes.stay(spot, Notify::Task(waker.clone())));
-        let held = self.fetched(found.id);
-        drop(found.unused);
-        held.map(|held| Ok(held.take()))
-    }
-
     /// The watcher's look: a token that has been out since its last one is given up. Returns
     /// whether a token is out that may have been for a shorter time.
     fn watch(&mut self) -> bool {
@@ -357,9 +271,7 @@ impl<'a, S: Store> Wait<'a, S> {
 
     /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part.
     fn leave(&mut self) -> Option<Outcome> {
-        let Place::Line(ticket) = self.stay.place else {
-            return None;
-        };
+        let ticket = self.stay.place?;
         let line = self.turns.line.lock();
         if line.list.is_served(ticket) {
             return Some(self.arrive(ticket, line, Chosen::default()));
@@ -368,21 +280,10 @@ impl<'a, S: Store> Wait<'a, S> {
         None
     }
 
-    /// Gives up a place at home, and what was granted there.
-    fn leave_home(&mut self, spot: Spot) {
-        let Some(homes) = &self.turns.rules.homes else {
-            return;
-        };
-        let found = homes.leave(spot);
-        let _unfetched = self.fetched(found.id);
-        self.stay.place = Place::Nowhere;
-        drop(found.unused);
-    }
-
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
     fn abandon(&mut self, ticket: Ticket, mut line: MutexGuard<'_, Line>) {
         let turns = self.turns;
-        self.stay.place = Place::Nowhere;
+        self.stay.place = None;
         let mut chosen = Chosen::default();
         let waits = line.list.is_waiting(ticket);
         if waits {
@@ -418,9 +319,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let parker = Parker::current();
         let notify = Notify::Thread(parker.unparker());
         let over = match self.stay.place {
-            Place::Nowhere => self.join(notify),
-            Place::Line(ticket) => self.come_back(ticket, notify),
-            Place::Home(_) => unreachable!("a thread has no home"),
+            None => self.join(notify),
+            Some(ticket) => self.come_back(ticket, notify),
         };
         if over.is_some() {
             return over;
@@ -442,9 +342,7 @@ impl<'a, S: Store> Wait<'a, S> {
             if passed && deadline.is_some_and(|deadline| clock.now() >= deadline) {
                 return self.leave();
             }
-            let Place::Line(ticket) = self.stay.place else {
-                return None;
-            };
+            let ticket = self.stay.place?;
             match self.look(ticket, None) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
@@ -467,9 +365,8 @@ impl<'a, S: Store> Wait<'a, S> {
     /// Waits as a task.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.stay.place {
-            Place::Nowhere => self.join(Notify::Task(cx.waker().clone())),
-            Place::Home(spot) => self.look_home(spot, cx.waker()),
-            Place::Line(ticket) => match self.look(ticket, Some(cx.waker())) {
+            None => self.join(Notify::Task(cx.waker().clone())),
+            Some(ticket) => match self.look(ticket, Some(cx.waker())) {
                 Look::Over(outcome) => Some(outcome),
                 Look::Waiting { .. } => None,
             },
@@ -484,10 +381,8 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        match self.stay.place {
-            Place::Nowhere => {}
-            Place::Home(spot) => self.leave_home(spot),
-            Place::Line(ticket) => self.abandon(ticket, self.turns.line.lock()),
+        if let Some(ticket) = self.stay.place {
+            self.abandon(ticket, self.turns.line.lock());
         }
     }
 }

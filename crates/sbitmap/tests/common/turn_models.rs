@@ -386,9 +386,9 @@ fn poll_once(get: &mut std::pin::Pin<Box<inflight_sbitmap::Get<'_>>>) -> Poll<us
     get.as_mut().poll(&mut cx)
 }
 
-/// An id is handed over at home, and put again, while another task comes there: behind the first,
-/// or to an empty home.
-pub(crate) fn newcomer_against_hand_over(new: New) {
+/// An id is granted, and put again, while another task comes: behind the first, or to an empty
+/// list.
+pub(crate) fn newcomer_against_grant(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
@@ -400,9 +400,8 @@ pub(crate) fn newcomer_against_hand_over(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// One or two at one home; an id is handed over there while another is put on another CPU, whose
-/// service finds the home full or empty.
-pub(crate) fn hand_over_against_service(new: New, tasks: usize) {
+/// One or two tasks, and two puts on two CPUs: the service of each finds the list full or empty.
+pub(crate) fn two_puts_for_tasks(new: New, tasks: usize) {
     let (queue, ids) = taken(new, 2);
     let mut gets: Vec<_> = (0..tasks).map(|_| Box::pin(queue.get())).collect();
     for get in &mut gets {
@@ -416,8 +415,8 @@ pub(crate) fn hand_over_against_service(new: New, tasks: usize) {
     assert_quiet(&queue, 2 - tasks);
 }
 
-/// Two CPUs hand over what they have, and one of the tasks is dropped: its id comes to a third.
-pub(crate) fn dropped_at_home_against_hand_over(new: New) {
+/// A task is dropped while an id is put, and another task comes: it gets the id.
+pub(crate) fn dropped_task_against_grant(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
@@ -430,20 +429,7 @@ pub(crate) fn dropped_at_home_against_hand_over(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// The only task at home is dropped while an id is handed over: either it had it and gave it up, or
-/// the putter still owns it and puts it, which nobody refuses.
-pub(crate) fn emptied_home_against_hand_over(new: New) {
-    let (queue, ids) = taken(new, 1);
-    let mut first = Box::pin(queue.get());
-    assert!(poll_once(&mut first).is_pending());
-    let id = ids[0];
-    let putter = spawn_on(0, &queue, move |q| q.put(id).unwrap());
-    drop(first);
-    putter.join().unwrap();
-    assert_quiet(&queue, 1);
-}
-
-/// A task that has not looked for an id before opens a home, while one is put to an open stack.
+/// A task that has not looked for an id before comes to wait, while one is put to an open stack.
 pub(crate) fn opening_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let id = ids[0];
@@ -453,8 +439,8 @@ pub(crate) fn opening_against_put(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// A thread comes and closes the homes while a task comes to one; all three keep their ids.
-pub(crate) fn closing_against_newcomer(new: New) {
+/// A thread and a task come behind a task; all three keep their ids.
+pub(crate) fn thread_and_tasks_that_keep(new: New) {
     let (queue, ids) = taken(new, 3);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
