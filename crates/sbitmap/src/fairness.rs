@@ -58,8 +58,13 @@ pub enum Fairness {
     /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 11) * 13` bits go
     /// to others before its own: each earlier waiter and each of the at most 11 turns that still
     /// last has at most 13. An earlier waiter for `n` bits has `n` instead of 13, and a task 1. To
-    /// that comes one bit for each thread that had looked for waiters before this one came and
-    /// had not yet taken its bit.
+    /// that comes one bit for each thread that was about to take one when the wait began.
+    ///
+    /// The bound counts from the moment the wait has begun: when the future's first poll has
+    /// returned, or the thread sleeps. Until then others may take bits past the newcomer, as
+    /// many as they like: with [`Engine::Local`](crate::Engine::Local) that is as long as it
+    /// takes to empty the stacks of all CPUs, some tens of microseconds, or longer if the
+    /// newcomer's thread loses its CPU meanwhile.
     ///
     /// One woken thread at a time is under way, and serves the next when it runs. If it does not
     /// run (stopped, starved), the others go on after 64 more bits have come back, or after some
@@ -75,8 +80,9 @@ pub enum Fairness {
     Fair,
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.
     ///
-    /// With `p` waiters before it, each for one bit, a waiter sees exactly `p` bits go to others,
-    /// and one for each thread that had looked for waiters before this one came and had not yet
-    /// taken its bit. An earlier waiter for `n` bits counts `n`. Each bit costs one wake.
+    /// With `p` waiters before it, each for one bit, a waiter sees exactly `p` bits go to others
+    /// once its wait has begun, and one for each thread that was about to take one by then; when
+    /// a wait begins is said at [`Fair`](Fairness::Fair). An earlier waiter for `n` bits counts
+    /// `n`. Each bit costs one wake.
     Fifo,
 }

@@ -380,8 +380,8 @@ impl SbitmapQueue {
     }
 
     /// Announces how few bits a user may be kept to who then waits for its own puts: the limit of a
-    /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest of the shares of several users
-    /// who count for themselves. `None`: nobody is kept to fewer than the depth.
+    /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of several users who
+    /// count for themselves. `None`: nobody is kept to fewer than the depth.
     ///
     /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user that
     /// has its share in use sees only as many puts. In other modes each put serves those who wait,

@@ -376,7 +376,7 @@ fn h9_eligible_by_a_larger_share() {
         let own = model.one(0);
         let waiter = model.spawn(|model| model.one(0));
         model.limit.limit.store(2, Ordering::Relaxed);
-        model.queue.serve();
+        model.queue.shares_changed(|| None);
         assert_ne!(waiter.join().unwrap(), own);
         model.assert_quiet(0);
     });
@@ -428,7 +428,7 @@ fn h9_past_a_class_at_its_limit() {
         assert_ne!(past, kept);
         model.put(&[past, kept]);
         model.limit.limit.store(1, Ordering::Relaxed);
-        model.queue.serve();
+        model.queue.shares_changed(|| None);
         let bits = model.poll(&mut limited);
         assert_eq!(bits.len(), 1);
         model.put(&bits);

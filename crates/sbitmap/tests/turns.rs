@@ -408,9 +408,9 @@ fn stop_cycles() {
     }
 }
 
-/// Counts the bits that others get between the moment a waiter stands in the list and its grant.
-/// A task waits, threads that take turns pass it; the bound of `Fair` is `(p + w) * k`, that of
-/// `Fifo` is `p`, and one for each thread past its check.
+/// Counts the bits that others get between the moment a wait has begun, which is the return of the
+/// first poll, and its grant. A task waits, threads that take turns pass it; the bound of `Fair` is
+/// `(p + w) * k`, that of `Fifo` is `p`, and one for each thread past its check.
 #[test]
 fn overtaking_is_bounded() {
     const THREADS: usize = 6;

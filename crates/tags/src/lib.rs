@@ -4,8 +4,8 @@
 //! permission, so that no more are in flight than the device takes; memory, which must stay put
 //! while the device works; and a number to recognise the completion by. A *tag* is all three. A
 //! [`TagSet`] has a fixed number of them, divided among *hardware queues* (one per ring, as a
-//! rule), each with a slot of the user's type `T` that is made once. Taking a tag allocates no
-//! memory and takes no lock.
+//! rule), each with a slot of the user's type `T` that is made once. Taking a tag that
+//! is free allocates no memory, and takes no lock while tags are plenty.
 //!
 //! ```
 //! use inflight_tags::{AllocOptions, TagSet};

@@ -292,7 +292,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// tag that is in flight all the while is shown once, others may be or not. `f` may call
     /// anything of the set.
     ///
-    /// Walks the bitmaps without stopping anybody. Tags that are held are passed over.
+    /// Looks at each slot there may be ([`max_depth`](crate::TagSetBuilder::max_depth) of each of
+    /// `max_hw_queues`) and stops nobody. Tags that are held are passed over.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

@@ -33,6 +33,15 @@ use line::Line;
 use list::Ticket;
 use std::ops::Deref;
 
+/// How many ids a turn of `Fair` has.
+const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
+
+/// For how many grants it lasts.
+const TURN_LIFE: u32 = 11;
+
+/// After how many puts that found its token out that is given up.
+const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
+
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -53,10 +62,10 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) const FAIR: Self = Self {
-        quantum: if cfg!(loom) { 2 } else { 13 },
-        life: 11,
+        quantum: QUANTUM,
+        life: TURN_LIFE,
         tokens: 1,
-        patience: if cfg!(loom) { 2 } else { 64 },
+        patience: PATIENCE,
         // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
         spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
         yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
