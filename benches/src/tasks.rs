@@ -61,10 +61,8 @@ pub trait TaskLoad: fmt::Debug + Send {
 pub fn contenders() -> Vec<Contender<dyn TaskLoad>> {
     use Part::{Ours, Rival, Variant};
     vec![
-        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::Fair, false))),
-        Contender::new("Fifo", Variant, |d| {
-            Box::new(queue(d, Fairness::Fifo, false))
-        }),
+        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::fair()))),
+        Contender::new("Fifo", Variant, |d| Box::new(queue(d, Fairness::fifo()))),
         Contender::new("tokio Semaphore + ArrayQueue", Rival, |d| {
             Box::new(Permits(tokio::sync::Semaphore::new(d), ring_of_ids(d)))
         }),
@@ -167,8 +165,8 @@ fn ring_of_ids(depth: usize) -> ArrayQueue<usize> {
 }
 
 impl TaskIds for SbitmapQueue {
-    fn get(&self) -> impl Future<Output = usize> + Send {
-        self.get()
+    async fn get(&self) -> usize {
+        self.get().await.expect("never closed")
     }
     fn give(&self, id: usize) {
         self.put(id).expect("held");

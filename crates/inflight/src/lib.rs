@@ -12,9 +12,9 @@
 //! the CPU that submitted the request.
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
-//! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
-//! `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and [`workqueue`];
-//! `futures`, `serve` and `tracing` are those of [`workqueue`].
+//! All state lives in values. With `--cfg loom` every type works inside [`model::check`]. The
+//! feature `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and
+//! [`workqueue`]; `futures`, `serve` and `tracing` are those of [`workqueue`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
 //! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow
@@ -28,7 +28,7 @@
 //! let set = TagSet::builder()
 //!     .depth(32)
 //!     .build(|_hwq, _tag| Request { offset: 0, buffer: vec![0; 4096] })?;
-//! let disk = set.add_queue("disk0");
+//! let disk = set.add_tenant("disk0")?;
 //! let system = WorkqueueSystem::builder().build()?;
 //! let checks = system.workqueue("check").unbound(Attrs::new()).max_active(4).build()?;
 //!
@@ -53,6 +53,7 @@ pub use inflight_workqueue as workqueue;
 
 mod workqueue_sink;
 
+pub mod model;
 pub mod prelude;
 
 pub use workqueue_sink::WorkqueueSink;

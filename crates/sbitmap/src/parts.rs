@@ -1,12 +1,12 @@
 //! The local engine by itself, for its models: the shipped code with the model's geometry.
 
-use crate::above::Above;
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
 use crate::local::{Local, Shape, Share};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
+use crate::request::Rules;
 use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::percpu::Backend;
@@ -151,7 +151,7 @@ impl LocalStore {
     /// The store below the queue.
     #[must_use]
     pub fn into_queue(self, fairness: Fairness, clock: Clock) -> SbitmapQueue {
-        let builder = SbitmapQueue::builder(0).fairness(fairness).clock(clock);
-        SbitmapQueue::on_local(self.0, builder, Above::default())
+        let builder = SbitmapQueue::builder(1).fairness(fairness).clock(clock);
+        SbitmapQueue::on_local(self.0, builder, Rules::default())
     }
 }

@@ -1,23 +1,24 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
-use crate::above::Above;
 use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
 use crate::engine::BackEnd;
-use crate::error::{PutError, ResizeError};
-use crate::fairness::Fairness;
-use crate::get::{self, Get};
-use crate::get_many::{self, GetMany, GetManyError, poll_until};
+use crate::error::{GetError, GetManyError, PutError, ResizeError};
+use crate::fairness::{BatchedOptions, Fairness};
+use crate::get::{Get, GetId, GetMany, GetOwned};
+use crate::id::IdGuard;
 use crate::local::Local;
 use crate::mask::BitMask;
 use crate::queue_builder::SbitmapQueueBuilder;
+use crate::request::{Request, Rules};
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
-use crate::turns::{Turns, WaitMany, WaitOne};
-use inflight_sync::block_on;
+use crate::turns::Turns;
+use crate::waiter::Waiter;
 use inflight_sync::percpu::Backend;
 use inflight_sync::rseq::Rseq;
 use inflight_sync::time::{Clock, Instant};
+use inflight_sync::{Arc, poll_until};
 use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
@@ -37,8 +38,8 @@ use std::time::Duration;
 /// # Ids that nobody gives back
 ///
 /// A bit is a plain number. A task that is cancelled, or a thread that panics, between the get and
-/// the put takes its bit along for good: give it to a guard that puts it when it is dropped.
-/// `TagSet` of the crate `inflight-tags` has such guards.
+/// the put takes its bit along for good. [`id`](SbitmapQueue::id) gives the bit in a guard that
+/// puts it; `TagSet` of the crate `inflight-tags` has guards with a slot for each.
 ///
 /// # Progress
 ///
@@ -53,13 +54,13 @@ use std::time::Duration;
 /// use std::sync::Arc;
 ///
 /// let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
-/// let bit = queue.get_blocking();
+/// let bit = queue.get_blocking().unwrap();
 /// let waiter = std::thread::spawn({
 ///     let queue = queue.clone();
 ///     move || queue.get_blocking()
 /// });
 /// queue.put(bit).unwrap(); // wakes the waiter, should it sleep already
-/// assert_eq!(waiter.join().unwrap(), bit);
+/// assert_eq!(waiter.join().unwrap(), Ok(bit));
 /// ```
 pub struct SbitmapQueue {
     pub(crate) inner: Inner,
@@ -135,24 +136,30 @@ impl SbitmapQueue {
         SbitmapQueueBuilder::new(depth)
     }
 
-    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, above: Above) -> Self {
+    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, rules: Rules) -> Self {
         let bits_per_word = map.bits_per_word();
-        let inner = match of.rules() {
-            None => Inner::Batched(Batched::new(map, of.policy, above.door, above.shares)),
-            Some(rules) => {
+        let inner = match of.mode_rules() {
+            None => {
+                let options = match of.fairness {
+                    Fairness::Batched(options) => options,
+                    _ => BatchedOptions::new(),
+                };
+                Inner::Batched(Batched::new(map, options, rules.door, rules.shares))
+            }
+            Some(mode) => {
                 let store = Shared::new(map);
-                Inner::Shared(Turns::new(store, rules, of.clock.clone(), above.shares))
+                Inner::Shared(Turns::new(store, mode, of.clock.clone(), rules.shares))
             }
         };
         Self::new(inner, bits_per_word, of)
     }
 
     /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, above: Above) -> Self {
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, rules: Rules) -> Self {
         let bits_per_word = ids.bits_per_word();
-        let rules = of.rules().expect("the local engine serves no batches");
+        let mode = of.mode_rules().expect("the local engine serves no batches");
         let short_way = ids.short_way();
-        let queue = Turns::new(ids, rules, of.clock.clone(), above.shares);
+        let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
         let inner = match short_way {
             Some(rseq) => Inner::Rseq(queue, rseq),
             None => Inner::Local(queue),
@@ -181,10 +188,9 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(_) | Inner::Shared(_) => BackEnd::Shared,
             Inner::Local(queue) | Inner::Rseq(queue, _) => match queue.store().backend() {
-                Backend::Rseq => BackEnd::Rseq,
-                #[cfg(loom)]
-                Backend::BusyFlag => BackEnd::BusyFlag,
-                _ => BackEnd::TryLock,
+                Backend::TryLock => BackEnd::TryLock,
+                // In this crate's own models another one stands for it.
+                _ => BackEnd::Rseq,
             },
         }
     }
@@ -193,23 +199,20 @@ impl SbitmapQueue {
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::Fair);
+    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::fair());
     /// ```
     #[must_use]
     pub const fn fairness(&self) -> Fairness {
         self.fairness
     }
 
-    /// The clock of the queue's timed waits: for the deadlines of
-    /// [`get_deadline`](SbitmapQueue::get_deadline).
+    /// The clock of the queue's timed waits.
     ///
     /// ```
-    /// use inflight_sbitmap::SbitmapQueue;
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(1).build().unwrap();
-    /// let deadline = queue.clock().now() + Duration::from_millis(1);
-    /// assert!(queue.get_deadline(deadline).is_some());
-    /// assert!(queue.get_deadline(deadline).is_none());
+    /// use inflight_sbitmap::{Clock, SbitmapQueue};
+    /// let clock = Clock::manual();
+    /// let queue = SbitmapQueue::builder(1).clock(clock.clone()).build().unwrap();
+    /// assert!(queue.clock().is_manual());
     /// ```
     #[must_use]
     pub const fn clock(&self) -> &Clock {
@@ -266,10 +269,10 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).max_depth(2).build().unwrap();
-    /// assert_eq!(queue.get_blocking(), 0);
+    /// assert_eq!(queue.try_get(), Some(0));
     /// assert_eq!(queue.try_get(), None);
     /// queue.resize(2).unwrap();
-    /// assert_eq!(queue.get_blocking(), 1);
+    /// assert_eq!(queue.try_get(), Some(1));
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         on!(self, queue => queue.resize(depth))
@@ -371,7 +374,6 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// queue.set_least_share(Some(4));
     /// assert_eq!(std::iter::from_fn(|| queue.try_get_shallow(4)).count(), 4);
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
@@ -383,9 +385,9 @@ impl SbitmapQueue {
     /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of several users who
     /// count for themselves. `None`: nobody is kept to fewer than the depth.
     ///
-    /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user that
-    /// has its share in use sees only as many puts. In other modes each put serves those who wait,
-    /// and this call does nothing.
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user
+    /// that has its share in use sees only as many puts. In other modes each put serves those who
+    /// wait, and this call does nothing.
     ///
     /// # Panics
     ///
@@ -393,7 +395,7 @@ impl SbitmapQueue {
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
+    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::batched()).build().unwrap();
     /// assert_eq!(queue.snapshot().wake_batch, 8);
     /// queue.set_least_share(Some(16));
     /// assert_eq!(queue.snapshot().wake_batch, 2);
@@ -404,53 +406,12 @@ impl SbitmapQueue {
         }
     }
 
-    /// Takes a bit; the thread sleeps until there is one. For ever, if the depth is 0.
+    /// Takes a bit; the task waits until there is one. The future is named, and good for one bit
+    /// after the other.
     ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.get_blocking(), 0);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_blocking(&self) -> usize {
-        match &self.inner {
-            Inner::Batched(queue) => queue.get_blocking(),
-            Inner::Shared(queue) => queue.get_blocking(),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_blocking(),
-        }
-    }
-
-    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock.
+    /// # Errors
     ///
-    /// ```
-    /// use std::time::Duration;
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Some(0));
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), None);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_timeout(&self, timeout: Duration) -> Option<usize> {
-        self.get_deadline(self.clock.now() + timeout)
-    }
-
-    /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's
-    /// [`clock`](SbitmapQueue::clock).
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Clock, SbitmapQueue};
-    /// let clock = Clock::manual();
-    /// let queue = SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
-    /// assert_eq!(queue.get_deadline(clock.now()), None);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_deadline(&self, deadline: Instant) -> Option<usize> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
-            Inner::Shared(queue) => queue.get(Some(deadline)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get(Some(deadline)),
-        }
-    }
-
-    /// Takes a bit; the task waits until there is one.
+    /// [`GetError::Closed`] if the queue [is closed](SbitmapQueue::close).
     ///
     /// # Cancel safety
     ///
@@ -459,17 +420,175 @@ impl SbitmapQueue {
     /// Do not *keep* a future that you no longer poll: with [`Fairness::Fair`] and
     /// [`Fairness::Fifo`] the bit it is granted stays with it, out of everybody's reach, until it
     /// is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it. What a task
-    /// has already got and does not put, because it was cancelled, is lost: keep it in a guard.
+    /// has already got and does not put, because it was cancelled, is lost: take an
+    /// [`id`](SbitmapQueue::id) instead.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(inflight_sbitmap::block_on(queue.get())?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self) -> Get<'_> {
+        Get::new(self)
+    }
+
+    /// Takes a bit; the thread sleeps until there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(queue.get_blocking()?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_blocking(&self) -> Result<usize, GetError> {
+        self.get_until(None)
+    }
+
+    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock. Tries once if that
+    /// is zero.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::TimedOut`] if the time was up first; [`GetError::Closed`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetError, SbitmapQueue};
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1))?, 0);
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Err(GetError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_timeout(&self, timeout: Duration) -> Result<usize, GetError> {
+        self.get_until(Some(self.clock.now() + timeout))
+    }
+
+    fn get_until(&self, deadline: Option<Instant>) -> Result<usize, GetError> {
+        let bit = match &self.inner {
+            Inner::Batched(queue) => queue.try_get(),
+            Inner::Shared(queue) => queue.try_get_or_linger(),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_or_linger(),
+        };
+        if let Some(bit) = bit {
+            return Ok(bit);
+        }
+        Waiter::new(self, Request::one(0)).block_one(self, deadline)
+    }
+
+    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(inflight_sbitmap::block_on(queue.get()), 0);
+    /// let id = queue.try_id().unwrap();
+    /// assert!(queue.try_id().is_none());
+    /// drop(id);
+    /// assert!(queue.try_id().is_some());
     /// ```
-    pub fn get(&self) -> Get<'_> {
-        Get(match &self.inner {
-            Inner::Batched(queue) => get::Inner::Batched(queue.get()),
-            Inner::Shared(queue) => get::Inner::Shared(WaitOne::new(queue)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => get::Inner::Local(WaitOne::new(queue)),
+    pub fn try_id(&self) -> Option<IdGuard<'_>> {
+        self.try_get().map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`get`](SbitmapQueue::get), with a guard that puts the bit back: also if the task is
+    /// cancelled that has it.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
+    /// let queue = SbitmapQueue::builder(1).build()?;
+    /// let id = block_on(queue.id())?;
+    /// assert_eq!(id.id(), 0);
+    /// # drop(id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id(&self) -> GetId<'_> {
+        GetId(self.get())
+    }
+
+    /// As [`id`](SbitmapQueue::id); the thread sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// drop(queue.id_blocking()?);
+    /// assert_eq!(queue.weight(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
+        self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::TimedOut`] and [`GetError::Closed`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// let _id = queue.id_timeout(Duration::from_millis(1))?;
+    /// assert!(queue.id_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
+        self.get_timeout(timeout)
+            .map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`id`](SbitmapQueue::id), of a queue in an `Arc`: the future and its guards are
+    /// `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the other.
+    ///
+    /// ```
+    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
+    /// # use std::sync::Arc;
+    /// let queue = Arc::new(SbitmapQueue::builder(1).build()?);
+    /// let id = block_on(queue.id_owned())?;
+    /// std::thread::spawn(move || drop(id)).join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_owned(self: &Arc<Self>) -> GetOwned {
+        GetOwned::new(self.clone())
+    }
+
+    /// Takes `n` bits that come together, if there are so many now; none otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`GetManyError::TooMany`] if `n` is above the depth, [`GetManyError::Exhausted`] if there
+    /// are not so many for this caller now, [`GetManyError::Closed`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build()?;
+    /// let three = queue.try_get_many(3)?;
+    /// assert_eq!(queue.try_get_many(2), Err(GetManyError::Exhausted { n: 2 }));
+    /// queue.put_batch(&three)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
+        let depth = self.depth();
+        if n > depth {
+            return Err(GetManyError::TooMany { n, depth });
+        }
+        let mut bits = Vec::with_capacity(n);
+        if self.try_get_batch(n, &mut bits) == n {
+            return Ok(bits);
+        }
+        // An error: a user has put one of them a second time. What is back is back.
+        let _ = self.put_batch(&bits);
+        Err(if self.is_closed() {
+            GetManyError::Closed
+        } else {
+            GetManyError::Exhausted { n }
         })
     }
 
@@ -487,7 +606,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized.
+    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized;
+    /// [`GetManyError::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -502,13 +622,7 @@ impl SbitmapQueue {
     /// # Ok::<(), inflight_sbitmap::GetManyError>(())
     /// ```
     pub fn get_many(&self, n: usize) -> GetMany<'_> {
-        GetMany(match &self.inner {
-            Inner::Batched(queue) => get_many::Inner::Batched(Box::pin(queue.get_many(n))),
-            Inner::Shared(queue) => get_many::Inner::Shared(WaitMany::new(queue, n)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => {
-                get_many::Inner::Local(WaitMany::new(queue, n))
-            }
-        })
+        GetMany::new(self, n)
     }
 
     /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
@@ -523,11 +637,7 @@ impl SbitmapQueue {
     /// # Ok::<(), inflight_sbitmap::GetManyError>(())
     /// ```
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        match &self.inner {
-            Inner::Batched(queue) => block_on(queue.get_many(n)),
-            Inner::Shared(queue) => queue.get_many(n, None),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, None),
-        }
+        self.get_many_until(n, None)
     }
 
     /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
@@ -540,7 +650,7 @@ impl SbitmapQueue {
     /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
     /// use std::time::Duration;
     /// let queue = SbitmapQueue::builder(2).build().unwrap();
-    /// let one = queue.get_blocking();
+    /// let one = queue.try_get().unwrap();
     /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
     /// assert_eq!(many, Err(GetManyError::TimedOut));
     /// assert!(queue.try_get().is_some(), "nothing was kept");
@@ -551,35 +661,58 @@ impl SbitmapQueue {
         n: usize,
         timeout: Duration,
     ) -> Result<Vec<usize>, GetManyError> {
-        self.get_many_deadline(n, self.clock.now() + timeout)
+        self.get_many_until(n, Some(self.clock.now() + timeout))
     }
 
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most until `deadline`, a point
-    /// on the queue's [`clock`](SbitmapQueue::clock).
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Clock, SbitmapQueue};
-    /// let clock = Clock::manual();
-    /// let queue = SbitmapQueue::builder(2).clock(clock.clone()).build().unwrap();
-    /// assert_eq!(queue.get_many_deadline(2, clock.now()).unwrap().len(), 2);
-    /// ```
-    pub fn get_many_deadline(
+    fn get_many_until(
         &self,
         n: usize,
-        deadline: Instant,
+        deadline: Option<Instant>,
     ) -> Result<Vec<usize>, GetManyError> {
         match &self.inner {
+            _ if n == 0 => Ok(Vec::new()),
             Inner::Batched(queue) => {
                 let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
                 many.unwrap_or(Err(GetManyError::TimedOut))
             }
-            Inner::Shared(queue) => queue.get_many(n, Some(deadline)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, Some(deadline)),
+            _ => Waiter::new(self, Request::together(n)).block_all(self, deadline),
         }
+    }
+
+    /// Closes the queue: nobody gets a bit any more. Bits that are out are put as ever, and bits
+    /// that were granted to a waiter which has yet to fetch them are its.
+    ///
+    /// Those who wait, and later calls, get [`GetError::Closed`] ([`GetManyError::Closed`]); the
+    /// try forms find nothing. A queue is closed once, for good; a call for one that is does
+    /// nothing. A get that runs at the same time may still succeed.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all waiters are told.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetError, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build()?;
+    /// let bit = queue.get_blocking()?;
+    /// queue.close();
+    /// assert_eq!(queue.try_get(), None);
+    /// assert_eq!(queue.get_blocking(), Err(GetError::Closed));
+    /// queue.put(bit)?;
+    /// assert!(queue.is_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        on!(self, queue => queue.close());
+    }
+
+    /// Whether the queue was [closed](SbitmapQueue::close).
+    ///
+    /// ```
+    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_closed());
+    /// ```
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        on!(self, queue => queue.is_closed())
     }
 
     /// Gives a bit back. If somebody waits, the bit goes to whoever is first in line
@@ -596,7 +729,7 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let bit = queue.get_blocking();
+    /// let bit = queue.get_blocking().unwrap();
     /// queue.put(bit).unwrap();
     /// assert!(queue.put(bit).is_err());
     /// ```
@@ -647,7 +780,7 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of
-    /// one of the others, and does not say which: to know, put them one by one.
+    /// one of the others.
     ///
     /// # Panics
     ///

@@ -32,7 +32,7 @@
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
 
-use inflight_sbitmap::above::{Above, Class, Request, Shares, Stay};
+use inflight_sbitmap::tenancy::{BuildWithRules, Class, Request, Rules, Shares, Tenancy, Waiter};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -104,18 +104,18 @@ impl Model {
             active: [zero(), zero()],
             owners: [zero(), zero(), zero()],
         });
-        let above = Above {
+        let above = Rules {
             shares: Some(Box::new(Ledger(limit.clone()))),
             door: None,
-            ..Above::default()
+            ..Rules::default()
         };
         let queue = SbitmapQueue::builder(depth)
             .shift(1)
             .engine(Engine::Shared)
             .trusted(true)
-            .fairness(Fairness::Fair)
+            .fairness(Fairness::fair())
             .clock(clock)
-            .build_above(above)
+            .build_with_rules(above)
             .unwrap();
         for _ in 0..depth {
             queue.try_get().unwrap();
@@ -123,12 +123,12 @@ impl Model {
         Arc::new(Self { queue, limit })
     }
 
-    fn small(&self, class: Class) -> Stay {
-        self.queue.stay(Request::one(class))
+    fn small(&self, class: Class) -> Waiter {
+        self.queue.waiter(Request::one(class))
     }
 
-    fn large(&self, class: Class, want: usize, part: usize) -> Stay {
-        self.queue.stay(Request {
+    fn large(&self, class: Class, want: usize, part: usize) -> Waiter {
+        self.queue.waiter(Request {
             want,
             part,
             large: true,
@@ -136,18 +136,18 @@ impl Model {
         })
     }
 
-    fn poll(&self, stay: &mut Stay) -> Vec<usize> {
+    fn poll(&self, stay: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
         let cx = Context::from_waker(Waker::noop());
-        let polled = self.queue.poll_stay(stay, &cx, &mut bits);
-        assert_eq!(polled == Poll::Ready(()), !bits.is_empty());
+        let polled = self.queue.poll_part(stay, &cx, &mut bits);
+        assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
         bits
     }
 
     /// Waits for a part.
-    fn block(&self, stay: &mut Stay) -> Vec<usize> {
+    fn block(&self, stay: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
-        assert!(self.queue.block_stay(stay, None, &mut bits));
+        self.queue.block_part(stay, None, &mut bits).unwrap();
         assert!(!bits.is_empty());
         bits
     }
@@ -317,7 +317,11 @@ fn a_deadline_between_parts() {
         let split = model.spawn(move |model| {
             let mut stay = model.large(0, 2, 1);
             let mut bits = Vec::new();
-            while model.queue.block_stay(&mut stay, Some(deadline), &mut bits) && bits.len() < 2 {}
+            let mut more = || {
+                let part = model.queue.block_part(&mut stay, Some(deadline), &mut bits);
+                part.is_ok() && bits.len() < 2
+            };
+            while more() {}
             assert!(!stay.is_in_line());
             model.put(&bits);
         });
@@ -376,7 +380,7 @@ fn h9_eligible_by_a_larger_share() {
         let own = model.one(0);
         let waiter = model.spawn(|model| model.one(0));
         model.limit.limit.store(2, Ordering::Relaxed);
-        model.queue.shares_changed(|| None);
+        model.queue.shares_changed();
         assert_ne!(waiter.join().unwrap(), own);
         model.assert_quiet(0);
     });
@@ -428,7 +432,7 @@ fn h9_past_a_class_at_its_limit() {
         assert_ne!(past, kept);
         model.put(&[past, kept]);
         model.limit.limit.store(1, Ordering::Relaxed);
-        model.queue.shares_changed(|| None);
+        model.queue.shares_changed();
         let bits = model.poll(&mut limited);
         assert_eq!(bits.len(), 1);
         model.put(&bits);

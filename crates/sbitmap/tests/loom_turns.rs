@@ -92,9 +92,9 @@ models! {
     /// G. One service grants one, the baton the other.
     h8_turns_batch_for_two, ONE, batch_for_two_that_keep;
     /// I. P4 against A1 A2 A3.
-    h4_turns_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fair;
+    h4_turns_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::fair();
     /// The same without tokens.
-    h4_fifo_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fifo;
+    h4_fifo_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::fifo();
     /// `closed` asks for a thread at the head.
     h4_turns_thread_and_task, ONE, thread_and_task_that_keep;
     /// H. The second id of a turn.
@@ -123,6 +123,8 @@ models! {
     h6_turns_dropped_task, TWO, dropped_task_against_grant;
     /// Threads and tasks in one list.
     h4_turns_thread_and_tasks, ONE, thread_and_tasks_that_keep;
+    /// A close against G3 and P5.
+    h6_turns_close, ONE, close_against_waiter;
     /// L4. P4.
     l4_turns_token_given_up_by_puts, ONE, token_is_given_up_by_puts;
     /// L4. The watcher.

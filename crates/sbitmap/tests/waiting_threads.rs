@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-const MODES: [Fairness; 3] = [Fairness::Fair, Fairness::Fifo, Fairness::Batched];
+const MODES: [Fairness; 3] = [Fairness::fair(), Fairness::fifo(), Fairness::batched()];
 
 /// A queue, and for each bit who holds it.
 struct Owned {
@@ -89,7 +89,7 @@ fn cancelled_get(queue: &SbitmapQueue, polls: usize) -> Option<usize> {
     let mut get = pin!(queue.get());
     let mut left = polls;
     block_on(poll_fn(move |cx| match get.as_mut().poll(cx) {
-        Poll::Ready(bit) => Poll::Ready(Some(bit)),
+        Poll::Ready(bit) => Poll::Ready(bit.ok()),
         Poll::Pending if left == 0 => Poll::Ready(None),
         Poll::Pending => {
             left -= 1;
@@ -137,19 +137,19 @@ fn stop_cycles_of(
 }
 
 fn blocking(queue: &SbitmapQueue, _: usize) -> usize {
-    queue.get_blocking()
+    queue.get_blocking().unwrap()
 }
 
 fn asynchronous(queue: &SbitmapQueue, _: usize) -> usize {
-    block_on(queue.get())
+    block_on(queue.get()).unwrap()
 }
 
 fn mixed(queue: &SbitmapQueue, i: usize) -> usize {
     match i % 4 {
-        0 => queue.get_blocking(),
-        1 => block_on(queue.get()),
+        0 => queue.get_blocking().unwrap(),
+        1 => block_on(queue.get()).unwrap(),
         2 => loop {
-            if let Some(bit) = queue.get_timeout(Duration::from_micros(20)) {
+            if let Ok(bit) = queue.get_timeout(Duration::from_micros(20)) {
                 return bit;
             }
         },
@@ -183,7 +183,7 @@ fn stop_cycles_of_all_kinds() {
 #[test]
 fn stop_cycles_with_larger_wake_batches() {
     for (cycles, threads, depth, batch) in [(100, 24, 16, 2), (10, 80, 64, 8)] {
-        let owned = Owned::of(Fairness::Batched, depth);
+        let owned = Owned::of(Fairness::batched(), depth);
         assert_eq!(owned.queue.snapshot().wake_batch, batch);
         stop_cycles_of(&owned, cycles, threads, mixed);
     }
@@ -207,9 +207,9 @@ fn stop_cycles_in_turn() {
 fn a_put_wakes_a_sleeping_thread() {
     for mode in MODES {
         let owned = Owned::of(mode, 1);
-        let bit = owned.queue.get_blocking();
+        let bit = owned.queue.get_blocking().unwrap();
         let sleepers = spawn_all(&owned, 3, |owned, _| {
-            owned.use_and_put(owned.queue.get_blocking())
+            owned.use_and_put(owned.queue.get_blocking().unwrap())
         });
         wait_until(|| owned.queue.snapshot().waiters.iter().sum::<usize>() == 3);
         owned.queue.put(bit).unwrap();
@@ -233,7 +233,7 @@ fn taken(mode: Fairness) -> (Clock, Arc<SbitmapQueue>) {
 
 fn timed(queue: &Arc<SbitmapQueue>, timeout: Duration) -> thread::JoinHandle<Option<usize>> {
     let queue = queue.clone();
-    thread::spawn(move || queue.get_timeout(timeout))
+    thread::spawn(move || queue.get_timeout(timeout).ok())
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -313,7 +313,7 @@ fn timeouts_race_with_puts() {
             let mut rng = fastrand::Rng::with_seed(i as u64);
             for _ in 0..1_000 {
                 let timeout = Duration::from_nanos(rng.u64(0..60_000));
-                if let Some(bit) = owned.queue.get_timeout(timeout) {
+                if let Ok(bit) = owned.queue.get_timeout(timeout) {
                     owned.use_and_put(bit);
                 }
             }
@@ -331,7 +331,7 @@ fn cancelled_futures_race_with_puts() {
             for _ in 0..2_000 {
                 match cancelled_get(&owned.queue, rng.usize(0..3)) {
                     Some(bit) => owned.use_and_put(bit),
-                    None => owned.use_and_put(owned.queue.get_blocking()),
+                    None => owned.use_and_put(owned.queue.get_blocking().unwrap()),
                 }
             }
         }));
@@ -391,7 +391,7 @@ fn the_next_owner_sees_what_the_last_one_wrote() {
             let (owned, total) = (owned.clone(), total.clone());
             thread::spawn(move || {
                 for _ in 0..EACH {
-                    let bit = owned.queue.get_blocking();
+                    let bit = owned.queue.get_blocking().unwrap();
                     // Load and store on purpose: two owners at once would lose an addition.
                     total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     owned.queue.put(bit).unwrap();

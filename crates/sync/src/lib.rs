@@ -49,7 +49,6 @@ mod sequence;
 pub mod asym;
 pub mod cpu;
 pub mod fault;
-#[cfg(any(loom, shuttle))]
 pub mod model;
 pub mod observer;
 pub mod percpu;
@@ -60,7 +59,7 @@ pub mod time;
 pub mod wait;
 
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
-pub use future::block_on;
+pub use future::{block_on, poll_until};
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
 pub use sequence::Sequence;

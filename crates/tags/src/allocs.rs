@@ -4,13 +4,13 @@
 //! Every tenant but the first counts its own; the rest is the first one's. So a set with one tenant
 //! counts nothing beside its slots.
 
-use crate::queue::{Queue, Tenant};
-use crate::stats::QueueStats;
+use crate::stats::TenantStats;
+use crate::tenant_handle::{Tenant, TenantInner};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
-impl<T> Queue<T> {
+impl<T> Tenant<T> {
     /// Counts tags that it got. The first tenant's are what the others leave of the set's.
     #[inline]
     pub(crate) fn count_allocs(&self, n: u64) {
@@ -20,7 +20,7 @@ impl<T> Queue<T> {
     }
 
     /// Allocations of the first tenant are true of no one moment while others allocate.
-    pub(crate) fn counted_so_far(&self) -> QueueStats {
+    pub(crate) fn counted_so_far(&self) -> TenantStats {
         let mut stats = self.tenant.counters.sum();
         let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
         stats.longest_wait = Duration::from_nanos(longest);
@@ -35,18 +35,18 @@ impl<T> Queue<T> {
 /// The tenants but the first, for what these leave to it.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    there: Vec<Arc<Tenant>>,
+    there: Vec<Arc<TenantInner>>,
     /// Tags of those that are gone.
     gone: u64,
 }
 
 impl Others {
-    pub(crate) fn push(&mut self, tenant: Arc<Tenant>) {
+    pub(crate) fn push(&mut self, tenant: Arc<TenantInner>) {
         self.there.push(tenant);
     }
 
     /// Its last handle is gone, so it counts no more.
-    pub(crate) fn remove(&mut self, tenant: &Arc<Tenant>) {
+    pub(crate) fn remove(&mut self, tenant: &Arc<TenantInner>) {
         self.there.retain(|other| !Arc::ptr_eq(other, tenant));
         self.gone += tenant.counters.sum().allocs;
     }
@@ -59,11 +59,11 @@ impl Others {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::{AllocOptions, Queue, TagSet};
+    use crate::{TagSet, Tenant};
 
-    fn alloc(queue: &Queue<()>, n: usize) {
+    fn alloc(queue: &Tenant<()>, n: usize) {
         for _ in 0..n {
-            drop(queue.try_alloc(AllocOptions::new()).unwrap());
+            drop(queue.try_alloc().unwrap());
         }
     }
 
@@ -72,9 +72,9 @@ mod tests {
         for hw_queues in [1, 2] {
             let set = TagSet::builder().hw_queues(hw_queues).depth(64);
             let set = set.build(|_, _| ()).unwrap();
-            let first = set.add_queue("first");
+            let first = set.add_tenant("first").unwrap();
             alloc(&first, 3);
-            let second = set.add_queue("second");
+            let second = set.add_tenant("second").unwrap();
             alloc(&second, 5);
             alloc(&first, 2);
             drop(second.try_alloc_batch(4));
@@ -85,10 +85,10 @@ mod tests {
             drop(clone);
             alloc(&first, 1);
             assert_eq!(first.stats().allocs, 6, "what is gone was not its own");
-            let third = set.add_queue("third");
+            let third = set.add_tenant("third").unwrap();
             alloc(&third, 7);
             drop(first);
-            let fourth = set.add_queue("fourth");
+            let fourth = set.add_tenant("fourth").unwrap();
             alloc(&fourth, 1);
             assert_eq!((third.stats().allocs, fourth.stats().allocs), (7, 1));
             assert_eq!(set.stats().allocs, 6 + 9 + 7 + 1);
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn one_after_another_they_do_not_inherit() {
         let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
-        let first = set.add_queue("first");
+        let first = set.add_tenant("first").unwrap();
         alloc(&first, 3);
-        let held = first.try_alloc(AllocOptions::new()).unwrap();
+        let held = first.try_alloc().unwrap();
         drop(first);
-        let second = set.add_queue("second");
+        let second = set.add_tenant("second").unwrap();
         assert_eq!(second.stats().allocs, 0);
         alloc(&second, 2);
         drop(held);

@@ -1,20 +1,20 @@
 //! The bitmaps of all hardware queues: everything of a set but its payloads.
 
 use crate::admission::Admission;
-use crate::drained::Drained;
 use crate::freeze::Gate;
+use crate::hotplug::Service;
 use crate::kind::{Kinds, QueueKind};
-use crate::leave::Service;
 use crate::life::Life;
-use crate::live::Size;
+use crate::resize::Size;
 use crate::set_id::SetId;
-use crate::steering::{Policies, Seats};
+use crate::steering::{Policies, Seats, first_of};
 use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
-use inflight_sbitmap::above::Above;
+use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 /// How many hardware queues, and how many tags each: at most. `Size` has the present numbers.
@@ -134,8 +134,8 @@ impl Bitmaps {
     /// `geometry` has been checked.
     pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
         let (fairness, engine) = match setup.admission {
-            Admission::WholeIo => (Fairness::Fair, setup.engine),
-            _ => (Fairness::Batched, Engine::Shared),
+            Admission::WholeIo => (Fairness::fair(), setup.engine),
+            _ => (Fairness::batched(), Engine::Shared),
         };
         let depth = setup.depth.unwrap_or(geometry.depth);
         let hw_queues = setup.hw_queues.unwrap_or(geometry.hw_queues);
@@ -146,7 +146,7 @@ impl Bitmaps {
                 .engine(engine)
                 .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())
-                .build_above(Above {
+                .build_with_rules(Rules {
                     shares,
                     door: setup.admission.door(),
                     users: setup.users.get(n).copied(),
@@ -232,7 +232,7 @@ impl Bitmaps {
                 self.gate.drained().notify_all();
             }
         }
-        state.closed().is_none() && hw_queue < self.size.hw_queues()
+        state.refuses().is_none() && hw_queue < self.size.hw_queues()
     }
 
     #[inline]
@@ -388,7 +388,11 @@ impl Bitmaps {
             })
     }
 
-    pub(crate) fn any_in_use(&self) -> bool {
-        Drained::of_all(self).is_busy()
+    /// Nobody gets a bit from now on; the first panic of a waker comes out when all are told.
+    pub(crate) fn close_all(&self) {
+        self.gate.shut();
+        let close = |target| catch_unwind(AssertUnwindSafe(|| self.bitmap(target).close()));
+        let closed = first_of(self.targets().map(close));
+        closed.unwrap_or_else(|panic| resume_unwind(panic));
     }
 }

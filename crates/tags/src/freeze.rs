@@ -17,22 +17,27 @@
 
 use crate::bitmaps::Bitmaps;
 use crate::drained::Drained;
-use crate::error::AllocError;
+use crate::error::{AllocError, FreezeError};
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::Event;
+use inflight_sync::wait::{Event, Ticket};
 use inflight_sync::{Arc, CachePadded};
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// One freeze in the gate's word, which has room for 2^31 - 1.
 pub(crate) const FREEZE: u64 = 1;
-/// One quiesce, likewise.
+/// One quiesce. There is room for 2^30 - 1.
 pub(crate) const QUIESCE: u64 = 1 << 31;
 /// Some hardware queue is inactive.
 const INACTIVE: u64 = 1 << 62;
+/// The set is closed, for good.
+const SHUT: u64 = 1 << 61;
 /// All freezes and quiesces: while there are any, nobody is admitted.
-const CLOSED: u64 = INACTIVE - 1;
+const STOPPED: u64 = SHUT - 1;
 /// There has been a second tenant. Set once, and for good.
 const MANY: u64 = 1 << 63;
 
@@ -50,12 +55,23 @@ impl State {
     /// Nothing stops anybody.
     #[inline]
     pub(crate) const fn is_open(self) -> bool {
-        !self.is_watched()
+        self.0 & !MANY == 0
+    }
+
+    pub(crate) const fn is_shut(self) -> bool {
+        self.0 & SHUT != 0
+    }
+
+    /// Whether there is an end to wait for.
+    const fn is_stopped(self) -> bool {
+        self.0 & STOPPED != 0 && !self.is_shut()
     }
 
     /// Why nobody is admitted, if so.
-    pub(crate) const fn closed(self) -> Option<AllocError> {
-        if self.is_frozen() {
+    pub(crate) const fn refuses(self) -> Option<AllocError> {
+        if self.is_shut() {
+            Some(AllocError::Closed)
+        } else if self.is_frozen() {
             Some(AllocError::Frozen)
         } else if self.is_quiesced() {
             Some(AllocError::Quiesced)
@@ -69,7 +85,7 @@ impl State {
     }
 
     pub(crate) const fn is_quiesced(self) -> bool {
-        self.0 & CLOSED >= QUIESCE
+        self.0 & STOPPED >= QUIESCE
     }
 
     /// Whether there has been a second tenant. Until then nothing is counted.
@@ -81,7 +97,7 @@ impl State {
     /// Whether somebody may wait on `drained`.
     #[inline]
     const fn is_watched(self) -> bool {
-        self.0 & !MANY != 0
+        self.0 & !(MANY | SHUT) != 0
     }
 
     /// Whether some hardware queue is inactive.
@@ -95,7 +111,8 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("freezes", &(self.0 & (QUIESCE - 1)))
-            .field("quiesces", &((self.0 & CLOSED) / QUIESCE))
+            .field("quiesces", &((self.0 & STOPPED) / QUIESCE))
+            .field("closed", &self.is_shut())
             .field("some_inactive", &self.is_short())
             .field("many_tenants", &self.is_many())
             .finish()
@@ -139,8 +156,15 @@ impl Gate {
         State(self.door.state.load(Ordering::Acquire))
     }
 
-    fn is_closed(&self) -> bool {
-        self.state().closed().is_some()
+    fn is_stopped(&self) -> bool {
+        self.state().is_stopped()
+    }
+
+    /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
+    pub(crate) fn shut(&self) {
+        // Relaxed: who is admitted all the same came before; `thawed` has a fence of its own.
+        self.door.state.fetch_or(SHUT, Ordering::Relaxed);
+        self.thawed.notify_all();
     }
 
     /// A2 and A3, after A1. If it is plain, the bit may become a tag.
@@ -227,7 +251,7 @@ impl Gate {
     /// One freeze or quiesce less.
     pub(crate) fn lower(&self, unit: u64) {
         // Ordering: T1, pairs with the Acquire load in `state`.
-        if self.door.state.fetch_sub(unit, Ordering::Release) & CLOSED == unit {
+        if self.door.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
             self.thawed.notify_all();
         }
     }
@@ -236,18 +260,22 @@ impl Gate {
     pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
         match until {
             None => {
-                self.thawed.wait_while(|| self.is_closed());
+                self.thawed.wait_while(|| self.is_stopped());
                 true
             }
             Some((clock, deadline)) => self
                 .thawed
-                .wait_while_until(clock, deadline, || self.is_closed()),
+                .wait_while_until(clock, deadline, || self.is_stopped()),
         }
     }
 
-    /// B2 for a task.
-    pub(crate) async fn thawed(&self) {
-        self.thawed.listen_while(|| self.is_closed()).await;
+    /// B2 for a task, which keeps its place apart and gives it up by `leave_thaw`.
+    pub(crate) fn poll_thaw(&self, place: &mut Option<Ticket>, cx: &Context<'_>) -> Poll<()> {
+        self.thawed.poll_while(place, cx, || self.is_stopped())
+    }
+
+    pub(crate) fn leave_thaw(&self, place: &mut Option<Ticket>) {
+        self.thawed.leave(place);
     }
 }
 
@@ -281,13 +309,13 @@ impl Drop for TellAtEnd<'_> {
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let outer = set.freeze_blocking();
 /// let inner = set.freeze_blocking();
 /// drop(outer);
-/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Frozen);
+/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
 /// drop(inner);
-/// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+/// assert!(dev.try_alloc().is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the set thaws when the guard is dropped"]
@@ -304,33 +332,107 @@ impl FrozenGuard {
         })
     }
 
-    /// F3 without waiting: whether a bit is set. If none is, what the last owners wrote is visible.
-    pub(crate) fn busy(&self) -> bool {
-        self.bitmaps.any_in_use()
+    /// F3 without waiting.
+    pub(crate) fn drained_now(self) -> Result<Self, FreezeError> {
+        let busy = Drained::of_all(&self.bitmaps).is_busy(&self.bitmaps);
+        if busy {
+            Err(FreezeError::InUse)
+        } else {
+            Ok(self)
+        }
     }
 
     /// F3 for a thread.
     pub(crate) fn wait_drained(self) -> Self {
         let mut pass = Drained::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
-        drained.wait_while(|| pass.is_busy());
+        drained.wait_while(|| pass.is_busy(&self.bitmaps));
         self
     }
 
     /// F3 for a thread in a hurry. Gives up the guard if the time is up.
-    pub(crate) fn wait_drained_until(self, clock: &Clock, deadline: Instant) -> Option<Self> {
+    pub(crate) fn wait_drained_until(
+        self,
+        clock: &Clock,
+        deadline: Instant,
+    ) -> Result<Self, FreezeError> {
         let mut pass = Drained::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
-        let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy());
-        in_time.then_some(self)
+        let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy(&self.bitmaps));
+        if in_time {
+            Ok(self)
+        } else {
+            Err(FreezeError::TimedOut)
+        }
     }
+}
 
-    /// F3 for a task.
-    pub(crate) async fn drained(self) -> Self {
-        let mut pass = Drained::of_all(&self.bitmaps);
-        let drained = self.bitmaps.gate().drained();
-        drained.listen_while(|| pass.is_busy()).await;
-        self
+/// The future of [`TagSet::freeze`](crate::TagSet::freeze). The freeze begins at its first poll,
+/// and ends when it is dropped before it was ready.
+///
+/// ```
+/// use inflight_tags::{Freeze, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let freeze: Freeze = set.freeze();
+/// assert!(!set.is_frozen(), "not polled yet");
+/// let frozen = inflight_sync::block_on(freeze);
+/// assert!(set.is_frozen());
+/// # drop(frozen);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Freeze {
+    bitmaps: Arc<Bitmaps>,
+    /// Once it has begun.
+    guard: Option<FrozenGuard>,
+    pass: Drained,
+    place: Option<Ticket>,
+}
+
+impl Freeze {
+    pub(crate) fn new(bitmaps: &Arc<Bitmaps>) -> Self {
+        Self {
+            guard: None,
+            pass: Drained::of_all(bitmaps),
+            place: None,
+            bitmaps: bitmaps.clone(),
+        }
+    }
+}
+
+impl Future for Freeze {
+    type Output = FrozenGuard;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FrozenGuard> {
+        let Self {
+            bitmaps,
+            guard,
+            pass,
+            place,
+        } = &mut *self;
+        if guard.is_none() {
+            *pass = Drained::of_all(bitmaps);
+            *guard = Some(FrozenGuard::raise(bitmaps));
+        }
+        let drained = bitmaps.gate().drained();
+        match drained.poll_while(place, cx, || pass.is_busy(bitmaps)) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => guard.take().map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+}
+
+impl Drop for Freeze {
+    fn drop(&mut self) {
+        self.bitmaps.gate().drained().leave(&mut self.place);
+    }
+}
+
+impl fmt::Debug for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Freeze")
+            .field("begun", &self.guard.is_some())
+            .finish_non_exhaustive()
     }
 }
 

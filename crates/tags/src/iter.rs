@@ -18,8 +18,8 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let token = dev.try_alloc()?.into_token();
 /// set.for_each_in_flight(|t| assert_eq!(t.token(), token));
 /// drop(set.redeem(token)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,8 +42,8 @@ impl InFlight<'_> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// # let set = TagSet::builder().depth(2).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// let mut seen = Vec::new();
     /// set.for_each_in_flight(|t| seen.push(t.token()));
     /// assert_eq!(seen, [token]);
@@ -59,8 +59,8 @@ impl InFlight<'_> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// # let set = TagSet::builder().hw_queues(2).depth(2).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new().hw_queue(1))?.into_token();
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.into_token();
     /// set.for_each_in_flight(|t| assert_eq!(t.hw_queue(), 1));
     /// # set.redeem(token)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -75,8 +75,8 @@ impl InFlight<'_> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// set.for_each_in_flight(|t| assert_eq!(t.index(), 0));
     /// # set.redeem(token)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -95,12 +95,12 @@ impl InFlight<'_> {
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
-    /// use inflight_sync::time::Clock;
+    /// use inflight_tags::Clock;
     /// use std::time::Duration;
     /// let clock = Clock::manual();
     /// let set = TagSet::builder().depth(1).clock(clock.clone()).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// clock.advance(Duration::from_secs(3));
     /// set.for_each_in_flight(|t| assert_eq!(t.age(), Duration::from_secs(3)));
     /// # set.redeem(token)?;
@@ -118,8 +118,8 @@ impl InFlight<'_> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// set.for_each_in_flight(|t| assert!(!t.is_timed_out() && t.mark_timed_out()));
     /// set.for_each_in_flight(|t| assert!(t.is_timed_out() && !t.mark_timed_out()));
     /// # set.redeem_timed_out(token)?;
@@ -142,8 +142,8 @@ impl InFlight<'_> {
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
     /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// let mut late = Vec::new();
     /// set.for_each_in_flight(|t| if t.mark_timed_out() { late.push(t.token()); });
     /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut);

@@ -5,21 +5,22 @@ use std::fmt;
 /// What a hardware queue is for.
 ///
 /// A set may keep some of its hardware queues for reads and for polled requests
-/// ([`read_queues`](crate::TagSetBuilder::read_queues),
-/// [`poll_queues`](crate::TagSetBuilder::poll_queues)), so that reads do not stand behind writes,
+/// ([`read`](crate::HwQueueOptions::read),
+/// [`poll`](crate::HwQueueOptions::poll)), so that reads do not stand behind writes,
 /// and a poller sees its own completions only. Each kind has a map of its own from CPUs to hardware
 /// queues. A kind the set does not have is served by the default ones.
 ///
 /// The idea is the queue types of blk-mq.
 ///
 /// ```
-/// use inflight_tags::{AllocOptions, QueueKind, TagSet};
-/// let set = TagSet::builder().hw_queues(4).poll_queues(1).depth(8).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let tag = dev.try_alloc(AllocOptions::new().polled())?;
-/// assert_eq!(set.queue_kind(tag.hw_queue()), Some(QueueKind::Poll));
-/// let tag = dev.try_alloc(AllocOptions::new().read())?;
-/// assert_eq!(set.queue_kind(tag.hw_queue()), Some(QueueKind::Default));
+/// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};
+/// let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).poll(1));
+/// let set = set.depth(8).build(|_, _| ())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let tag = dev.try_alloc_with(AllocOptions::new().polled())?;
+/// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Poll));
+/// let tag = dev.try_alloc_with(AllocOptions::new().read())?;
+/// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Default));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -8,16 +8,16 @@
 //! is free allocates no memory, and takes no lock while tags are plenty.
 //!
 //! ```
-//! use inflight_tags::{AllocOptions, TagSet};
+//! use inflight_tags::TagSet;
 //!
 //! struct Req { off: u64, buf: Vec<u8> }
 //! let set = TagSet::builder()
 //!     .hw_queues(4)
 //!     .depth(256)
 //!     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
-//! let dev = set.add_queue("nvme0n1"); // a tenant of the set
+//! let dev = set.add_tenant("nvme0n1")?; // a device; tenants share the set fairly
 //!
-//! let mut tag = dev.try_alloc(AllocOptions::new())?; // or alloc().await, alloc_blocking(), ...
+//! let mut tag = dev.try_alloc()?; // or alloc().await, alloc_blocking(), alloc_timeout(d)
 //! tag.off = 8192; // the slot, through the tag
 //! let token = tag.into_token(); // in flight: the ring carries this number
 //!
@@ -36,13 +36,13 @@
 //!
 //! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
 //! refused ([`RedeemError`]). What is in flight stays where it is, even if the program drops the
-//! whole set under the device: such slots are leaked. A set can be
-//! [frozen](TagSet::freeze_blocking) until no request exists. [`TagSet::for_each_in_flight`] looks
-//! at requests while they complete.
+//! whole set under the device: such slots are leaked. A set can be [frozen](TagSet::freeze) until
+//! no request exists, and [closed](TagSet::close) for good. [`TagSet::for_each_in_flight`] looks at
+//! requests while they complete.
 //!
-//! A request that needs several tags asks for them by [`Queue::split`]; who gets a tag when there
-//! are too few is the set's [`Admission`], and each [`Queue`] is a tenant with a
-//! [share](SharePolicy). [`TagSet::expire`] finds requests that take too long, and [`steering`]
+//! A request that needs several tags asks for them by [`Tenant::split`]; who gets a tag when there
+//! are too few is the set's [`Admission`], and each [`Tenant`] has a
+//! [share](SharePolicy). [`TagSet::expired`] finds requests that take too long, and [`steering`]
 //! runs completions on the CPU that submitted.
 //!
 //! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
@@ -50,31 +50,32 @@
 #![deny(missing_docs)]
 
 mod admission;
+mod alloc;
 mod allocs;
 mod batch;
-mod bit;
 mod bitmaps;
 mod builder;
+mod cpus;
 mod drained;
 mod error;
 mod expire;
+mod fast_path;
 mod freeze;
+mod grant;
 mod group;
 mod grown;
 mod handle;
+mod hotplug;
+mod hw_queues;
 mod iter;
 mod kind;
-mod leave;
 mod life;
-mod live;
 mod map;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod options;
-mod queue;
-mod quick;
 mod quiesce;
-mod refresh;
+mod resize;
 mod set;
 mod set_id;
 mod slot;
@@ -83,26 +84,38 @@ mod stats;
 pub mod steering;
 mod tag;
 mod tenant;
+mod tenant_handle;
 mod token;
 mod versions;
 
 pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
+pub use alloc::{Alloc, AllocOwned};
 pub use builder::TagSetBuilder;
-pub use error::{AllocError, BuildError, DrainError, RedeemError, ResizeError};
-pub use freeze::FrozenGuard;
+pub use cpus::Cpus;
+pub use error::{
+    AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
+    TenantError,
+};
+pub use expire::Expired;
+pub use freeze::{Freeze, FrozenGuard};
+pub use hw_queues::{HwQueueOptions, HwQueues};
 pub use iter::InFlight;
 pub use kind::QueueKind;
 #[cfg(feature = "metrics")]
 pub use metrics::describe_metrics;
 pub use options::AllocOptions;
-pub use queue::Queue;
 pub use quiesce::QuiesceGuard;
 pub use set::TagSet;
 pub use split::Split;
-pub use stats::{QueueStats, SetStats};
+pub use stats::{SetStats, TenantStats};
 pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
 pub use tenant::SharePolicy;
+pub use tenant_handle::Tenant;
+
+pub use inflight_sbitmap::Engine;
+pub use inflight_sync::time::{Clock, Instant};
+pub use inflight_topology::Topology;
 
 // Keeps the example of the README true.
 #[cfg(doctest)]

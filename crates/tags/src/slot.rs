@@ -1,6 +1,6 @@
 //! One tag's slot: the payload, and the state word that says whose it is.
 //!
-//! The word is `generation << 3 | phase`. The events, with the names the models use:
+//! The word is `generation << 4 | phase`. The events, with the names the models use:
 //!
 //! ```text
 //!            S1 issue            S2 redeem
@@ -10,13 +10,19 @@
 //!    |                     Overdue --------------> Handled
 //!    |                                                 |
 //!    +--- S5 retire: from every phase that has an owner, generation + 1
+//!
+//!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
 //! ```
 //!
-//! Idle, Redeemed and Handled belong to the one `Tag` (or to nobody, if the bit is free). S1 and
-//! S5 are therefore plain stores of the owner. S2, S3 and S4 are each one compare-exchange on an
-//! exact generation and phase: of any number of racers exactly one wins. S1 from Redeemed or
-//! Handled moves the generation too, so that each token names one submission and a late completion
-//! of an earlier one finds nothing.
+//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or to nobody, if the bit
+//! is free). S1, S5 and S6 are therefore plain stores of the owner. S2, S3, S4 and S7 are each one
+//! compare-exchange on an exact generation and phase: of any number of racers exactly one wins. S7
+//! against the owner's next store: either it comes first and the owner overwrites what it has
+//! said, or it fails. S1 from Redeemed or Handled moves the generation too, so that each token
+//! names one submission and a late completion of an earlier one finds nothing.
+//!
+//! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
+//! generation before is told that it is late, until the slot is used again.
 
 use crate::bitmaps::Bitmaps;
 use crate::error::RedeemError;
@@ -26,6 +32,7 @@ use crate::set::Shared;
 use crate::steering::{Link, Note};
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::tenancy::Tenancy as _;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
@@ -35,7 +42,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-const PHASE_BITS: u32 = 3;
+const PHASE_BITS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -52,12 +59,23 @@ pub(crate) enum Phase {
     Handled = 4,
     /// Nobody's, and without a payload: not made yet, or all handles of the set are gone.
     Absent = 5,
+    /// Its owner has it, and its time runs.
+    Tracked = 6,
+    /// The same, and somebody was told that its time is up.
+    Reported = 7,
+    /// As Idle, and the last use was ended by the handler of its timeout.
+    Forgiven = 8,
 }
 
 impl Phase {
     /// PROTOCOL.md, "One owner".
     const fn has_owner(self) -> bool {
         !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
+    }
+
+    /// No token of this generation was made.
+    const fn is_fresh(self) -> bool {
+        matches!(self, Self::Idle | Self::Forgiven)
     }
 }
 
@@ -90,6 +108,9 @@ impl State {
             2 => Phase::Overdue,
             3 => Phase::Redeemed,
             4 => Phase::Handled,
+            6 => Phase::Tracked,
+            7 => Phase::Reported,
+            8 => Phase::Forgiven,
             _ => Phase::Absent,
         };
         Self {
@@ -224,14 +245,46 @@ impl Record {
         self.turn(Ordering::Relaxed);
     }
 
+    /// The state whose generation the next token names.
+    #[inline]
+    pub(crate) fn next_issue(&self) -> State {
+        let state = self.owned();
+        if state.phase.is_fresh() {
+            state
+        } else {
+            state.again()
+        }
+    }
+
+    /// S6, by the owner: its time runs from now on.
+    pub(crate) fn track(&self, stamp: Option<Instant>) {
+        let mut state = self.next_issue();
+        if let Some(stamp) = stamp {
+            // Relaxed: published by S6.
+            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
+        }
+        state.phase = Phase::Tracked;
+        // Ordering: S6, pairs with the Acquire in `observe`: who sees it sees the time stamp.
+        self.state.store(state.pack(), Ordering::Release);
+    }
+
+    /// Whether S7 came, for the owner.
+    pub(crate) fn is_reported(&self) -> bool {
+        // Relaxed: it says nothing about anything else.
+        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
+    }
+
+    /// S7. Whether this call was the one that says so.
+    pub(crate) fn report(&self, generation: Generation) -> bool {
+        self.change(generation, Phase::Tracked, Phase::Reported)
+            .is_ok()
+    }
+
     /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
     /// and be freed with its set by them.
     #[inline]
     pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
-        let mut state = self.owned();
-        if state.phase != Phase::Idle {
-            state = state.again();
-        }
+        let mut state = self.next_issue();
         if let Some(stamp) = stamp {
             // Relaxed: published by S1.
             self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
@@ -248,6 +301,7 @@ impl Record {
     pub(crate) fn redeem(&self, generation: Generation) -> Result<(), RedeemError> {
         self.change(generation, Phase::InFlight, Phase::Redeemed)
             .map_err(|found| match found.phase {
+                Phase::Forgiven if found.generation == generation.next() => RedeemError::TimedOut,
                 _ if found.generation != generation => RedeemError::Stale,
                 Phase::Overdue | Phase::Handled => RedeemError::TimedOut,
                 _ => RedeemError::NotInFlight,
@@ -295,9 +349,13 @@ impl Record {
     /// S5. Called by the owner, before it gives the bit back.
     #[inline]
     pub(crate) fn retire(&self) {
+        let owned = self.owned();
         let state = State {
-            generation: self.owned().generation.next(),
-            phase: Phase::Idle,
+            generation: owned.generation.next(),
+            phase: match owned.phase {
+                Phase::Handled => Phase::Forgiven,
+                _ => Phase::Idle,
+            },
         };
         // Relaxed: the owner's own.
         if self.timeout.load(Ordering::Relaxed) != 0 {
@@ -321,7 +379,7 @@ impl Record {
         }
         // Relaxed: the exchange looks again.
         let found = State::unpack(self.state.load(Ordering::Relaxed));
-        if found.phase != Phase::Idle {
+        if !found.phase.is_fresh() {
             return false;
         }
         let absent = State {
@@ -482,7 +540,7 @@ impl<T> Slot<T> {
         let gate = slot.bitmaps().gate();
         let bitmaps = slot.bitmaps.as_ptr();
         // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
-        if gate.is_many() || !home.put_quick(slot.bit) {
+        if gate.is_many() || !home.put_fast(slot.bit) {
             // SAFETY: as above.
             unsafe { Self::free_beyond(this, bitmap) };
         } else if gate.is_watched_after_put() {
@@ -558,7 +616,7 @@ impl<T> Slot<T> {
             let slot = unsafe { slot.as_ref() };
             debug_assert_eq!(slot.bitmap, first.bitmap);
             slot.record.retire();
-            if !(alone && bitmap.put_quick(slot.bit)) {
+            if !(alone && bitmap.put_fast(slot.bit)) {
                 bits[rest] = slot.bit;
                 rest += 1;
             }
@@ -719,10 +777,60 @@ mod tests {
         assert_ne!(record.issue(None), second);
     }
 
+    /// The completion of a request whose timeout was handled is late until the slot is used again.
+    #[test]
+    fn a_late_completion_is_told_so_until_the_next_use() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        let token = record.issue(None);
+        assert!(record.mark(token));
+        assert_eq!(record.take_overdue(token), Ok(()));
+        record.retire();
+        for _ in 0..2 {
+            assert_eq!(record.redeem(token), Err(RedeemError::TimedOut));
+            assert_eq!(record.take_overdue(token), Err(RedeemError::Stale));
+        }
+        let earlier = Generation::from_bits(6);
+        assert_eq!(
+            record.redeem(earlier),
+            Err(RedeemError::Stale),
+            "of another use"
+        );
+        let next = record.issue(None);
+        assert_eq!(next, token.next());
+        assert_eq!(record.redeem(token), Err(RedeemError::Stale), "used again");
+        assert_eq!(record.redeem(next), Ok(()));
+        record.retire();
+        assert_eq!(record.redeem(next), Err(RedeemError::Stale), "no timeout");
+    }
+
+    /// A tag that is tracked is reported once, and is its owner's all the while.
+    #[test]
+    fn what_is_tracked_is_reported_once() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        record.track(None);
+        let tracked = record.observe();
+        assert!(record.redeem(tracked.generation).is_err() && !record.is_reported());
+        assert!(record.report(tracked.generation) && !record.report(tracked.generation));
+        assert!(record.is_reported());
+        let token = record.issue(None);
+        assert!(!record.report(tracked.generation));
+        assert_eq!(record.redeem(token), Ok(()));
+        record.track(None);
+        record.retire();
+        assert_eq!(record.observe().phase, Phase::Idle);
+    }
+
     #[test]
     fn every_state_survives_packing() {
-        use Phase::{Absent, Handled, Idle, InFlight, Overdue, Redeemed};
-        for phase in [Idle, InFlight, Overdue, Redeemed, Handled, Absent] {
+        use Phase::{
+            Absent, Forgiven, Handled, Idle, InFlight, Overdue, Redeemed, Reported, Tracked,
+        };
+        let phases = [
+            Idle, InFlight, Overdue, Redeemed, Handled, Absent, Tracked, Reported, Forgiven,
+        ];
+        for phase in phases {
             for bits in [1, 2, (1 << 34) - 2] {
                 let state = State {
                     generation: Generation::from_bits(bits),

@@ -3,7 +3,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_tags::{AllocOptions, DrainError, TagSet};
+use inflight_tags::{AllocOptions, DrainError, HwQueueOptions, TagSet};
 use inflight_topology::Topology;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::time::Duration;
@@ -33,27 +33,26 @@ static COUNTING: Counting = Counting;
 fn a_drain_of_shared_tags_looks_at_each_word_once() {
     let topology = Topology::synthetic("core:2").unwrap();
     let set = TagSet::builder()
-        .hw_queues(2)
-        .depth(4_096)
-        .shared_tags(true);
+        .hw_queues(HwQueueOptions::new(2).shared_tags(true))
+        .depth(4_096);
     let set = set.topology(&topology).build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc_batch_with(AllocOptions::new().hw_queue(1), 4_096);
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc_batch_with(4_096, AllocOptions::new().hw_queue(1));
     let mut held = held.unwrap();
-    assert_eq!(set.cpu_offline(1), [1]);
+    assert_eq!(set.cpus().offline(1), [1]);
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let none = Duration::ZERO;
     assert_eq!(
-        set.drain_hw_queue_timeout(1, none),
+        set.hw_queues().drain_timeout(1, none),
         Err(DrainError::TimedOut)
     );
     held.drain(1..).for_each(drop);
     assert_eq!(
-        set.drain_hw_queue_timeout(1, none),
+        set.hw_queues().drain_timeout(1, none),
         Err(DrainError::TimedOut)
     );
     drop(held);
-    assert_eq!(set.drain_hw_queue_timeout(1, none), Ok(()));
+    assert_eq!(set.hw_queues().drain_timeout(1, none), Ok(()));
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
     assert!(allocations < 100, "{allocations} for 4,096 tags");
 }

@@ -131,7 +131,7 @@ fn model(requests: usize) -> Model {
         .steering(Steering::Force)
         .build(|_, _| 0)
         .unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let worker = Worker::new();
     let log = Log(Arc::new(Mutex::new(Vec::new())));
     let topology = Topology::synthetic("core:2").unwrap();
@@ -147,7 +147,7 @@ fn model(requests: usize) -> Model {
     });
     cpu::set_current_for_thread(Some(1));
     let tokens = (0..requests)
-        .map(|_| dev.try_alloc(AllocOptions::new()).unwrap().into_token())
+        .map(|_| dev.try_alloc().unwrap().into_token())
         .collect();
     cpu::set_current_for_thread(None);
     Model {

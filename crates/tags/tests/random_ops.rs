@@ -13,8 +13,8 @@ use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, cpu, thread};
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, Force, FrozenGuard, NoPreempt, Queue, SharePolicy, Split,
-    Tag, TagSet, WakeAccounting,
+    Admission, AllocError, AllocOptions, Force, FrozenGuard, HwQueueOptions, NoPreempt,
+    SharePolicy, Split, Tag, TagSet, Tenant, WakeAccounting,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -122,13 +122,14 @@ impl Plan {
     }
 
     fn build(&self, clock: &Clock, made: &Arc<AtomicUsize>, drops: &Arc<AtomicUsize>) -> Set {
+        let rings = HwQueueOptions::new(self.hw_queues)
+            .max(self.max_hw_queues)
+            .shared_tags(self.shared_tags);
         let mut set = TagSet::builder()
-            .hw_queues(self.hw_queues)
-            .max_hw_queues(self.max_hw_queues)
+            .hw_queues(rings)
             .depth(self.depth)
             .max_depth(self.max_depth)
             .reserved(self.reserved)
-            .shared_tags(self.shared_tags)
             .admission(self.admission)
             .share(self.share)
             .engine(self.engine)
@@ -269,7 +270,7 @@ struct World {
     made: Arc<AtomicUsize>,
     drops: Arc<AtomicUsize>,
     set: Set,
-    devices: Vec<Queue<Payload>>,
+    devices: Vec<Tenant<Payload>>,
     tasks: Vec<Task>,
     splits: BTreeMap<u64, Parked>,
     /// With their owners, as are the tokens.
@@ -316,7 +317,7 @@ impl World {
         let (made, drops) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
         let set = plan.build(&clock, &made, &drops);
         Self {
-            devices: vec![set.add_queue("first")],
+            devices: vec![set.add_tenant("first").unwrap()],
             rng,
             plan,
             clock,
@@ -369,7 +370,7 @@ impl World {
         }
         let (options, bound) = self.options(4);
         let n = self.rng.usize(0..self.plan.max_depth * 2 + 2);
-        let home = Rc::new(RefCell::new(Some(self.device().split_with(options, n))));
+        let home = Rc::new(RefCell::new(Some(self.device().split_with(n, options))));
         let id = self.number();
         self.splits.insert(id, Parked { home, bound });
         self.start_next(id);
@@ -482,17 +483,18 @@ impl World {
         if !self.plan.resizes {
             return;
         }
-        if let Some(guard) = self.set.try_freeze() {
+        if let Ok(guard) = self.set.try_freeze() {
             self.assert_nothing_is_out();
             let n = self.rng.usize(1..=self.plan.max_hw_queues);
-            self.set.set_hw_queues(n).unwrap();
+            self.set.set_hw_queues_blocking(n).unwrap();
             drop(guard);
         }
     }
 
     fn add_device(&mut self) {
         if self.devices.len() < MOST_DEVICES {
-            self.devices.push(self.set.add_queue("later"));
+            let name = format!("later {}", self.number());
+            self.devices.push(self.set.add_tenant(name).unwrap());
         }
     }
 
@@ -516,7 +518,7 @@ impl World {
     fn alloc_now(&mut self) {
         let device = self.device();
         match self.rng.u8(0..4) {
-            0 => match device.try_alloc(AllocOptions::new()) {
+            0 => match device.try_alloc() {
                 Ok(tag) => self.own(tag),
                 Err(AllocError::Exhausted | AllocError::Frozen) => {}
                 Err(error) => panic!("{error:?}"),
@@ -542,7 +544,7 @@ impl World {
         self.last
     }
 
-    fn device(&mut self) -> Queue<Payload> {
+    fn device(&mut self) -> Tenant<Payload> {
         self.devices[self.rng.usize(0..self.devices.len())].clone()
     }
 
@@ -585,7 +587,7 @@ impl World {
     fn end_next_now(&mut self, id: u64, next: Next) {
         match next {
             Err(AllocError::Exhausted | AllocError::Frozen | AllocError::TimedOut) => {}
-            Err(AllocError::NoSuchHwQueue) => assert!(self.splits[&id].bound),
+            Err(AllocError::NoSuchHwQueue { .. }) => assert!(self.splits[&id].bound),
             next => self.end_next(id, next),
         }
     }
@@ -595,7 +597,7 @@ impl World {
             Ok(Some(tag)) => self.own(tag),
             Ok(None) => drop(self.splits.remove(&id)),
             Err(error) => {
-                assert_eq!(error, AllocError::NoSuchHwQueue);
+                assert!(matches!(error, AllocError::NoSuchHwQueue { .. }));
                 let split = self.splits.remove(&id).unwrap();
                 assert!(split.bound, "all hardware queues are gone");
             }
@@ -611,7 +613,7 @@ impl World {
         match (outcome, kind) {
             (Outcome::Tag(Ok(tag)), _) => self.own(tag),
             (Outcome::Tag(Err(error)), _) => {
-                assert_eq!((error, bound), (AllocError::NoSuchHwQueue, true));
+                assert!(bound && matches!(error, AllocError::NoSuchHwQueue { .. }));
             }
             (Outcome::Next(next), Kind::Split(id)) => self.end_next(id, next),
             (Outcome::Frozen(guard), _) => {
@@ -658,11 +660,12 @@ impl World {
     fn assert_whole(self) {
         assert_eq!(self.set.in_use(), 0);
         assert!(!self.set.is_frozen());
-        let device = self.set.add_queue("last");
+        let device = self.set.add_tenant("last").unwrap();
         drop((self.devices, self.splits));
         cpu::set_current_for_thread(None);
-        for hw_queue in 0..self.set.hw_queues() {
-            let all = |options| std::iter::from_fn(|| device.try_alloc(options).ok()).collect();
+        for hw_queue in 0..self.set.hw_queues().len() {
+            let all =
+                |options| std::iter::from_fn(|| device.try_alloc_with(options).ok()).collect();
             let options = AllocOptions::new().hw_queue(hw_queue);
             let normal: Vec<_> = all(options);
             let depth = self.set.depth() - self.plan.reserved;

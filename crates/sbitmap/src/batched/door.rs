@@ -1,25 +1,42 @@
 //! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
 //! above. By default everybody may, and a wake is worth one bit.
 
-use crate::above::{Class, Door, Force, Request, Shares};
+use crate::request::{Class, Door, Force, Request, Shares};
 use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::Instant;
+use std::time::Duration;
 
 /// The rules, and whether newcomers are let past at the moment.
 #[derive(Debug)]
-pub(super) struct Entrance {
+pub(super) struct NewcomerGate {
     door: Option<Door>,
     shares: Option<Box<dyn Shares>>,
     /// Bits were plenty at the last batch.
     forced: AtomicBool,
+    /// Nobody gets a bit any more.
+    closed: AtomicBool,
 }
 
-impl Entrance {
+impl NewcomerGate {
     pub(super) fn new(door: Option<Door>, shares: Option<Box<dyn Shares>>) -> Self {
         Self {
             door,
             shares,
             forced: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn close(&self) {
+        // Relaxed: who waits is told with each list's lock, which carries it; who only tries may
+        // be one that came before.
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        // Relaxed: see `close`.
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// E1: whether a newcomer may try, who sees so many wait.
@@ -66,6 +83,19 @@ impl Entrance {
         if let Some(shares) = &self.shares {
             shares.gives(bit);
         }
+    }
+
+    pub(super) fn least_share(&self) -> Option<usize> {
+        self.shares.as_ref()?.least_share()
+    }
+
+    pub(super) fn look_every(&self, class: Class) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(class)
+    }
+
+    pub(super) fn look_for_idle(&self, now: Instant) -> bool {
+        let shares = self.shares.as_ref();
+        shares.is_some_and(|shares| shares.look_for_idle(now))
     }
 
     /// What is written beside a waiter in its list.

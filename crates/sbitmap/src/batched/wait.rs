@@ -2,12 +2,11 @@
 
 use super::Batched;
 use super::wake::Place;
-use crate::above::Request;
+use crate::error::GetError;
+use crate::request::Request;
 use inflight_sync::Parker;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The common core of all waiting: a waiter that is in a queue, or not.
@@ -58,7 +57,7 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.queue.waits.entrance.gives(self.bit);
+        self.queue.waits.gate.gives(self.bit);
         let returned = self.queue.put(self.bit);
         debug_assert!(returned.is_ok(), "the bit was ours");
     }
@@ -74,7 +73,7 @@ impl Stay<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
-    fn look(&mut self, who: &Who<'_>) -> Option<usize> {
+    fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.seat.place {
             let waker = match who {
@@ -89,19 +88,25 @@ impl Stay<'_> {
             self.seat.woken = true;
             waits.leave(place);
         }
+        if waits.gate.is_closed() {
+            return Some(Err(GetError::Closed));
+        }
         if self.is_privileged() || self.queue.admits() {
             if let Some(bit) = self.try_get() {
-                return Some(bit);
+                return Some(Ok(bit));
             }
         }
         let notify = match who {
             Who::Thread(parker) => Notify::Thread(parker.unparker()),
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
-        let mark = waits
-            .entrance
-            .mark(self.seat.request, self.queue.map.depth());
+        let mark = waits.gate.mark(self.seat.request, self.queue.map.depth());
         self.seat.place = Some(waits.register(notify, mark));
+        if self.queue.waits.gate.is_closed() {
+            // Seen with the list's lock, if whoever closes has told all of that list before.
+            self.give_up();
+            return Some(Err(GetError::Closed));
+        }
         // S3: a bit that was freed before the registration was seen is seen here.
         if !self.is_privileged() && !self.queue.admits_in_line() {
             return None;
@@ -111,7 +116,7 @@ impl Stay<'_> {
             bit: self.try_get()?,
         };
         self.give_up();
-        Some(held.take())
+        Some(Ok(held.take()))
     }
 
     const fn is_privileged(&self) -> bool {
@@ -119,12 +124,12 @@ impl Stay<'_> {
     }
 
     fn try_get(&self) -> Option<usize> {
-        let (entrance, class) = (&self.queue.waits.entrance, self.seat.request.class);
-        if !entrance.may_take(class) {
+        let (gate, class) = (&self.queue.waits.gate, self.seat.request.class);
+        if !gate.may_take(class) {
             return None;
         }
         let bit = self.queue.map.try_get()?;
-        entrance.took(class, bit);
+        gate.took(class, bit);
         Some(bit)
     }
 
@@ -157,35 +162,31 @@ impl Drop for Stay<'_> {
 }
 
 impl Stay<'_> {
-    /// Waits as a thread. `None`: the deadline has passed.
-    fn block(&mut self, until: Option<(&Clock, Instant)>) -> Option<usize> {
+    /// Waits as a thread.
+    fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
         loop {
-            if let Some(bit) = self.look(&Who::Thread(&parker)) {
-                return Some(bit);
+            if let Some(outcome) = self.look(&Who::Thread(&parker)) {
+                return outcome;
             }
-            match until {
-                None => parker.park(),
-                Some((clock, deadline)) => {
-                    if !parker.park_until(clock, deadline) {
-                        return self.last_look();
-                    }
-                }
+            let gate = &self.queue.waits.gate;
+            let every = gate.look_every(self.seat.request.class);
+            let look_at = every.map(|every| clock.now() + every);
+            let Some(until) = deadline.into_iter().chain(look_at).min() else {
+                parker.park();
+                continue;
+            };
+            if parker.park_until(clock, until) {
+                continue;
+            }
+            if deadline.is_some_and(|deadline| clock.now() >= deadline) {
+                return self.last_look().ok_or(GetError::TimedOut);
+            }
+            if gate.look_for_idle(clock.now()) {
+                self.queue.shares_changed();
             }
         }
     }
-}
-
-pub(crate) fn block(queue: &Batched) -> usize {
-    let bit = queue.map.try_get();
-    bit.unwrap_or_else(|| {
-        let bit = Get::new(queue).0.block(None);
-        bit.expect("a wait without deadline ends with a bit")
-    })
-}
-
-pub(crate) fn block_until(queue: &Batched, clock: &Clock, deadline: Instant) -> Option<usize> {
-    Get::new(queue).0.block(Some((clock, deadline)))
 }
 
 /// Stays that their owner keeps apart from the queue: of crates above.
@@ -202,44 +203,25 @@ impl Batched {
         result
     }
 
-    pub(crate) fn poll_seat(&self, seat: &mut Seat, cx: &Context<'_>) -> Poll<usize> {
-        let bit = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
-        bit.map_or(Poll::Pending, Poll::Ready)
+    pub(crate) fn poll_seat(
+        &self,
+        seat: &mut Seat,
+        cx: &Context<'_>,
+    ) -> Poll<Result<usize, GetError>> {
+        let outcome = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
     pub(crate) fn block_seat(
         &self,
         seat: &mut Seat,
-        until: Option<(&Clock, Instant)>,
-    ) -> Option<usize> {
-        self.with(seat, |stay| stay.block(until))
+        clock: &Clock,
+        deadline: Option<Instant>,
+    ) -> Result<usize, GetError> {
+        self.with(seat, |stay| stay.block(clock, deadline))
     }
 
     pub(crate) fn leave_seat(&self, seat: &mut Seat) {
         self.with(seat, |stay| stay.give_up());
-    }
-}
-
-/// A task's wait for a bit.
-#[derive(Debug)]
-pub(crate) struct Get<'a>(Stay<'a>);
-
-impl<'a> Get<'a> {
-    pub(crate) fn new(queue: &'a Batched) -> Self {
-        Self(Stay {
-            queue,
-            seat: Seat::new(Request::one(0)),
-        })
-    }
-}
-
-impl Future for Get<'_> {
-    type Output = usize;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
-        match self.0.look(&Who::Task(cx.waker())) {
-            Some(bit) => Poll::Ready(bit),
-            None => Poll::Pending,
-        }
     }
 }

@@ -4,6 +4,7 @@ use super::Local;
 use super::words::Group;
 use crate::error::PutError;
 use crate::mask::BitMask;
+use crate::word::offsets;
 #[cfg(test)]
 use inflight_sync::atomic::Ordering;
 
@@ -81,9 +82,9 @@ impl Local {
         let mut groups = Groups::new(self);
         for id in ids {
             if id >= self.full.depth {
-                result = result.and(Err(PutError::OutOfRange));
+                result = result.and(Err(PutError::OutOfRange { bit: id }));
             } else if !self.states.end(id) {
-                result = result.and(Err(PutError::NotAllocated));
+                result = result.and(Err(PutError::NotAllocated { bit: id }));
             } else {
                 groups.add(id);
                 freed += 1;
@@ -128,12 +129,14 @@ impl Local {
 
     pub(super) fn give_back_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
         if ids.first >= self.full.depth {
-            return (0, false, Err(PutError::OutOfRange));
+            return (0, false, Err(PutError::OutOfRange { bit: ids.first }));
         }
         let (word, offset) = self.full.split(ids.first);
         let room = self.full.word_depth(word) - offset;
-        if ids.mask & !crate::layout::low_mask(room) != 0 {
-            return (0, false, Err(PutError::OutOfRange));
+        let beyond = ids.mask & !crate::layout::low_mask(room);
+        if beyond != 0 {
+            let bit = ids.first.saturating_add(beyond.trailing_zeros() as usize);
+            return (0, false, Err(PutError::OutOfRange { bit }));
         }
         let held = self.states.end_all(ids);
         let group = Group {
@@ -142,10 +145,11 @@ impl Local {
         };
         // P1 to P3.
         let waiting = group.mask != 0 && self.look(self.give(group).ticked);
-        let result = if held == ids.mask {
-            Ok(())
-        } else {
-            Err(PutError::NotAllocated)
+        let result = match offsets(ids.mask & !held).next() {
+            None => Ok(()),
+            Some(offset) => Err(PutError::NotAllocated {
+                bit: ids.first + offset as usize,
+            }),
         };
         (held.count_ones() as usize, waiting, result)
     }

@@ -323,10 +323,10 @@ impl Local {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
         if !below && id >= self.full.depth {
-            return Err(PutError::OutOfRange);
+            return Err(PutError::OutOfRange { bit: id });
         }
         if !self.states.end(id) {
-            return Err(PutError::NotAllocated);
+            return Err(PutError::NotAllocated { bit: id });
         }
         let seen = self.control.glance();
         if below && seen.is_warm() {

@@ -10,12 +10,7 @@ impl Local {
     /// Ids above a smaller depth stay with their owners; given back they rest in the words, where
     /// no getter looks. When the call returns, no later get takes an id above the depth.
     pub(super) fn resize_to(&self, depth: usize) -> Result<(), ResizeError> {
-        if depth == 0 {
-            return Err(ResizeError::Zero);
-        }
-        if depth > self.full.depth {
-            return Err(ResizeError::AboveMaxDepth);
-        }
+        ResizeError::check(depth, self.full.depth)?;
         let mut episode = self.frozen();
         // Relaxed: putters that still see the old depth may push an id above the new one once the
         // stacks are open again; the getter that pops it sees to it.

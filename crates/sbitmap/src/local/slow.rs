@@ -157,7 +157,7 @@ impl Local {
         if given.twice == 0 {
             Ok(self.look(given.ticked))
         } else {
-            Err(PutError::NotAllocated)
+            Err(PutError::NotAllocated { bit: id })
         }
     }
 

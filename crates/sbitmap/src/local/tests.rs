@@ -77,16 +77,18 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
 #[test]
 fn a_second_put_is_an_error_wherever_the_id_is() {
     every_kind(&DEPTHS, |store| {
-        assert_eq!(store.give_back(0), Err(PutError::NotAllocated));
-        assert_eq!(store.give_back(store.depth()), Err(PutError::OutOfRange));
+        assert_eq!(store.give_back(0), Err(PutError::NotAllocated { bit: 0 }));
+        let bit = store.depth();
+        assert_eq!(store.give_back(bit), Err(PutError::OutOfRange { bit }));
         for freeze in [false, true] {
             let id = store.get().unwrap();
             store.give_back(id).unwrap();
             if freeze {
                 store.freeze();
             }
-            assert_eq!(store.give_back(id), Err(PutError::NotAllocated));
-            assert_eq!(store.put_batch(&[id]).2, Err(PutError::NotAllocated));
+            let twice = Err(PutError::NotAllocated { bit: id });
+            assert_eq!(store.give_back(id), twice.map(|()| false));
+            assert_eq!(store.put_batch(&[id]).2, twice);
         }
         assert_eq!(store.weight(), 0);
     });
@@ -129,7 +131,7 @@ fn batches_and_masks_cover_all_ids() {
         ids.push(depth);
         let (freed, wait, result) = store.put_batch(&ids);
         assert_eq!((freed, wait), (depth, false));
-        assert_eq!(result, Err(PutError::OutOfRange));
+        assert_eq!(result, Err(PutError::OutOfRange { bit: depth }));
 
         let mut masks = Vec::new();
         while let Some(mask) = store.try_get_mask(8).some() {
@@ -140,7 +142,8 @@ fn batches_and_masks_cover_all_ids() {
         assert_eq!(seen.len(), depth);
         for mask in masks {
             assert_eq!(store.put_mask(mask).0, mask.count());
-            assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated));
+            let bit = mask.first;
+            assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated { bit }));
         }
         assert_eq!(store.next_set(0), None);
     });
@@ -183,8 +186,20 @@ fn shallow_users_reach_their_share_only() {
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
     let store = store_with(100, 200, Check::Sequential, Shape::of(100, cpu::usable()));
-    assert_eq!(store.resize_to(0), Err(ResizeError::Zero));
-    assert_eq!(store.resize_to(201), Err(ResizeError::AboveMaxDepth));
+    assert_eq!(
+        store.resize_to(0),
+        Err(ResizeError::Depth {
+            depth: 0,
+            most: 200
+        })
+    );
+    assert_eq!(
+        store.resize_to(201),
+        Err(ResizeError::Depth {
+            depth: 201,
+            most: 200
+        })
+    );
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(all.len(), 100);
     store.resize_to(10).unwrap();
@@ -402,15 +417,20 @@ fn masks_that_were_put_are_found_by_all() {
         for _ in 0..3 {
             let ids = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(ids), (ids.count(), false, Ok(())));
-            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated));
-            assert_eq!(store.put(ids.first), Err(PutError::NotAllocated));
+            let bit = ids.first;
+            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated { bit }));
+            assert_eq!(store.put(bit), Err(PutError::NotAllocated { bit }));
             let some = store.try_get_mask(5).some().unwrap();
             assert_eq!(some.count(), 5);
             let others = store.try_get_mask(32).some().unwrap();
             assert!(some.iter().all(|id| others.iter().all(|other| other != id)));
             let (half, rest): (Vec<_>, Vec<_>) = others.iter().partition(|id| id % 2 == 0);
             assert_eq!(store.put_batch(&half).2, Ok(()));
-            assert_eq!(store.put_mask(others).2, Err(PutError::NotAllocated));
+            let bit = half[0];
+            assert_eq!(
+                store.put_mask(others).2,
+                Err(PutError::NotAllocated { bit })
+            );
             rest.iter()
                 .for_each(|&id| assert!(store.put(id).is_err(), "all were put"));
             assert_eq!(store.put_mask(some), (5, false, Ok(())));

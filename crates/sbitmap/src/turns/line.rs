@@ -3,7 +3,7 @@
 use super::chosen::Chosen;
 use super::list::{Kind, List, Node, State, Ticket};
 use super::order::Lane;
-use super::{Gate, Terms};
+use super::{Gate, Policy};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Notify;
@@ -19,6 +19,8 @@ pub(super) struct Line {
     period: u32,
     /// Whether puts and gets know that somebody waits.
     announced: bool,
+    /// Whether the queue is closed: for good.
+    pub(super) closed: bool,
     /// Whether gets know that nobody who waits can be served.
     held_up: bool,
     pub(super) waits: u64,
@@ -33,13 +35,14 @@ impl Line {
             tokens: 0,
             period: 0,
             announced: false,
+            closed: false,
             held_up: false,
             waits: 0,
             wakeups: 0,
         }
     }
 
-    fn needs_token(&self, next: Ticket, rules: &Terms) -> bool {
+    fn needs_token(&self, next: Ticket, rules: &Policy) -> bool {
         self.tokens >= rules.tokens && self.list.peek(next).is_some_and(Node::sleeps)
     }
 
@@ -128,9 +131,26 @@ impl Line {
         refused
     }
 
+    /// All who wait end their wait. Returns whom to tell.
+    pub(super) fn refuse_all(&mut self) -> Vec<Notify> {
+        let tickets: Vec<Ticket> = self.list.newest_first().collect();
+        let refuse = |ticket| {
+            let node = self.list.unlink(ticket);
+            node.state = State::Refused;
+            node.notify.take()
+        };
+        tickets.into_iter().rev().filter_map(refuse).collect()
+    }
+
+    /// No turn that has begun goes on.
+    pub(super) fn end_turns(&mut self, gate: &Gate, rules: &Policy) {
+        self.serial = self.serial.wrapping_add(rules.life);
+        gate.set_grants(self.serial);
+    }
+
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives.
-    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Terms) {
-        let somebody_waits = !self.list.is_empty();
+    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Policy) {
+        let somebody_waits = self.closed || !self.list.is_empty();
         if self.announced != somebody_waits {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
@@ -138,7 +158,7 @@ impl Line {
         let next = self.list.next(|class| rules.may_take(class));
         // Tasks need no token.
         gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
-        let held_up = somebody_waits && next.is_none();
+        let held_up = !self.list.is_empty() && next.is_none();
         if self.held_up != held_up {
             self.held_up = held_up;
             gate.hold_up(held_up);
@@ -153,7 +173,7 @@ impl Line {
         &mut self,
         store: &S,
         gate: &Gate,
-        rules: &Terms,
+        rules: &Policy,
         me: Option<Ticket>,
         chosen: &mut Chosen,
     ) {
@@ -173,7 +193,7 @@ impl Line {
         n: usize,
         store: &S,
         gate: &Gate,
-        rules: &Terms,
+        rules: &Policy,
         me: Option<Ticket>,
         chosen: &mut Chosen,
     ) {
@@ -210,22 +230,21 @@ impl Line {
     }
 
     /// While the next collects several ids nobody takes any past it.
-    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Terms) {
+    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Policy) {
         let next = self.list.next(|class| rules.may_take(class));
         let Some(next) = next.and_then(|next| self.list.node(next)) else {
             return;
         };
         if next.is_several() && !next.collects {
             next.collects = true;
-            self.serial = self.serial.wrapping_add(rules.life);
-            gate.set_grants(self.serial);
+            self.end_turns(gate, rules);
         }
     }
 
     fn grant(
         &mut self,
         ticket: Ticket,
-        rules: &Terms,
+        rules: &Policy,
         me: Option<Ticket>,
         gate: &Gate,
         chosen: &mut Chosen,

@@ -6,7 +6,7 @@
 //! its owner fetches it.
 
 use super::order::{Classes, Lane};
-use crate::above::{Class, Request};
+use crate::request::{Class, Request};
 use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
@@ -39,7 +39,7 @@ pub(super) enum State {
 
 /// The ids of a waiter: one, without an allocation, or several in the caller's buffer.
 #[derive(Debug)]
-pub(super) enum Ids {
+pub(crate) enum Ids {
     One(Option<usize>),
     Many(Vec<usize>),
 }
@@ -57,7 +57,12 @@ impl Ids {
         }
     }
 
-    pub(super) fn into_vec(self) -> Vec<usize> {
+    /// Of a wait for one.
+    pub(crate) fn only(self) -> usize {
+        self.as_slice()[0]
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<usize> {
         match self {
             Self::One(one) => one.into_iter().collect(),
             Self::Many(ids) => ids,

@@ -8,30 +8,29 @@
 
 mod chosen;
 mod credits;
-mod future;
 mod line;
 mod list;
 mod order;
 mod owned;
 mod wait;
 
-pub(crate) use future::{WaitMany, WaitOne};
+pub(crate) use list::Ids;
 pub(crate) use wait::Stay;
 
-use crate::above::{Class, Shares};
-use crate::batched::WakeState;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::snapshot::QueueStats;
+use crate::request::{Class, Shares};
+use crate::snapshot::{QueueStats, WakeState};
 use crate::store::Store;
 use chosen::Chosen;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Teller;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
 use line::Line;
 use list::Ticket;
 use std::ops::Deref;
+use std::time::Duration;
 
 /// How many ids a turn of `Fair` has.
 const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
@@ -44,7 +43,7 @@ const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
 
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct ModeRules {
     /// How many ids one wake brings a thread, the granted one included.
     pub(crate) quantum: u32,
     /// For how many grants a turn lasts.
@@ -60,7 +59,7 @@ pub(crate) struct Rules {
     pub(crate) yields: u32,
 }
 
-impl Rules {
+impl ModeRules {
     pub(crate) const FAIR: Self = Self {
         quantum: QUANTUM,
         life: TURN_LIFE,
@@ -89,24 +88,28 @@ impl Rules {
 
 /// The rules of a queue, and which of its classes may be served.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    rules: Rules,
+pub(crate) struct Policy {
+    rules: ModeRules,
     /// `None`: one class, which may.
     shares: Option<Box<dyn Shares>>,
 }
 
-impl Deref for Terms {
-    type Target = Rules;
+impl Deref for Policy {
+    type Target = ModeRules;
 
-    fn deref(&self) -> &Rules {
+    fn deref(&self) -> &ModeRules {
         &self.rules
     }
 }
 
-impl Terms {
+impl Policy {
     fn may_take(&self, class: Class) -> bool {
         let shares = self.shares.as_ref();
         shares.is_none_or(|shares| shares.may_take(class))
+    }
+
+    fn look_every(&self, class: Class) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(class)
     }
 
     fn took(&self, class: Class, id: usize) {
@@ -186,7 +189,7 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Turns<S> {
     store: S,
-    rules: Terms,
+    rules: Policy,
     clock: Clock,
     /// Tells the turns of this queue from those of others.
     number: u64,
@@ -199,7 +202,7 @@ pub(crate) struct Turns<S> {
 impl<S: Store> Turns<S> {
     pub(crate) fn new(
         store: S,
-        rules: Rules,
+        rules: ModeRules,
         clock: Clock,
         shares: Option<Box<dyn Shares>>,
     ) -> Self {
@@ -212,7 +215,7 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules: Terms { rules, shares },
+            rules: Policy { rules, shares },
             clock,
             number,
             gate: CachePadded::new(Gate {
@@ -228,6 +231,19 @@ impl<S: Store> Turns<S> {
 
     pub(crate) const fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Classes that have gone idle leave more for the others, who are served then.
+    fn look_for_idle(&self, now: Instant) {
+        let shares = self.rules.shares.as_ref();
+        if shares.is_some_and(|shares| shares.look_for_idle(now)) {
+            self.serve_all();
+        }
+    }
+
+    /// G1, for those who take no turns.
+    pub(crate) fn try_get_newcomer(&self) -> Option<usize> {
+        self.store.try_get()
     }
 
     /// G1 and G2.
@@ -385,6 +401,28 @@ impl<S: Store> Turns<S> {
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, teller);
         Ok(())
+    }
+
+    /// Nobody gets an id from now on, and all who wait are told so.
+    ///
+    /// Gets find that somebody waits, for good: that refuses them, and keeps the store settled.
+    pub(crate) fn close(&self) {
+        let mut line = self.line.lock();
+        if std::mem::replace(&mut line.closed, true) {
+            return;
+        }
+        line.end_turns(&self.gate, &self.rules);
+        let refused = line.refuse_all();
+        let mut chosen = Chosen::default();
+        self.serve(&mut line, None, &mut chosen);
+        let mut teller = Teller::default();
+        teller.tell(refused);
+        self.tell(line, chosen, teller);
+        self.store.settle();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.line.lock().closed
     }
 
     /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody

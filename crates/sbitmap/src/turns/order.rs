@@ -6,7 +6,7 @@
 //! class has one, with one lane: first come, first served.
 
 use super::list::{List, NIL, Ticket};
-use crate::above::Class;
+use crate::request::Class;
 
 /// One of a class's two lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

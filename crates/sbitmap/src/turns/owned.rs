@@ -4,7 +4,8 @@ use super::list::Ids;
 use super::order::Lane;
 use super::wait::{Stay, Wait};
 use super::{Chosen, Turns};
-use crate::above::{Class, Request};
+use crate::error::GetManyError;
+use crate::request::{Class, Request};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
@@ -20,33 +21,23 @@ impl<S: Store> Turns<S> {
         result
     }
 
-    /// Waits as a task for the next part, which is pushed to `ids`.
+    /// Waits as a task: for all it wants, or for the next part.
     pub(crate) fn poll_stay(
         &self,
         stay: &mut Stay,
         cx: &Context<'_>,
-        ids: &mut Vec<usize>,
-    ) -> Poll<()> {
+    ) -> Poll<Result<Ids, GetManyError>> {
         self.with(stay, |wait| wait.poll(cx))
-            .map(|outcome| ids.extend(outcome.map(Ids::into_vec).unwrap_or_default()))
     }
 
-    /// As `poll_stay` for a thread. Returns whether it came in time; if not, the line is left.
+    /// As `poll_stay` for a thread. If it does not come in time the line is left.
     pub(crate) fn block_stay(
         &self,
         stay: &mut Stay,
         deadline: Option<Instant>,
-        ids: &mut Vec<usize>,
-    ) -> bool {
+    ) -> Result<Ids, GetManyError> {
         let outcome = self.with(stay, |wait| wait.block(deadline));
-        let in_time = outcome.is_some();
-        ids.extend(
-            outcome
-                .and_then(Result::ok)
-                .map(Ids::into_vec)
-                .unwrap_or_default(),
-        );
-        in_time
+        outcome.unwrap_or(Err(GetManyError::TimedOut))
     }
 
     /// Leaves the line. What had been granted and not fetched goes back.
@@ -76,9 +67,8 @@ impl<S: Store> Turns<S> {
         let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
         // Whoever may be served is about to be, by those the claim names.
         let next = line.list.next(|class| self.rules.may_take(class));
-        let id = (next.is_none() && !comes_later)
-            .then(|| self.store.take())
-            .flatten();
+        let may = next.is_none() && !comes_later && !line.closed;
+        let id = may.then(|| self.store.take()).flatten();
         drop(line);
         self.store.deliver(id?);
         id

@@ -5,8 +5,8 @@ use super::line::Line;
 use super::list::{Ids, Kind, Node, State, Ticket};
 use super::order::Lane;
 use super::{Turns, credits};
-use crate::above::Request;
-use crate::get_many::{GetManyError, Many};
+use crate::error::GetManyError;
+use crate::request::Request;
 use crate::store::Store;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, Teller};
@@ -96,25 +96,8 @@ enum Look {
 }
 
 impl<'a, S: Store> Wait<'a, S> {
-    pub(super) fn new(turns: &'a Turns<S>, want: usize) -> Self {
-        let request = Request {
-            want,
-            part: want,
-            ..Request::one(0)
-        };
-        Self::with(turns, Stay::new(request))
-    }
-
     pub(super) const fn with(turns: &'a Turns<S>, stay: Stay) -> Self {
         Self { turns, stay }
-    }
-
-    pub(super) const fn wants_nothing(&self) -> bool {
-        self.stay.request.want == 0
-    }
-
-    pub(super) const fn store(&self) -> &S {
-        &self.turns.store
     }
 
     /// G3 to G6. `None`: the waiter is in the list and may sleep.
@@ -123,7 +106,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
         let mut request = self.stay.request;
-        let want = request.want;
+        let (want, large) = (request.want, request.large);
         let in_turn = thread && want == 1 && !request.large;
         let turn = if in_turn { turns.turn() } else { None };
         let credits = match turn {
@@ -131,10 +114,14 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
-        let too_many = || want > 1 && !request.large && want > turns.store.depth();
+        let check = || {
+            let (n, depth) = (want, turns.store.depth());
+            let too_many = n > 1 && !large && n > depth;
+            too_many.then_some(Err(GetManyError::TooMany { n, depth }))
+        };
         // Before room is made for them. The depth may change: once more with the lock.
-        if too_many() {
-            return Some(Err(GetManyError::TooMany));
+        if let Some(refused) = check() {
+            return Some(refused);
         }
         let ids = match request.part.min(want) {
             1 if want == 1 => Ids::One(None),
@@ -142,9 +129,11 @@ impl<'a, S: Store> Wait<'a, S> {
         };
         let mut chosen = Chosen::default();
         let mut line = turns.line.lock();
-        if too_many() {
-            drop(line);
-            return Some(Err(GetManyError::TooMany));
+        if line.closed {
+            return Some(Err(GetManyError::Closed));
+        }
+        if let Some(refused) = check() {
+            return Some(refused);
         }
         request.part = request.part.clamp(1, turns.store.depth().max(1));
         let node = Node::new(notify, request, ids, credits);
@@ -199,6 +188,7 @@ impl<'a, S: Store> Wait<'a, S> {
             return Ok(held.take());
         }
         self.stay.place = None;
+        let closed = line.closed;
         let node = line.list.remove(ticket).expect("its owner fetches it once");
         if let State::Granted { serial } = node.state {
             let one = node.want == 1 && node.lane == Lane::Small;
@@ -221,7 +211,11 @@ impl<'a, S: Store> Wait<'a, S> {
                 self.stay.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
-            State::Waiting | State::Refused => Err(GetManyError::TooMany),
+            State::Waiting | State::Refused if closed => Err(GetManyError::Closed),
+            State::Waiting | State::Refused => Err(GetManyError::TooMany {
+                n: node.want,
+                depth: turns.store.depth(),
+            }),
         }
     }
 
@@ -331,7 +325,9 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut watch_at = tokens.then(|| clock.now() + interval);
         loop {
             // G7.
-            let until = deadline.into_iter().chain(watch_at).min();
+            let every = self.turns.rules.look_every(self.stay.request.class);
+            let look_at = every.map(|every| clock.now() + every);
+            let until = deadline.into_iter().chain(watch_at).chain(look_at).min();
             let passed = match until {
                 Some(until) => !parker.park_until(clock, until),
                 None => {
@@ -339,21 +335,26 @@ impl<'a, S: Store> Wait<'a, S> {
                     false
                 }
             };
-            if passed && deadline.is_some_and(|deadline| clock.now() >= deadline) {
+            let now = clock.now();
+            if passed && deadline.is_some_and(|deadline| now >= deadline) {
                 return self.leave();
             }
+            if passed && look_at.is_some_and(|at| now >= at) {
+                self.turns.look_for_idle(now);
+            }
+            let watched = passed && watch_at.is_some_and(|at| now >= at);
             let ticket = self.stay.place?;
             match self.look(ticket, None) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
-                    if passed {
+                    if watched {
                         interval = if self.watch() {
                             WATCH
                         } else {
                             (interval * 2).min(WATCH * WATCH_LONGEST)
                         };
                     }
-                    if passed || watch_at.is_none() {
+                    if watched || watch_at.is_none() {
                         watch_at = Some(clock.now() + interval);
                     }
                 }
@@ -388,19 +389,9 @@ impl<S: Store> Drop for Wait<'_, S> {
 }
 
 impl<S: Store> Turns<S> {
-    pub(crate) fn get_blocking(&self) -> usize {
-        self.get(None)
-            .expect("a wait without deadline ends with an id")
-    }
-
-    /// Waits for one id; for ever without a deadline.
-    pub(crate) fn get(&self, deadline: Option<Instant>) -> Option<usize> {
-        let id = self.try_get().or_else(|| self.wait_in_turn());
-        if id.is_some() {
-            return id;
-        }
-        let outcome = Wait::new(self, 1).block(deadline)?;
-        outcome.ok()?.as_slice().first().copied()
+    /// What a thread tries before it waits for one id.
+    pub(crate) fn try_get_or_linger(&self) -> Option<usize> {
+        self.try_get().or_else(|| self.wait_in_turn())
     }
 
     /// G2 again, before a turn sleeps: a wake costs more than a short wait for whoever puts ids.
@@ -422,17 +413,6 @@ impl<S: Store> Turns<S> {
             if id.is_some() {
                 return id;
             }
-        }
-    }
-
-    /// Waits for `n` ids that come together.
-    pub(crate) fn get_many(&self, n: usize, deadline: Option<Instant>) -> Many {
-        if n == 0 {
-            return Ok(Vec::new());
-        }
-        match Wait::new(self, n).block(deadline) {
-            Some(outcome) => outcome.map(Ids::into_vec),
-            None => Err(GetManyError::TimedOut),
         }
     }
 }

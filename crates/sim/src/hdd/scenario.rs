@@ -155,7 +155,7 @@ impl Scenario {
             world,
             one_piece: self.one_piece,
             model: self.model.clone(),
-            device: set.add_queue("disk"),
+            device: set.add_tenant("disk").expect("the only one"),
             set,
             disk: RefCell::new(Disk::new(self.model.clone())),
             counters: RefCell::new(self.counters()),

@@ -1,13 +1,13 @@
 //! Who gets a tag when there are too few: the policies, as data.
 
-use inflight_sbitmap::above::{self, Door};
+use inflight_sbitmap::tenancy::{self as above, Door};
 
 /// Who gets a tag next when more are asked for than there are.
 ///
 /// Large requests are split at what the device takes at once, and each piece needs a tag of its
 /// own. When many submitters wait, the order in which tags are given out decides whether the pieces
 /// of one request stay together. A disk pays a seek wherever they do not. So the policies differ
-/// most for [`Queue::split`](crate::Queue::split).
+/// most for [`Queue::split`](crate::Tenant::split).
 ///
 /// | | newcomers past those who wait | pieces of a split | a wake |
 /// |---|---|---|---|

@@ -98,7 +98,7 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     /// use std::sync::Arc;
     /// let set = TagSet::builder().depth(8).build(|_, _| 0usize)?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let bytes = Arc::new(AtomicUsize::new(0));
     /// let sum = bytes.clone();
     /// let completions = set.completions(&Topology::discover()?).build(move |req: Tag<usize>| {

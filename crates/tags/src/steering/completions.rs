@@ -5,9 +5,9 @@ use super::stats::Counters;
 use super::view::{Follow, Leftover, View, Views};
 use super::{Decision, InlineReason, RedirectReason, Seat, ShardStats, SteeringStats, depth};
 use crate::error::RedeemError;
-use crate::queue::Queue;
 use crate::set::TagSet;
 use crate::tag::Tag;
+use crate::tenant_handle::Tenant;
 use inflight_sync::{Arc, Weak, cpu, thread};
 use inflight_topology::Topology;
 use inflight_topology::steering::{Completion, Mailbox};
@@ -28,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 ///
 /// struct Req { result: i32 }
 /// let set = TagSet::builder().depth(8).build(|_, _| Req { result: 0 })?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let (done, results) = mpsc::channel();
 /// let completions = set
 ///     .completions(&Topology::discover()?)
@@ -103,7 +103,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{RedeemError, Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(|req: Tag<i32>| {
     ///     assert_eq!(*req, 4096);
     /// });
@@ -131,7 +131,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let token = dev.alloc_blocking()?.into_token();
     /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
@@ -175,7 +175,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let token = dev.alloc_blocking()?.into_token();
     /// let mut bytes = 0;
@@ -200,7 +200,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let tag = dev.alloc_blocking()?;
     /// tag.submit_here(); // and given to a thread that does the IO
@@ -227,7 +227,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::{Topology, set_current_cpu_for_thread};
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// set_current_cpu_for_thread(Some(0)); // as if this ran there
     /// let token = dev.alloc_blocking()?.into_token();
@@ -249,7 +249,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.complete(dev.alloc_blocking()?.into_token(), |_| ())?;
     /// assert_eq!(completions.stats().completed(), 1);
@@ -269,15 +269,15 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// let set = TagSet::builder().depth(2).build(|_, _| 0)?;
-    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// let (log, data) = (set.add_tenant("log")?, set.add_tenant("data")?);
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.complete(log.alloc_blocking()?.into_token(), |_| ())?;
-    /// let counted = [&log, &data].map(|queue| completions.queue_stats(queue).completed());
+    /// let counted = [&log, &data].map(|queue| completions.tenant_stats(queue).completed());
     /// assert_eq!(counted, [1, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn queue_stats(&self, queue: &Queue<T>) -> SteeringStats {
+    pub fn tenant_stats(&self, queue: &Tenant<T>) -> SteeringStats {
         let same = Arc::ptr_eq(&queue.shared.bitmaps, &self.inner.set.shared.bitmaps);
         if same {
             self.inner.views.stats(Some(queue.seat))
@@ -316,7 +316,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.close();
     /// let token = dev.alloc_blocking()?.into_token();

@@ -20,7 +20,7 @@
 //!     .topology(&topo)
 //!     .steering(Steering::SameCache)
 //!     .build(|_, _| Req { result: 0 })?;
-//! let dev = set.add_queue("nvme0n1");
+//! let dev = set.add_tenant("nvme0n1")?;
 //!
 //! // Once: what is to happen to each request that is through. Without `.sink(..)` nobody empties
 //! // mailboxes, and everything runs where it is seen.

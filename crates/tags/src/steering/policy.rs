@@ -1,9 +1,9 @@
 //! What a set, a queue and a tag say about steering.
 
 use super::{CompletionsBuilder, SteeringPolicy};
-use crate::queue::Queue;
 use crate::set::TagSet;
 use crate::tag::Tag;
+use crate::tenant_handle::Tenant;
 use inflight_topology::Topology;
 
 impl<T: Send + 'static> TagSet<T> {
@@ -27,7 +27,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes where completions run, of all queues that have no
-    /// [policy of their own](Queue::set_steering). Requests submitted from now on take the new
+    /// [policy of their own](Tenant::set_steering). Requests submitted from now on take the new
     /// policy with them; those in flight keep theirs.
     ///
     /// ```
@@ -36,7 +36,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(set.steering().steering(), Steering::SameCache);
     /// set.set_steering(Steering::Inline);
     /// assert_eq!(set.steering().steering(), Steering::Inline);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         self.shared.bitmaps.policies().set(policy.into());
@@ -50,7 +50,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-impl<T: Send + 'static> Queue<T> {
+impl<T: Send + 'static> Tenant<T> {
     /// Where completions of this queue's requests run, whatever the set's policy: of those that are
     /// submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All clones
     /// of the queue are one.
@@ -58,12 +58,12 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().steering(Steering::SameCache).build(|_, _| ())?;
-    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// let (log, data) = (set.add_tenant("log")?, set.add_tenant("data")?);
     /// log.set_steering(Steering::Force); // its writer wants to be called on its own CPU
     /// set.set_steering(Steering::Inline);
     /// let policies = [log, data].map(|queue| queue.steering().steering());
     /// assert_eq!(policies, [Steering::Force, Steering::Inline]);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         let policies = self.bitmaps().policies();
@@ -75,11 +75,11 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// dev.set_steering(Steering::Force);
     /// dev.follow_set_steering();
     /// assert_eq!(dev.steering().steering(), Steering::SameCpu);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow_set_steering(&self) {
         self.bitmaps().policies().set_own(self.seat, None);
@@ -102,7 +102,7 @@ impl<T> Tag<T> {
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// let tag = set.add_tenant("nvme0n1")?.alloc_blocking()?;
     /// tag.submit_here();
     /// assert!(tag.submitted_on().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -121,7 +121,7 @@ impl<T> Tag<T> {
     /// # use inflight_topology::Topology;
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_polled_token();
+    /// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_polled_token();
     /// let ran = completions.complete(token, |_| ())?;
     /// assert_eq!(ran, Decision::Inline(InlineReason::Polled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -134,13 +134,13 @@ impl<T> Tag<T> {
     /// The CPU its request was submitted on, last. A hint; none if it has not been submitted, or if
     /// nobody had asked by then for CPUs to be noted: by
     /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering),
-    /// [`Queue::set_steering`](crate::Queue::set_steering) or
+    /// [`Tenant::set_steering`](crate::Tenant::set_steering) or
     /// [`TagSet::completions`](crate::TagSet::completions).
     ///
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
     /// let cpu = set.redeem(token)?.submitted_on();
     /// println!("submitted on {cpu:?}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -8,7 +8,7 @@ use std::fmt;
 /// (`inflight::WorkqueueSink`), or nothing at all ([`InlineSink`]).
 ///
 /// It is asked once for each shard: when [`Completions`](super::Completions) are built, which keep
-/// it, and when CPUs come that nobody knew ([`TagSet::refresh`](crate::TagSet::refresh)). From then
+/// it, and when CPUs come that nobody knew ([`Cpus::refresh`](crate::Cpus::refresh)). From then
 /// on tags hand completions over in the shard's mailbox and call the [`Runner`] when one arrives in
 /// an empty mailbox.
 ///
@@ -38,7 +38,7 @@ use std::fmt;
 ///
 /// let topo = Topology::synthetic("cache:2 core:1")?;
 /// let set = TagSet::builder().depth(1).steering(Steering::SameCache).build(|_, _| 0)?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let completions = set.completions(&topo).sink(Threaded(sender)).build(|_req: Tag<i32>| ());
 /// set_current_cpu_for_thread(Some(1)); // as if submitted beside the other cache
 /// let token = dev.alloc_blocking()?.into_token();
@@ -158,7 +158,7 @@ impl fmt::Debug for MailboxHandle {
 /// let set = TagSet::builder().depth(1).steering(Steering::Force).build(|_, _| ())?;
 /// let topo = Topology::synthetic("core:2")?;
 /// let completions = set.completions(&topo).sink(InlineSink).build(drop::<Tag<()>>);
-/// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+/// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
 /// let ran = completions.complete(token, |_| ())?;
 /// assert_eq!(ran, Decision::Inline(InlineReason::Closed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -15,7 +15,7 @@ use inflight_topology::CpuSet;
 /// use inflight_topology::Topology;
 /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
 /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
-/// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+/// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
 /// completions.complete(token, |_| ())?;
 /// let stats = completions.stats();
 /// assert_eq!((stats.completed(), stats.inlined(), stats.redirected), (1, 1, 0));

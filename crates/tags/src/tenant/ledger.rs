@@ -1,7 +1,7 @@
 //! One hardware queue's accounts. Event names as in PROTOCOL.md, "Shares".
 
 use super::{CLASSES, SharePolicy};
-use inflight_sbitmap::above::Class;
+use inflight_sbitmap::tenancy::Class;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex};
@@ -24,6 +24,13 @@ struct Account {
     waits: AtomicU32,
     /// Its part under `SharePolicy::Weighted`. Written under the lock.
     weight: AtomicU32,
+}
+
+impl Account {
+    /// It has no tag that counts, and waits for none.
+    fn has_no_use(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0 && self.waits.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// What is changed with the lock only.
@@ -266,6 +273,19 @@ impl Ledger {
         }
     }
 
+    /// Tenants that have no tag and wait for none are no users any more, whatever they used lately.
+    /// Whether there were any.
+    pub(crate) fn forget_idle(&self) -> bool {
+        let _marks = self.marks.lock();
+        let mut found = false;
+        for (class, account) in self.accounts.iter().enumerate() {
+            if account.has_no_use() {
+                found |= self.set_marked(class as Class, false);
+            }
+        }
+        found
+    }
+
     /// I1 to I3: tenants that have used no tag since the last look, and wait for none, are no users
     /// any more. Returns how many.
     pub(crate) fn find_idle(&self, now: Instant) -> usize {
@@ -280,8 +300,7 @@ impl Ledger {
         let mut idle = 0;
         for (class, account) in self.accounts.iter().enumerate() {
             let used = account.used.swap(false, Ordering::Relaxed);
-            let has_none = account.active.load(Ordering::Relaxed) == 0;
-            if !used && has_none && account.waits.load(Ordering::Relaxed) == 0 {
+            if !used && account.has_no_use() {
                 idle += usize::from(self.set_marked(class as Class, false));
             }
         }
@@ -293,7 +312,7 @@ impl Ledger {
 #[derive(Debug)]
 pub(crate) struct Shares(pub(crate) Arc<Ledger>);
 
-impl inflight_sbitmap::above::Shares for Shares {
+impl inflight_sbitmap::tenancy::Shares for Shares {
     fn may_take(&self, class: Class) -> bool {
         self.0.may_take(class)
     }
@@ -304,6 +323,18 @@ impl inflight_sbitmap::above::Shares for Shares {
 
     fn gives(&self, bit: usize) {
         self.0.gives(bit);
+    }
+
+    fn least_share(&self) -> Option<usize> {
+        self.0.least_share()
+    }
+
+    fn look_every(&self, class: Class) -> Option<Duration> {
+        (!self.0.may_take(class)).then_some(IDLE_AFTER)
+    }
+
+    fn look_for_idle(&self, now: Instant) -> bool {
+        self.0.find_idle(now) > 0
     }
 }
 

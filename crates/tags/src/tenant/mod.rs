@@ -5,7 +5,7 @@ mod ledger;
 pub(crate) use ledger::{Ledger, Shares};
 
 use crate::freeze::Gate;
-use inflight_sbitmap::above::Class;
+use inflight_sbitmap::tenancy::Class;
 use inflight_sync::Mutex;
 
 /// How the tenants of a set share its tags, per hardware queue.
@@ -31,11 +31,11 @@ use inflight_sync::Mutex;
 /// ```
 /// use inflight_tags::{SharePolicy, TagSet};
 /// let set = TagSet::builder().depth(32).share(SharePolicy::Fair { min: 4 }).build(|_, _| ())?;
-/// let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+/// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
 /// assert_eq!(a.try_alloc_batch(32).len(), 32, "alone");
 /// drop(b.try_alloc_batch(1));
 /// assert_eq!(a.share(0), Some(16));
-/// # Ok::<(), inflight_tags::BuildError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +45,7 @@ pub enum SharePolicy {
         /// The least share.
         min: usize,
     },
-    /// By the weights of the active tenants ([`Queue::set_weight`](crate::Queue::set_weight)), at
+    /// By the weights of the active tenants ([`Queue::set_weight`](crate::Tenant::set_weight)), at
     /// least `min` each, and never less than one tag.
     Weighted {
         /// The least share.

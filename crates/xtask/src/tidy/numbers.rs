@@ -113,10 +113,10 @@ fn value_of(name: &str, source: &str) -> Option<u64> {
     let at = source.find(&format!("const {name}:"))?;
     let definition = source[at..].split(';').next()?.split('=').nth(1)?;
     let digits = |c: char| !(c.is_ascii_digit() || c == '_');
-    let numbers = definition
+    let mut numbers = definition
         .split(digits)
         .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    numbers.last()?.replace('_', "").parse().ok()
+    numbers.next_back()?.replace('_', "").parse().ok()
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! A tenant of a set: the place tags are allocated from.
 
-use crate::bit::Bit;
+use crate::alloc::{Alloc, AllocOwned};
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::AllocError;
+use crate::grant::PendingTag;
 use crate::handle::Handle;
+use crate::kind::QueueKind;
 use crate::options::AllocOptions;
 use crate::set::TagSet;
 use crate::split::Split;
-use crate::stats::{QueueStats, Stripe, Striped};
+use crate::stats::{Stripe, Striped, TenantStats};
 use crate::steering::Seat;
 use crate::tag::Tag;
 use crate::tenant::Opened;
-use inflight_sbitmap::above::Class;
+use inflight_sbitmap::GetError;
+use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, cpu};
@@ -20,7 +23,7 @@ use std::time::Duration;
 
 /// A tenant of a [`TagSet`]: a device, or whatever else submits requests under the set's tags.
 ///
-/// A cheap clone of one shared thing. Made by [`TagSet::add_queue`].
+/// A cheap clone of one shared thing. Made by [`TagSet::add_tenant`].
 ///
 /// # Which tag
 ///
@@ -33,13 +36,13 @@ use std::time::Duration;
 /// # Waiting
 ///
 /// There are four ways to ask: `try_alloc` never waits, `alloc` is a future, `alloc_blocking` and
-/// `alloc_timeout` put the thread to sleep. A thread or task that holds the last tag itself and
-/// waits for another waits for ever; a `_timeout` form gives up. Reserved tags have waiters of
-/// their own. Who waits while the set is frozen or quiesced waits on, for the end of that first.
-/// Who waits at a hardware queue that turns
-/// [inactive](TagSet::cpu_offline) goes to the one that stands in for it, or, having named it, gets
-/// [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when the
-/// queue is drained.
+/// `alloc_timeout` put the thread to sleep; each has a form `_with` options. A thread or task that
+/// holds the last tag itself and waits for another waits for ever; a `_timeout` form gives up.
+/// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits on,
+/// for the end of that first. Who waits at a hardware queue that turns
+/// [inactive](crate::Cpus::offline) goes to the one that stands in for it, or, having named it,
+/// gets [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when
+/// the queue is drained.
 ///
 /// # Fairness
 ///
@@ -56,21 +59,21 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(4).build(|_, _| String::new())?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let mut tag = dev.alloc_blocking()?;
 /// tag.push_str("read 4096 bytes");
 /// assert_eq!(dev.name(), "nvme0n1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Queue<T> {
+pub struct Tenant<T> {
     pub(crate) shared: Handle<T>,
-    pub(crate) tenant: Arc<Tenant>,
+    pub(crate) tenant: Arc<TenantInner>,
     /// Of all its handles. Here, for every allocation notes it.
     pub(crate) seat: Seat,
 }
 
 #[derive(Debug)]
-pub(crate) struct Tenant {
+pub(crate) struct TenantInner {
     name: String,
     pub(crate) counters: Striped,
     /// Its account in each hardware queue's ledger.
@@ -91,11 +94,11 @@ pub(crate) enum Step<T> {
     WaitForBit(Target),
 }
 
-impl<T: Send + 'static> Queue<T> {
+impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
         let Opened { class, first, .. } = shared.bitmaps.open_account();
-        let tenant = Arc::new(Tenant {
+        let tenant = Arc::new(TenantInner {
             name,
             counters,
             class,
@@ -119,8 +122,8 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.add_queue("nvme0n1").name(), "nvme0n1");
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// assert_eq!(set.add_tenant("nvme0n1")?.name(), "nvme0n1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn name(&self) -> &str {
@@ -132,8 +135,8 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(7).build(|_, _| ())?;
-    /// assert_eq!(set.add_queue("nvme0n1").set().depth(), 7);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// assert_eq!(set.add_tenant("nvme0n1")?.set().depth(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn set(&self) -> TagSet<T> {
@@ -146,40 +149,64 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// drop(dev.alloc_blocking());
     /// assert_eq!(dev.stats().allocs, 1);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn stats(&self) -> QueueStats {
+    pub fn stats(&self) -> TenantStats {
         self.counted_so_far()
     }
 
-    /// Takes a tag if one is free now.
+    /// Takes a normal tag if one is free now.
     ///
     /// # Errors
     ///
     /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) and
     /// [`Quiesced`](AllocError::Quiesced) while somebody freezes or quiesces the set,
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
-    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
-    /// the options ask for what the set does not have, or not now.
+    /// [`Closed`](AllocError::Closed).
     ///
     /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_queue("nvme0n1");
-    /// let tag = dev.try_alloc(AllocOptions::new())?;
-    /// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Exhausted);
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let tag = dev.try_alloc()?;
+    /// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
     /// drop(tag);
-    /// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+    /// assert!(dev.try_alloc().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn try_alloc(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
+    pub fn try_alloc(&self) -> Result<Tag<T>, AllocError> {
+        match self.alloc_fast(QueueKind::Default) {
+            Some(tag) => Ok(tag),
+            None => self.try_alloc_slow(AllocOptions::new()),
+        }
+    }
+
+    /// Takes a tag of the kind asked for if one is free now.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_alloc`](Tenant::try_alloc); [`NoReserved`](AllocError::NoReserved),
+    /// [`NoSuchHwQueue`](AllocError::NoSuchHwQueue), [`Unmapped`](AllocError::Unmapped) and
+    /// [`InactiveHwQueue`](AllocError::InactiveHwQueue) if the options ask for what the set does
+    /// not have, or not now.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.hw_queue(), 1);
+    /// let error = dev.try_alloc_with(AllocOptions::new().hw_queue(2)).unwrap_err();
+    /// assert_eq!(error, AllocError::NoSuchHwQueue { hw_queue: 2 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn try_alloc_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         if !options.reserved && options.named().is_none() {
-            if let Some(tag) = self.quick(options.kind) {
+            if let Some(tag) = self.alloc_fast(options.kind) {
                 return Ok(tag);
             }
         }
@@ -198,20 +225,20 @@ impl<T: Send + 'static> Queue<T> {
     /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
     /// queue: a plug's worth. None while the set is frozen or quiesced.
     ///
-    /// [`try_alloc_batch_with`](Queue::try_alloc_batch_with) says why there is none.
+    /// [`try_alloc_batch_with`](Tenant::try_alloc_batch_with) says why there is none.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(6).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let four = dev.try_alloc_batch(4);
     /// assert_eq!(four.len(), 4);
     /// assert_eq!(dev.try_alloc_batch(4).len(), 2, "as many as there are");
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "the tags are freed when they are dropped"]
     pub fn try_alloc_batch(&self, n: usize) -> Vec<Tag<T>> {
-        self.try_alloc_batch_with(AllocOptions::new(), n)
+        self.try_alloc_batch_with(n, AllocOptions::new())
             .unwrap_or_default()
     }
 
@@ -220,23 +247,23 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`try_alloc`](Queue::try_alloc).
+    /// As [`try_alloc`](Tenant::try_alloc).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(2).depth(6).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let ring = AllocOptions::new().hw_queue(1);
-    /// let tags = dev.try_alloc_batch_with(ring, 8)?;
+    /// let tags = dev.try_alloc_batch_with(8, ring)?;
     /// assert_eq!(tags.len(), 6, "as many as there are");
     /// assert!(tags.iter().all(|tag| tag.hw_queue() == 1));
-    /// assert_eq!(dev.try_alloc_batch_with(ring, 8).unwrap_err(), AllocError::Exhausted);
+    /// assert_eq!(dev.try_alloc_batch_with(8, ring).unwrap_err(), AllocError::Exhausted);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_alloc_batch_with(
         &self,
-        options: AllocOptions,
         n: usize,
+        options: AllocOptions,
     ) -> Result<Vec<Tag<T>>, AllocError> {
         let mut tags = self.quick_batch(options, n);
         let left = n - tags.len();
@@ -256,7 +283,7 @@ impl<T: Send + 'static> Queue<T> {
         loop {
             self.check(options)?;
             // A look beforehand, as in `step`.
-            if let Some(why) = bitmaps.gate().state().closed() {
+            if let Some(why) = bitmaps.gate().state().refuses() {
                 return Err(why);
             }
             let target = self.target(options);
@@ -276,94 +303,91 @@ impl<T: Send + 'static> Queue<T> {
 
     /// Takes a normal tag, waiting as a task until one is free.
     ///
+    /// # Errors
+    ///
+    /// [`Closed`](AllocError::Closed) if the set is [closed](TagSet::close).
+    ///
     /// # Cancel safety
     ///
     /// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
-    ///
-    /// # Errors
-    ///
-    /// None today; the result has the same type as that of [`alloc_with`](Queue::alloc_with).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// inflight_sync::block_on(async {
     ///     let tag = dev.alloc().await?;
     ///     drop(tag);
-    ///     Ok::<(), inflight_tags::AllocError>(())
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn alloc(&self) -> Result<Tag<T>, AllocError> {
-        self.alloc_with(AllocOptions::new()).await
+    pub const fn alloc(&self) -> Alloc<'_, T> {
+        self.alloc_with(AllocOptions::new())
     }
 
     /// Takes a tag of the kind asked for, waiting as a task until one is free.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
     ///
     /// # Errors
     ///
     /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
     /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
-    /// the options ask for what the set does not have, or not now.
+    /// the options ask for what the set does not have, or not now; [`Closed`](AllocError::Closed).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`alloc`](Tenant::alloc).
     ///
     /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(4).reserved(1).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let tag = inflight_sync::block_on(dev.alloc_with(AllocOptions::new().reserved()))?;
     /// assert_eq!(tag.index(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn alloc_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        let mut since = None;
-        let result = self.alloc_as_task(options, &mut since).await;
-        self.end_wait(since);
-        result
+    pub const fn alloc_with(&self, options: AllocOptions) -> Alloc<'_, T> {
+        Alloc::new(self, options)
     }
 
-    async fn alloc_as_task(
-        &self,
-        options: AllocOptions,
-        since: &mut Option<Instant>,
-    ) -> Result<Tag<T>, AllocError> {
-        let mut asked = false;
-        loop {
-            match self.step(options, true) {
-                Step::Done(result) => return result,
-                Step::WaitForThaw(_) => {
-                    self.begin_wait(since);
-                    self.bitmaps().gate().thawed().await;
-                }
-                Step::WaitForBit(target) => {
-                    if self.before_wait(target, &mut asked) {
-                        continue;
-                    }
-                    self.begin_wait(since);
-                    let bit = self.bitmaps().get(target, self.class()).await;
-                    if let Some(tag) = self.woken(options, bit) {
-                        return Ok(tag);
-                    }
-                }
-            }
-        }
+    /// As [`alloc`](Tenant::alloc): a `'static` future with a share of the tenant, good for one
+    /// tag after the other, which can also be [polled by hand](AllocOwned::poll_alloc).
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let tags = set.add_tenant("nvme0n1")?.alloc_owned();
+    /// let task = std::thread::spawn(move || inflight_sync::block_on(tags).is_ok());
+    /// assert!(task.join().unwrap());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_owned(&self) -> AllocOwned<T> {
+        self.alloc_owned_with(AllocOptions::new())
+    }
+
+    /// As [`alloc_owned`](Tenant::alloc_owned), for tags of the kind asked for.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().reserved(1).build(|_, _| ())?;
+    /// let tags = set.add_tenant("nvme0n1")?.alloc_owned_with(AllocOptions::new().reserved());
+    /// assert_eq!(inflight_sync::block_on(tags)?.index(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_owned_with(&self, options: AllocOptions) -> AllocOwned<T> {
+        AllocOwned::new(self.clone(), options)
     }
 
     /// Takes a normal tag, sleeping until one is free.
     ///
     /// # Errors
     ///
-    /// None today; the result has the same type as that of
-    /// [`alloc_blocking_with`](Queue::alloc_blocking_with).
+    /// [`Closed`](AllocError::Closed).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| 0u32)?;
-    /// let mut tag = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// let mut tag = set.add_tenant("nvme0n1")?.alloc_blocking()?;
     /// *tag += 1;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -375,14 +399,13 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
-    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
-    /// the options ask for what the set does not have, or not now.
+    /// As [`alloc_with`](Tenant::alloc_with).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").alloc_blocking_with(AllocOptions::new().hw_queue(1))?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let tag = dev.alloc_blocking_with(AllocOptions::new().hw_queue(1))?;
     /// assert_eq!(tag.hw_queue(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -394,13 +417,13 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time was up first.
+    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; [`Closed`](AllocError::Closed).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let _held = dev.alloc_timeout(Duration::from_secs(1))?;
     /// let late = dev.alloc_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(late, AllocError::TimedOut);
@@ -415,16 +438,14 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time was up first;
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
-    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
-    /// the options ask for what the set does not have, or not now.
+    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; as
+    /// [`alloc_with`](Tenant::alloc_with).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(2).reserved(1).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let tag = dev.alloc_timeout_with(Duration::from_secs(1), AllocOptions::new().reserved())?;
     /// assert_eq!(tag.index(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -444,7 +465,7 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let mut split = dev.split(8);
     /// let mut tokens = Vec::new();
     /// while let Some(tag) = split.next_blocking()? {
@@ -456,20 +477,20 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     #[must_use = "it asks for nothing until it is called"]
     pub fn split(&self, n: usize) -> Split<T> {
-        self.split_with(AllocOptions::new(), n)
+        self.split_with(n, AllocOptions::new())
     }
 
-    /// As [`split`](Queue::split), for tags of the kind asked for.
+    /// As [`split`](Tenant::split), for tags of the kind asked for.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
-    /// let mut split = set.add_queue("nvme0n1").split_with(AllocOptions::new().hw_queue(1), 2);
+    /// let mut split = set.add_tenant("nvme0n1")?.split_with(2, AllocOptions::new().hw_queue(1));
     /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "it asks for nothing until it is called"]
-    pub fn split_with(&self, options: AllocOptions, n: usize) -> Split<T> {
+    pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
         Split::new(self.clone(), options, n)
     }
 
@@ -505,12 +526,15 @@ impl<T: Send + 'static> Queue<T> {
                     }
                     self.begin_wait(since);
                     let deadline = until.map(|(_, deadline)| deadline);
-                    let bit = self.bitmaps().get_sleeping(target, self.class(), deadline);
-                    let in_time = bit.is_some();
-                    if let Some(tag) = bit.and_then(|bit| self.woken(options, bit)) {
-                        return Ok(tag);
+                    let wait = self.bitmaps().wait_for(target, Request::one(self.class()));
+                    match wait.ending(self.bitmaps()).block_one(deadline) {
+                        Ok(bit) => match self.woken(options, bit) {
+                            Some(tag) => return Ok(tag),
+                            None => true,
+                        },
+                        Err(GetError::TimedOut) => false,
+                        Err(_) => return Err(AllocError::Closed),
                     }
-                    in_time
                 }
             };
             if !in_time {
@@ -521,14 +545,16 @@ impl<T: Send + 'static> Queue<T> {
 
     /// One try, and what to wait for if it failed. Who `waits` then is not let past those who wait
     /// already, if the policy says so.
-    fn step(&self, options: AllocOptions, waits: bool) -> Step<T> {
+    pub(crate) fn step(&self, options: AllocOptions, waits: bool) -> Step<T> {
         loop {
             if let Err(error) = self.check(options) {
                 return Step::Done(Err(error));
             }
             // A look beforehand, so that a frozen set's bitmaps are left alone.
-            if let Some(why) = self.bitmaps().gate().state().closed() {
-                return Step::WaitForThaw(why);
+            match self.bitmaps().gate().state().refuses() {
+                Some(AllocError::Closed) => return Step::Done(Err(AllocError::Closed)),
+                Some(why) => return Step::WaitForThaw(why),
+                None => {}
             }
             let target = self.target(options);
             if waits && !self.bitmaps().bitmap(target).admits_newcomer() {
@@ -548,7 +574,7 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// The thread may have moved. A bit of the hardware queue where it runs now is better; the one
     /// it was woken for is then put back, for the old bitmap a put like any other.
-    fn woken(&self, options: AllocOptions, bit: Bit<'_>) -> Option<Tag<T>> {
+    pub(crate) fn woken(&self, options: AllocOptions, bit: PendingTag<'_>) -> Option<Tag<T>> {
         let here = self.target(options);
         if here == bit.target() {
             return self.admit(bit);
@@ -566,7 +592,7 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// A2 and A3, or B1.
-    pub(crate) fn admit(&self, bit: Bit<'_>) -> Option<Tag<T>> {
+    pub(crate) fn admit(&self, bit: PendingTag<'_>) -> Option<Tag<T>> {
         self.note_hw_queue(bit.target(), bit.bit());
         if !self.bitmaps().admits(bit.target().hw_queue) {
             drop(bit);
@@ -588,7 +614,7 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// The tag of a bit that was admitted.
-    pub(crate) fn tag(&self, bit: Bit<'_>) -> Tag<T> {
+    pub(crate) fn tag(&self, bit: PendingTag<'_>) -> Tag<T> {
         let (hw_queue, tag) = bit.keep();
         let slot = self.shared.slot(hw_queue, tag);
         slot.record.grant();
@@ -614,9 +640,9 @@ impl<T: Send + 'static> Queue<T> {
     /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
     /// let policy = SharePolicy::Weighted { min: 1 };
     /// let set = TagSet::builder().depth(40).share(policy).build(|_, _| ())?;
-    /// let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
     /// a.set_weight(3);
-    /// let _tags = (a.try_alloc(AllocOptions::new())?, b.try_alloc(AllocOptions::new())?);
+    /// let _tags = (a.try_alloc()?, b.try_alloc()?);
     /// assert_eq!((a.share(0), b.share(0)), (Some(30), Some(10)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -630,10 +656,10 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let _tag = dev.alloc_blocking().expect("all are free");
     /// assert_eq!(dev.share(0), None, "no other tenant is active");
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn share(&self, hw_queue: usize) -> Option<usize> {
@@ -647,9 +673,9 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let (a, b) = (set.add_queue("a"), set.add_queue("b"));
-    /// let _alone = a.try_alloc(AllocOptions::new())?;
-    /// let _tags = (b.try_alloc(AllocOptions::new())?, a.try_alloc(AllocOptions::new())?);
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+    /// let _alone = a.try_alloc()?;
+    /// let _tags = (b.try_alloc()?, a.try_alloc()?);
     /// assert_eq!(a.counted(0), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -680,13 +706,19 @@ impl<T: Send + 'static> Queue<T> {
         let hw_queues = self.bitmaps().size().hw_queues();
         if let Some(n) = options.named() {
             if n >= hw_queues {
-                return Err(AllocError::NoSuchHwQueue);
+                return Err(AllocError::NoSuchHwQueue {
+                    hw_queue: options.hw_queue,
+                });
             }
             if options.mapped && !self.shared.map.serves_any(n) {
-                return Err(AllocError::Unmapped);
+                return Err(AllocError::Unmapped {
+                    hw_queue: options.hw_queue,
+                });
             }
             if self.bitmaps().stand_in(n) != n {
-                return Err(AllocError::InactiveHwQueue);
+                return Err(AllocError::InactiveHwQueue {
+                    hw_queue: options.hw_queue,
+                });
             }
         }
         if options.reserved && geometry.reserved == 0 {
@@ -749,7 +781,7 @@ impl<T: Send + 'static> Queue<T> {
     }
 }
 
-impl<T> Drop for Queue<T> {
+impl<T> Drop for Tenant<T> {
     fn drop(&mut self) {
         // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
         // for tags that are left, to give away the account or the seat, sees theirs.
@@ -757,6 +789,7 @@ impl<T> Drop for Queue<T> {
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);
             }
+            self.shared.names.lock().remove(&self.tenant.name);
             self.shared.bitmaps.seats().leave(self.seat);
             // Last, for wakers may panic.
             self.shared.bitmaps.close_account(self.tenant.class);
@@ -764,7 +797,7 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-impl<T> Clone for Queue<T> {
+impl<T> Clone for Tenant<T> {
     fn clone(&self) -> Self {
         // Relaxed: there is a handle while this goes on.
         self.tenant.handles.fetch_add(1, Ordering::Relaxed);
@@ -776,9 +809,9 @@ impl<T> Clone for Queue<T> {
     }
 }
 
-impl<T> fmt::Debug for Queue<T> {
+impl<T> fmt::Debug for Tenant<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
+        f.debug_struct("Tenant")
             .field("name", &self.tenant.name)
             .field("stats", &self.counted_so_far())
             .finish_non_exhaustive()

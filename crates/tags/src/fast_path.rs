@@ -1,26 +1,26 @@
 //! The short way of an allocation: a normal tag, when there is one and nothing stands in the way.
 //!
 //! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
-//! ends with the looks that any allocation ends with; others take `quick_beyond`.
+//! ends with the looks that any allocation ends with; others take `alloc_fast_beyond`.
 
 use crate::bitmaps::{Kind, Target};
 use crate::kind::QueueKind;
 use crate::options::AllocOptions;
-use crate::queue::Queue;
 use crate::slot::PUT_AT_ONCE;
 use crate::tag::Tag;
+use crate::tenant_handle::Tenant;
 use inflight_sync::cpu;
 use std::ptr::NonNull;
 
-impl<T: Send + 'static> Queue<T> {
+impl<T: Send + 'static> Tenant<T> {
     /// One try for a normal tag near the caller. `None` says nothing: the long way knows more.
     #[inline(always)]
-    pub(crate) fn quick(&self, kind: QueueKind) -> Option<Tag<T>> {
+    pub(crate) fn alloc_fast(&self, kind: QueueKind) -> Option<Tag<T>> {
         let shared = &*self.shared;
         let bitmaps = &*shared.bitmaps;
         // A look beforehand, so that a frozen set's bitmaps are left alone.
         if !bitmaps.gate().state().is_plain() || bitmaps.geometry().hw_queues > 1 {
-            return self.quick_beyond(kind);
+            return self.alloc_fast_beyond(kind);
         }
         // A1.
         let bitmap = bitmaps.first();
@@ -44,7 +44,7 @@ impl<T: Send + 'static> Queue<T> {
         if one && !options.reserved && options.named().is_none() {
             tags.reserve(n.min(PUT_AT_ONCE));
             while tags.len() < n {
-                let Some(tag) = self.quick(options.kind) else {
+                let Some(tag) = self.alloc_fast(options.kind) else {
                     break;
                 };
                 tags.push(tag);
@@ -53,9 +53,9 @@ impl<T: Send + 'static> Queue<T> {
         tags
     }
 
-    /// As `quick`, for several hardware queues and several tenants.
+    /// As `alloc_fast`, for several hardware queues and several tenants.
     #[inline(never)]
-    fn quick_beyond(&self, kind: QueueKind) -> Option<Tag<T>> {
+    fn alloc_fast_beyond(&self, kind: QueueKind) -> Option<Tag<T>> {
         let shared = &*self.shared;
         let bitmaps = &*shared.bitmaps;
         if !bitmaps.gate().state().is_open() {
@@ -88,7 +88,7 @@ impl<T: Send + 'static> Queue<T> {
         self.count_allocs(1);
         slot.record.grant();
         slot.note.begin(self.seat);
-        // SAFETY: as in `quick`.
+        // SAFETY: as in `alloc_fast`.
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
     }
 }

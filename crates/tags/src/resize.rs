@@ -8,7 +8,7 @@
 
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::ResizeError;
-use crate::freeze::FrozenGuard;
+use crate::freeze::{Freeze, FrozenGuard};
 use crate::set::{Shared, TagSet};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Mutex, MutexGuard};
@@ -142,24 +142,26 @@ impl<T> Shared<T> {
         Ok(())
     }
 
-    /// `drain` waits until the set is frozen, unless the time is up first.
-    fn set_hw_queues(
-        &self,
-        n: usize,
-        drain: impl FnOnce(FrozenGuard) -> Option<FrozenGuard>,
-    ) -> Result<(), ResizeError> {
-        let bitmaps = &self.bitmaps;
-        let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
-        let most = geometry.hw_queues;
+    /// Whether a change to so many is to be made.
+    fn check_hw_queues(&self, n: usize) -> Result<bool, ResizeError> {
+        let most = self.bitmaps.geometry().hw_queues;
         if !(1..=most).contains(&n) {
             return Err(ResizeError::HwQueues { hw_queues: n, most });
         }
+        let size = self.bitmaps.size();
         if n == size.hw_queues() {
-            return Ok(());
+            return Ok(false);
         }
+        // Before anybody waits for requests.
         size.not_while_making();
-        // Before the lock, so that nobody who changes something else waits for requests.
-        let _frozen = drain(FrozenGuard::raise(bitmaps)).ok_or(ResizeError::TimedOut)?;
+        Ok(true)
+    }
+
+    /// Under a freeze, which comes before the lock, so that nobody who changes something else
+    /// waits for requests.
+    fn set_hw_queues(&self, n: usize, frozen: FrozenGuard) {
+        let bitmaps = &self.bitmaps;
+        let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
         let _change = size.change();
         // First what can panic: the set is then as it was.
         self.make_slots(0..geometry.tables_of(n), size.depth());
@@ -168,7 +170,7 @@ impl<T> Shared<T> {
         // Relaxed: the thaw publishes it.
         size.hw_queues.store(n, Ordering::Relaxed);
         self.look_who_serves();
-        Ok(())
+        drop(frozen);
     }
 }
 
@@ -194,7 +196,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(2).max_depth(8).build(|_, tag| tag)?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let two = dev.try_alloc_batch(8);
     /// assert_eq!(two.len(), 2);
     /// set.resize(8)?;
@@ -210,11 +212,11 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes the number of hardware queues: from 1 to the builder's
-    /// [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
+    /// [`max`](crate::HwQueueOptions::max).
     ///
-    /// [Freezes](TagSet::freeze_blocking) the set for the change: waits until no tag is held or in
+    /// [Freezes](TagSet::freeze) the set for the change: waits until no tag is held or in
     /// flight, so a caller that holds one waits for itself, for ever, and requests that never
-    /// complete need [`expire`](TagSet::expire);
+    /// complete need [`expired`](TagSet::expired);
     /// [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout) gives up. If there are `n` already
     /// it waits for nobody, and changes nothing. CPUs are spread over the new number as by the
     /// builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
@@ -227,6 +229,10 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// [`ResizeError::HwQueues`] if there cannot be so many; nothing is changed.
     ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the set as it was.
+    ///
     /// # Panics
     ///
     /// With the build closure, and in it, for it must not change its own set; the set is then as it
@@ -235,23 +241,78 @@ impl<T: Send + 'static> TagSet<T> {
     /// The idea is blk-mq's update of the number of hardware queues.
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(2).max_hw_queues(4).build(|hwq, _| hwq)?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// set.set_hw_queues(4)?;
-    /// assert_eq!(*dev.try_alloc(AllocOptions::new().hw_queue(3))?, 3);
-    /// set.set_hw_queues(1)?;
-    /// assert!(dev.try_alloc(AllocOptions::new().hw_queue(3)).is_err());
-    /// assert!(set.set_hw_queues(5).is_err());
+    /// # use inflight_tags::{HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(1).max(4);
+    /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
+    /// inflight_sync::block_on(set.set_hw_queues(4))?;
+    /// assert_eq!(set.hw_queues().len(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
-        let drain = |frozen: FrozenGuard| Some(frozen.wait_drained());
-        self.shared().set_hw_queues(n, drain)
+    pub async fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            let frozen = Freeze::new(&self.shared().bitmaps).await;
+            self.shared().set_hw_queues(n, frozen);
+        }
+        Ok(())
     }
 
-    /// [`set_hw_queues`](TagSet::set_hw_queues), giving up when the set is not frozen after
-    /// `timeout`; it is then as it was.
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in flight now.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::InUse`].
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_set_hw_queues(2), Err(ResizeError::InUse));
+    /// drop(held);
+    /// assert_eq!(set.try_set_hw_queues(2), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            self.shared().set_hw_queues(n, self.try_freeze()?);
+        }
+        Ok(())
+    }
+
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(1).max(4);
+    /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// set.set_hw_queues_blocking(4)?;
+    /// assert_eq!(*dev.try_alloc_with(AllocOptions::new().hw_queue(3))?, 3);
+    /// set.set_hw_queues_blocking(1)?;
+    /// assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(3)).is_err());
+    /// assert!(set.set_hw_queues_blocking(5).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues_blocking(&self, n: usize) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            self.shared().set_hw_queues(n, self.freeze_blocking());
+        }
+        Ok(())
+    }
+
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping at most for `timeout`; after that the
+    /// set is as it was.
     ///
     /// # Errors
     ///
@@ -262,10 +323,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// As [`set_hw_queues`](TagSet::set_hw_queues).
     ///
     /// ```
-    /// # use inflight_tags::{ResizeError, TagSet};
+    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
     /// use std::time::Duration;
-    /// let set = TagSet::builder().max_hw_queues(2).build(|_, _| ())?;
-    /// let held = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.alloc_blocking()?;
     /// let short = Duration::from_millis(1);
     /// assert_eq!(set.set_hw_queues_timeout(2, short), Err(ResizeError::TimedOut));
     /// drop(held);
@@ -273,9 +334,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_hw_queues_timeout(&self, n: usize, timeout: Duration) -> Result<(), ResizeError> {
-        let clock = self.shared().bitmaps.clock();
-        let deadline = clock.now() + timeout;
-        let drain = |frozen: FrozenGuard| frozen.wait_drained_until(clock, deadline);
-        self.shared().set_hw_queues(n, drain)
+        if self.shared().check_hw_queues(n)? {
+            self.shared()
+                .set_hw_queues(n, self.freeze_timeout(timeout)?);
+        }
+        Ok(())
     }
 }

@@ -6,10 +6,10 @@
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::steering::first_of;
 use crate::tenant::{Ledger, Opened};
+use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
-use inflight_sbitmap::above::{Class, Request, Stay};
+use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _, Waiter};
 use inflight_sync::time::Instant;
-use std::future::poll_fn;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Context, Poll};
@@ -19,13 +19,13 @@ use std::task::{Context, Poll};
 /// Invariant: it was taken from the target's bitmap for this value alone (A1).
 #[derive(Debug)]
 #[must_use = "the bit is given back when it is dropped"]
-pub(crate) struct Bit<'a> {
+pub(crate) struct PendingTag<'a> {
     bitmaps: &'a Bitmaps,
     target: Target,
     bit: usize,
 }
 
-impl Bit<'_> {
+impl PendingTag<'_> {
     #[inline]
     pub(crate) const fn target(&self) -> Target {
         self.target
@@ -56,7 +56,7 @@ impl Bit<'_> {
     }
 }
 
-impl Drop for Bit<'_> {
+impl Drop for PendingTag<'_> {
     fn drop(&mut self) {
         let (bitmaps, target) = (self.bitmaps, self.target);
         let place = (target.hw_queue, bitmaps.tag_of(target, self.bit));
@@ -66,16 +66,16 @@ impl Drop for Bit<'_> {
 
 /// Several bits of one bitmap. Dropping them gives them back together.
 ///
-/// Invariant: as for [`Bit`].
+/// Invariant: as for [`PendingTag`].
 #[derive(Debug)]
 #[must_use = "the bits are given back when they are dropped"]
-pub(crate) struct Batch<'a> {
+pub(crate) struct PendingTags<'a> {
     bitmaps: &'a Bitmaps,
     target: Target,
     bits: Vec<usize>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> PendingTags<'a> {
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }
@@ -89,7 +89,7 @@ impl<'a> Batch<'a> {
     }
 
     /// One by one.
-    pub(crate) fn into_bits(mut self) -> impl Iterator<Item = Bit<'a>> {
+    pub(crate) fn into_bits(mut self) -> impl Iterator<Item = PendingTag<'a>> {
         let (bitmaps, target) = (self.bitmaps, self.target);
         let bits = std::mem::take(&mut self.bits);
         bits.into_iter()
@@ -97,7 +97,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Drop for Batch<'_> {
+impl Drop for PendingTags<'_> {
     fn drop(&mut self) {
         if !self.bits.is_empty() {
             let _freezers = self.bitmaps.gate().tell_at_end();
@@ -111,69 +111,113 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// A wait for bits of one bitmap. Dropping it leaves the line; what had been granted and not
-/// fetched goes to others, and freezers are told.
+/// A wait for bits of one bitmap, kept apart from the set. Whoever drops it ends it first.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
-    bitmaps: &'a Bitmaps,
+pub(crate) struct TagWait {
     target: Target,
-    stay: Stay,
+    waiter: Waiter,
     /// Whose account says that it waits.
     counted: Option<Class>,
 }
 
-impl<'a> Waiting<'a> {
-    /// Goes on with a stay that was begun before.
-    pub(crate) fn resume(bitmaps: &'a Bitmaps, target: Target, stay: Stay, class: Class) -> Self {
+impl TagWait {
+    /// Goes on with a waiter that was begun before.
+    pub(crate) fn resume(bitmaps: &Bitmaps, target: Target, waiter: Waiter, class: Class) -> Self {
         let shares = target.kind == Kind::Normal && bitmaps.gate().is_many();
         let counted = shares.then_some(class);
         if let Some(class) = counted {
             bitmaps.ledger(target.hw_queue).waits(class, true);
         }
         Self {
-            bitmaps,
             target,
-            stay,
+            waiter,
             counted,
         }
     }
 
-    /// The stay, to be gone on with later, if there is more to come.
-    pub(crate) fn keep(mut self) -> Option<Stay> {
-        let nothing = self.bitmaps.bitmap(self.target).stay(Request::one(0));
-        let stay = std::mem::replace(&mut self.stay, nothing);
-        stay.is_in_line().then_some(stay)
+    /// As a task, for one bit.
+    pub(crate) fn poll_one<'a>(
+        &mut self,
+        bitmaps: &'a Bitmaps,
+        cx: &Context<'_>,
+    ) -> Poll<Result<PendingTag<'a>, GetError>> {
+        let bit = bitmaps.bitmap(self.target).poll_one(&mut self.waiter, cx);
+        bit.map(|bit| bit.map(|bit| bitmaps.in_hand(self.target, bit)))
     }
 
-    /// As a task, for the next part.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>, bits: &mut Vec<usize>) -> Poll<()> {
-        let bitmap = self.bitmaps.bitmap(self.target);
-        bitmap.poll_stay(&mut self.stay, cx, bits)
+    /// Leaves the line. What had been granted and not fetched goes to others, and freezers are
+    /// told.
+    pub(crate) fn end(&mut self, bitmaps: &Bitmaps) {
+        let _freezers = bitmaps.gate().tell_at_end();
+        if let Some(class) = self.counted.take() {
+            bitmaps.ledger(self.target.hw_queue).waits(class, false);
+        }
+        bitmaps.bitmap(self.target).leave(&mut self.waiter);
     }
 
-    /// As a thread, for the next part. Returns whether it came in time.
-    pub(crate) fn block(&mut self, until: Option<Instant>, bits: &mut Vec<usize>) -> bool {
-        let bitmap = self.bitmaps.bitmap(self.target);
-        bitmap.block_stay(&mut self.stay, until, bits)
+    /// Ends when it is dropped.
+    pub(crate) const fn ending(self, bitmaps: &Bitmaps) -> EndingWait<'_> {
+        EndingWait {
+            bitmaps,
+            wait: self,
+        }
     }
 }
 
-impl Drop for Waiting<'_> {
+/// A [`TagWait`] that ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct EndingWait<'a> {
+    bitmaps: &'a Bitmaps,
+    wait: TagWait,
+}
+
+impl<'a> EndingWait<'a> {
+    /// The waiter, to be gone on with later, if there is more to come.
+    pub(crate) fn keep(mut self) -> Option<Waiter> {
+        let nothing = self.bitmap().waiter(Request::one(0));
+        let waiter = std::mem::replace(&mut self.wait.waiter, nothing);
+        waiter.is_in_line().then_some(waiter)
+    }
+
+    fn bitmap(&self) -> &'a SbitmapQueue {
+        self.bitmaps.bitmap(self.wait.target)
+    }
+
+    /// As a thread, for one bit.
+    pub(crate) fn block_one(&mut self, until: Option<Instant>) -> Result<PendingTag<'a>, GetError> {
+        let bit = self.bitmap().block_one(&mut self.wait.waiter, until);
+        bit.map(|bit| self.bitmaps.in_hand(self.wait.target, bit))
+    }
+
+    /// As a task, for the next part.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &Context<'_>,
+        bits: &mut Vec<usize>,
+    ) -> Poll<Result<(), GetError>> {
+        self.bitmap().poll_part(&mut self.wait.waiter, cx, bits)
+    }
+
+    /// As a thread, for the next part.
+    pub(crate) fn block(
+        &mut self,
+        until: Option<Instant>,
+        bits: &mut Vec<usize>,
+    ) -> Result<(), GetError> {
+        self.bitmap().block_part(&mut self.wait.waiter, until, bits)
+    }
+}
+
+impl Drop for EndingWait<'_> {
     fn drop(&mut self) {
-        let _freezers = self.bitmaps.gate().tell_at_end();
-        if let Some(class) = self.counted {
-            self.bitmaps
-                .ledger(self.target.hw_queue)
-                .waits(class, false);
-        }
-        self.bitmaps.bitmap(self.target).leave(&mut self.stay);
+        self.wait.end(self.bitmaps);
     }
 }
 
 impl Bitmaps {
     #[inline]
-    pub(crate) const fn in_hand(&self, target: Target, bit: usize) -> Bit<'_> {
-        Bit {
+    pub(crate) const fn in_hand(&self, target: Target, bit: usize) -> PendingTag<'_> {
+        PendingTag {
             bitmaps: self,
             target,
             bit,
@@ -189,7 +233,7 @@ impl Bitmaps {
 
     /// A1 if a bit is free now and the class may have it.
     #[inline]
-    pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<Bit<'_>> {
+    pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<PendingTag<'_>> {
         let bitmap = self.bitmap(target);
         let bit = match self.limits(target, class) {
             None => bitmap.try_get().or_else(|| bitmap.try_get_held_up(class))?,
@@ -250,7 +294,18 @@ impl Bitmaps {
             kind: Kind::Normal,
         });
         let _freezers = self.gate().tell_at_end();
-        bitmap.shares_changed(|| self.ledger(hw_queue).least_share());
+        bitmap.shares_changed();
+    }
+
+    /// Tenants that have no tag and wait for none are idle from now on. How many there were, of
+    /// all hardware queues.
+    pub(crate) fn reclaim_idle(&self) -> usize {
+        let tables = 0..self.geometry().tables();
+        let idle = tables.filter(|&n| self.ledger(n).forget_idle());
+        let idle: Vec<usize> = idle.collect();
+        let n = idle.len();
+        self.each_of(idle, |hw_queue| self.shares_changed(hw_queue));
+        n
     }
 
     /// Calls `f` for each hardware queue, also if a waker panics; the first panic comes out then.
@@ -312,11 +367,11 @@ impl Bitmaps {
     }
 
     /// A1 for up to `n` bits, each a request of its own.
-    pub(crate) fn try_get_batch(&self, target: Target, n: usize, class: Class) -> Batch<'_> {
+    pub(crate) fn try_get_batch(&self, target: Target, n: usize, class: Class) -> PendingTags<'_> {
         self.try_get_some(target, n, class, false)
     }
 
-    fn try_get_some(&self, target: Target, n: usize, class: Class, large: bool) -> Batch<'_> {
+    fn try_get_some(&self, target: Target, n: usize, class: Class, large: bool) -> PendingTags<'_> {
         let limits = self.limits(target, class);
         let n = limits.map_or(n, |ledger| n.min(ledger.room(class)));
         let bitmap = self.bitmap(target);
@@ -336,7 +391,7 @@ impl Bitmaps {
         if let Some(ledger) = limits {
             bits.iter().for_each(|&bit| ledger.took(class, bit));
         }
-        Batch {
+        PendingTags {
             bitmaps: self,
             target,
             bits,
@@ -350,42 +405,24 @@ impl Bitmaps {
     }
 
     /// A wait for bits of a target.
-    pub(crate) fn wait_for(&self, target: Target, request: Request) -> Waiting<'_> {
+    pub(crate) fn wait_for(&self, target: Target, request: Request) -> TagWait {
         if let Some(ledger) = self.limits(target, request.class) {
             if ledger.is_limited() {
                 self.look_for_idle(target.hw_queue);
             }
         }
-        let stay = self.bitmap(target).stay(request);
-        Waiting::resume(self, target, stay, request.class)
-    }
-
-    /// A1 for a thread, at most until the deadline.
-    pub(crate) fn get_sleeping(
-        &self,
-        target: Target,
-        class: Class,
-        until: Option<Instant>,
-    ) -> Option<Bit<'_>> {
-        let mut bits = Vec::with_capacity(1);
-        self.wait_for(target, Request::one(class))
-            .block(until, &mut bits);
-        Some(self.in_hand(target, bits.pop()?))
-    }
-
-    /// A1 for a task.
-    pub(crate) async fn get(&self, target: Target, class: Class) -> Bit<'_> {
-        let mut waiting = self.wait_for(target, Request::one(class));
-        let mut bits = Vec::with_capacity(1);
-        poll_fn(|cx| waiting.poll(cx, &mut bits)).await;
-        let bit = bits.pop().expect("a wait for one bit ends with one");
-        self.in_hand(target, bit)
+        let waiter = self.bitmap(target).waiter(request);
+        TagWait::resume(self, target, waiter, request.class)
     }
 
     /// Bits that came from `try_get_all` or a wait.
     #[inline]
-    pub(crate) const fn several_in_hand(&self, target: Target, bits: Vec<usize>) -> Batch<'_> {
-        Batch {
+    pub(crate) const fn several_in_hand(
+        &self,
+        target: Target,
+        bits: Vec<usize>,
+    ) -> PendingTags<'_> {
+        PendingTags {
             bitmaps: self,
             target,
             bits,
@@ -439,7 +476,8 @@ mod tests {
     use super::*;
     use crate::admission::Admission;
     use crate::bitmaps::{Geometry, Setup};
-    use crate::freeze::FrozenGuard;
+    use crate::drained::Drained;
+    use crate::freeze::Freeze;
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::time::Clock;
@@ -485,21 +523,22 @@ mod tests {
         let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false, preempt));
         let batch = bitmaps.try_get_batch(PLACE, 9, 0);
         assert_eq!(batch.len(), 3);
-        let mut waiter = Box::pin(bitmaps.get(PLACE, 0));
+        let mut waiter = bitmaps.wait_for(PLACE, Request::one(0));
         let panics = Waker::from(Arc::new(Panics));
-        let polled = waiter.as_mut().poll(&mut Context::from_waker(&panics));
+        let polled = waiter.poll_one(&bitmaps, &Context::from_waker(&panics));
         assert!(polled.is_pending());
 
         let counts = Arc::new(Counts::default());
         let waker = Waker::from(counts.clone());
         let mut cx = Context::from_waker(&waker);
-        let mut freeze = pin!(FrozenGuard::raise(&bitmaps).drained());
+        let mut freeze = pin!(Freeze::new(&bitmaps));
         assert!(freeze.as_mut().poll(&mut cx).is_pending());
         let put = catch_unwind(AssertUnwindSafe(|| drop(batch)));
         let message = put.unwrap_err();
         assert_eq!(message.downcast_ref(), Some(&"the waker's panic"));
         assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the freezer is told");
-        assert!(!bitmaps.any_in_use());
+        assert!(!Drained::of_all(&bitmaps).is_busy(&bitmaps));
+        waiter.end(&bitmaps);
         assert!(matches!(freeze.as_mut().poll(&mut cx), Poll::Ready(_)));
     }
 }

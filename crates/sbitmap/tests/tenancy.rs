@@ -2,7 +2,9 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sbitmap::above::{Above, Class, Door, Force, Request, Shares, Stay};
+use inflight_sbitmap::tenancy::{
+    BuildWithRules, Class, Door, Force, Request, Rules, Shares, Tenancy, Waiter,
+};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +28,13 @@ fn with_door(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
         force,
         per_tag,
     };
-    let above = Above {
+    let above = Rules {
         shares: None,
         door: Some(door),
-        ..Above::default()
+        ..Rules::default()
     };
-    let queue = SbitmapQueue::builder(depth).fairness(Fairness::Batched);
-    queue.build_above(above).unwrap()
+    let queue = SbitmapQueue::builder(depth).fairness(Fairness::batched());
+    queue.build_with_rules(above).unwrap()
 }
 
 fn take(queue: &SbitmapQueue, n: usize) -> Vec<usize> {
@@ -40,14 +42,14 @@ fn take(queue: &SbitmapQueue, n: usize) -> Vec<usize> {
 }
 
 /// Registers a waiter of this weight.
-fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Stay {
+fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Waiter {
     let request = Request {
         weight,
         ..Request::one(0)
     };
-    let mut stay = queue.stay(request);
+    let mut stay = queue.waiter(request);
     let waker = Waker::from(woken.clone());
-    let polled = queue.poll_stay(&mut stay, &Context::from_waker(&waker), &mut Vec::new());
+    let polled = queue.poll_part(&mut stay, &Context::from_waker(&waker), &mut Vec::new());
     assert!(polled.is_pending());
     stay
 }
@@ -302,13 +304,16 @@ fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
         fn took(&self, _: Class, _: usize) {}
         fn gives(&self, _: usize) {}
     }
-    let above = Above {
+    let above = Rules {
         shares: Some(Box::new(NoneForOne)),
         door: None,
-        ..Above::default()
+        ..Rules::default()
     };
     let queue = SbitmapQueue::builder(depth).engine(engine);
-    queue.fairness(Fairness::Fair).build_above(above).unwrap()
+    queue
+        .fairness(Fairness::fair())
+        .build_with_rules(above)
+        .unwrap()
 }
 
 const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
@@ -322,10 +327,10 @@ fn in_parts(class: Class, want: usize) -> Request {
     }
 }
 
-fn poll(queue: &SbitmapQueue, stay: &mut Stay) -> usize {
+fn poll(queue: &SbitmapQueue, stay: &mut Waiter) -> usize {
     let mut bits = Vec::new();
     let cx = Context::from_waker(Waker::noop());
-    let _ = queue.poll_stay(stay, &cx, &mut bits);
+    let _ = queue.poll_part(stay, &cx, &mut bits);
     bits.len()
 }
 
@@ -336,8 +341,8 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
     for engine in ENGINES {
         let queue = in_turns(8, engine);
         let bits: Vec<usize> = std::iter::from_fn(|| queue.try_get()).collect();
-        let mut late = queue.stay(in_parts(0, 6));
-        let mut behind = queue.stay(in_parts(0, 2));
+        let mut late = queue.waiter(in_parts(0, 6));
+        let mut behind = queue.waiter(in_parts(0, 2));
         assert_eq!((poll(&queue, &mut late), poll(&queue, &mut behind)), (0, 0));
         assert_eq!(queue.try_get_held_up(0), None, "all are in use");
         queue.put_batch(&bits[..PART]).unwrap();
@@ -347,7 +352,7 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
         queue.put_batch(&bits[PART..]).unwrap();
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&queue, &mut small), 1);
-        let mut newcomer = queue.stay(Request::one(0));
+        let mut newcomer = queue.waiter(Request::one(0));
         assert_eq!(poll(&queue, &mut newcomer), 1);
         assert!(queue.try_get_held_up(0).is_some());
         assert!(queue.try_get_past(0, false).is_some());
@@ -355,7 +360,7 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
         assert_eq!(poll(&queue, &mut behind), 0, "first come, first served");
         // It comes for its part, and nobody is served before its last.
         assert_eq!((poll(&queue, &mut late), poll(&queue, &mut late)), (2, 2));
-        let mut last = queue.stay(Request::one(0));
+        let mut last = queue.waiter(Request::one(0));
         assert_eq!(poll(&queue, &mut last), 0);
         queue.put(bits[0]).unwrap();
         assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (0, 0));
@@ -370,14 +375,14 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
 fn a_turn_ends_when_the_next_part_is_collected() {
     let queue = in_turns(4, Engine::Shared);
     let bits = take(&queue, 4);
-    let mut never = queue.stay(Request::one(1));
-    let mut late = queue.stay(in_parts(0, 5));
+    let mut never = queue.waiter(Request::one(1));
+    let mut late = queue.waiter(in_parts(0, 5));
     assert_eq!((poll(&queue, &mut never), poll(&queue, &mut late)), (0, 0));
     queue.put_batch(&bits[..3]).unwrap();
     let mut one = Vec::new();
-    let mut small = queue.stay(Request::one(0));
+    let mut small = queue.waiter(Request::one(0));
     let at_once = Some(Instant::from_nanos(0));
-    assert!(queue.block_stay(&mut small, at_once, &mut one));
+    queue.block_part(&mut small, at_once, &mut one).unwrap();
     queue.put_batch(&one).unwrap();
     let passed = queue.try_get().expect("this thread has its turn");
     assert_eq!(poll(&queue, &mut late), PART);
@@ -397,15 +402,18 @@ fn f0_a_limit_that_falls_ends_the_part() {
         active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
         owners: (0..DEPTH).map(|_| AtomicUsize::new(2)).collect(),
     });
-    let above = Above {
+    let above = Rules {
         shares: Some(Box::new(Shared(limits.clone()))),
         door: None,
-        ..Above::default()
+        ..Rules::default()
     };
-    let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fair);
-    let queue = queue.engine(Engine::Shared).build_above(above).unwrap();
+    let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fair());
+    let queue = queue
+        .engine(Engine::Shared)
+        .build_with_rules(above)
+        .unwrap();
     let bits = take(&queue, DEPTH);
-    let (mut split, mut other) = (queue.stay(in_parts(0, 4)), queue.stay(Request::one(1)));
+    let (mut split, mut other) = (queue.waiter(in_parts(0, 4)), queue.waiter(Request::one(1)));
     assert_eq!(poll(&queue, &mut split), 0);
     queue.put(bits[0]).unwrap();
     assert_eq!((poll(&queue, &mut split), poll(&queue, &mut other)), (0, 0));
@@ -426,7 +434,7 @@ fn f0_a_limit_that_falls_ends_the_part() {
 fn who_leaves_last_opens_the_fast_path() {
     for engine in ENGINES {
         let queue = in_turns(4, engine);
-        let mut never = queue.stay(Request::one(1));
+        let mut never = queue.waiter(Request::one(1));
         assert_eq!(poll(&queue, &mut never), 0);
         assert_eq!(queue.try_get(), None, "somebody waits");
         queue.leave(&mut never);
@@ -468,9 +476,9 @@ proptest! {
             active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
             owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
         });
-        let above = Above { shares: Some(Box::new(Shared(limits.clone()))), ..Above::default() };
-        let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::Fifo).engine(Engine::Shared);
-        let queue = queue.build_above(above).unwrap();
+        let above = Rules { shares: Some(Box::new(Shared(limits.clone()))), ..Rules::default() };
+        let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fifo()).engine(Engine::Shared);
+        let queue = queue.build_with_rules(above).unwrap();
         let mut oracle = Oracle {
             limit,
             free: DEPTH,
@@ -481,7 +489,7 @@ proptest! {
             goes_on: [None; CLASSES],
             collecting: None,
         };
-        let mut stays: Vec<Stay> = Vec::new();
+        let mut stays: Vec<Waiter> = Vec::new();
         // Looks only when it is told to, so that what it is given waits for it.
         let mut is_lazy: Vec<bool> = Vec::new();
         let mut held: VecDeque<usize> = VecDeque::new();
@@ -495,7 +503,7 @@ proptest! {
                     is_lazy.push(lazy);
                     // 0 is a small request, the others are large ones.
                     let (large, want) = (want > 0, want.max(1));
-                    stays.push(queue.stay(Request {
+                    stays.push(queue.waiter(Request {
                         want,
                         part: if large { PART } else { 1 },
                         large,
@@ -527,8 +535,8 @@ proptest! {
                         continue;
                     }
                     let mut bits = Vec::new();
-                    let polled = queue.poll_stay(stay, &cx, &mut bits);
-                    prop_assert_eq!(polled == Poll::Ready(()), !bits.is_empty());
+                    let polled = queue.poll_part(stay, &cx, &mut bits);
+                    prop_assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
                     prop_assert_eq!(bits.len(), oracle.fetch(at), "waiter {}", at);
                     found += bits.len();
                     held.extend(bits);
