@@ -144,7 +144,7 @@ impl SbitmapQueue {
                     Fairness::Batched(options) => options,
                     _ => BatchedOptions::new(),
                 };
-                Inner::Batched(Batched::new(map, options, rules.door, rules.shares))
+                Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
             }
             Some(mode) => {
                 let store = Shared::new(map);

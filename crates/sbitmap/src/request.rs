@@ -86,7 +86,7 @@ impl Request {
     }
 }
 
-/// When newcomers may try although more wait than the threshold of a [`Door`].
+/// When newcomers may try although more wait than the threshold of a [`NewcomerPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     /// From more than twice the wake batch free on, until at most one is.
@@ -99,7 +99,7 @@ pub enum Force {
 
 /// Rules for [`Fairness::Batched`](crate::Fairness::Batched): who may try past those who wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Door {
+pub struct NewcomerPolicy {
     /// While at most so many wait, newcomers try at once.
     pub threshold: usize,
     /// And also then.
@@ -113,8 +113,8 @@ pub struct Door {
 pub struct Rules {
     /// With classes.
     pub shares: Option<Box<dyn Shares>>,
-    /// With a door, for `Batched`.
-    pub door: Option<Door>,
+    /// With a newcomers, for `Batched`.
+    pub newcomers: Option<NewcomerPolicy>,
     /// How many CPUs use it. `None`: all that the process may use.
     pub users: Option<usize>,
 }

@@ -4,7 +4,7 @@
 //! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
 //! with it: the mechanism is here, the policy there.
 
-pub use crate::request::{Class, Door, Force, Request, Rules, Shares};
+pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, Shares};
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};
@@ -93,7 +93,7 @@ pub trait Tenancy: sealed::Sealed {
     /// So many CPUs use it from now on: each may keep a larger or smaller part of the free bits.
     fn set_users(&self, cpus: usize);
 
-    /// Whether a newcomer that could wait may try first: the [`Door`]'s word.
+    /// Whether a newcomer that could wait may try first: the [`NewcomerPolicy`]'s word.
     #[must_use]
     fn admits_newcomer(&self) -> bool;
 

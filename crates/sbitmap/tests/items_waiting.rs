@@ -187,6 +187,28 @@ fn b33_policies_choose_the_queue() {
     assert_eq!(balanced(2), left(WakePolicy::FullestFirst));
 }
 
+/// B28, B29. A waiter that was woken and finds nothing waits where it waited before, so the queues
+/// stay level: only newcomers go round.
+#[test]
+fn b28_a_loser_of_a_wake_keeps_its_queue() {
+    let queue = full(8, 8, WakePolicy::RoundRobin);
+    let mut tasks: Vec<_> = (0..24).map(|_| Task::waiting(&queue)).collect();
+    let level = |of: &SbitmapQueue| {
+        let waiters = of.snapshot().waiters;
+        waiters.iter().max().unwrap() - waiters.iter().min().unwrap()
+    };
+    assert_eq!(level(&queue), 0);
+    for round in 0..100 {
+        queue.put(round % 8).unwrap();
+        assert!(level(&queue) <= 1, "one is on its way");
+        // Somebody overtakes, and the woken one finds nothing.
+        assert_eq!(queue.try_get(), Some(round % 8));
+        let woken = tasks.iter_mut().find(|task| task.is_woken()).unwrap();
+        assert_eq!(woken.poll(), None);
+        assert_eq!(level(&queue), 0, "round {round}");
+    }
+}
+
 /// H7. Under every policy nobody is forgotten while bits come back.
 #[test]
 fn h7_b33_every_policy_reaches_every_queue() {

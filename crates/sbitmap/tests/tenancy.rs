@@ -3,7 +3,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::tenancy::{
-    BuildWithRules, Class, Door, Force, Request, Rules, Shares, Tenancy, Waiter,
+    BuildWithRules, Class, Force, NewcomerPolicy, Request, Rules, Shares, Tenancy, Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
@@ -22,15 +22,15 @@ impl Wake for Counts {
     }
 }
 
-fn with_door(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
-    let door = Door {
+fn with_newcomers(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
+    let newcomers = NewcomerPolicy {
         threshold: 8,
         force,
         per_tag,
     };
     let above = Rules {
         shares: None,
-        door: Some(door),
+        newcomers: Some(newcomers),
         ..Rules::default()
     };
     let queue = SbitmapQueue::builder(depth).fairness(Fairness::batched());
@@ -56,7 +56,7 @@ fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Waiter {
 
 /// How many of these waiters one batch of eight bits wakes, of `depth`.
 fn woken_by_a_batch(depth: usize, weights: &[u32], per_tag: bool) -> usize {
-    let queue = with_door(depth, Force::Hysteresis, per_tag);
+    let queue = with_newcomers(depth, Force::Hysteresis, per_tag);
     let bits = take(&queue, depth);
     let woken = Arc::new(Counts::default());
     let mut stays: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
@@ -118,7 +118,7 @@ fn g18_the_threshold_and_plenty() {
         (Force::AsPosted, 16),
         (Force::Never, usize::MAX),
     ] {
-        let queue = with_door(64, force, false);
+        let queue = with_newcomers(64, force, false);
         let mut bits = take(&queue, 64);
         let woken = Arc::new(Counts::default());
         // A batch with few bits free ends the beginning, in which newcomers are let in.
@@ -306,7 +306,7 @@ fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
     }
     let above = Rules {
         shares: Some(Box::new(NoneForOne)),
-        door: None,
+        newcomers: None,
         ..Rules::default()
     };
     let queue = SbitmapQueue::builder(depth).engine(engine);
@@ -404,7 +404,7 @@ fn f0_a_limit_that_falls_ends_the_part() {
     });
     let above = Rules {
         shares: Some(Box::new(Shared(limits.clone()))),
-        door: None,
+        newcomers: None,
         ..Rules::default()
     };
     let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fair());

@@ -1,4 +1,5 @@
 //! Fair and strict waiting: who overtakes whom, what is granted, and what is given back.
+#![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::{
     Engine, Fairness, GetManyError, PutError, SbitmapQueue, SbitmapQueueBuilder,

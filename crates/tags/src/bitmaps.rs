@@ -10,7 +10,7 @@ use crate::set_id::SetId;
 use crate::steering::{Policies, Seats, first_of};
 use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
 use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
-use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
@@ -133,9 +133,12 @@ pub(crate) struct Setup {
 impl Bitmaps {
     /// `geometry` has been checked.
     pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
-        let (fairness, engine) = match setup.admission {
-            Admission::WholeIo => (Fairness::fair(), setup.engine),
-            _ => (Fairness::batched(), Engine::Shared),
+        let (fairness, engine) = match setup.admission.wake_policy() {
+            None => (Fairness::fair(), setup.engine),
+            Some(policy) => (
+                BatchedOptions::new().wake_policy(policy).into(),
+                Engine::Shared,
+            ),
         };
         let depth = setup.depth.unwrap_or(geometry.depth);
         let hw_queues = setup.hw_queues.unwrap_or(geometry.hw_queues);
@@ -148,7 +151,7 @@ impl Bitmaps {
                 .clock(clock.clone())
                 .build_with_rules(Rules {
                     shares,
-                    door: setup.admission.door(),
+                    newcomers: setup.admission.newcomers(),
                     users: setup.users.get(n).copied(),
                 })
                 .expect("a depth of at most 10,240 is legal")

@@ -262,7 +262,7 @@ impl<T> TagSetBuilder<T> {
     ///
     /// ```
     /// use inflight_tags::{Admission, TagSet};
-    /// let policy = Admission::ElasticOvercommit { max_extra: 56 };
+    /// let policy = Admission::elastic_overcommit(56);
     /// let set = TagSet::builder().depth(8).admission(policy).build(|_, _| ())?;
     /// assert_eq!(set.depth(), 8);
     /// assert_eq!(set.capacity(), 64, "the slots beyond the depth are made too");
@@ -270,7 +270,7 @@ impl<T> TagSetBuilder<T> {
     /// ```
     pub fn admission(mut self, policy: Admission) -> Self {
         self.geometry.extra = match policy {
-            Admission::ElasticOvercommit { max_extra } => max_extra,
+            Admission::ElasticOvercommit { max_extra, .. } => max_extra,
             _ => 0,
         };
         self.setup.admission = policy;

@@ -19,7 +19,7 @@ use crate::bitmaps::Bitmaps;
 use crate::drained::Drained;
 use crate::error::{AllocError, FreezeError};
 use inflight_sync::asym::AsymFence;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::{Event, Ticket};
 use inflight_sync::{Arc, CachePadded};
@@ -123,7 +123,7 @@ impl fmt::Debug for State {
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// On a line of its own: every allocation and every put reads it.
-    door: CachePadded<Door>,
+    word: CachePadded<Word>,
     /// Who drains waits here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw.
@@ -131,7 +131,7 @@ pub(crate) struct Gate {
 }
 
 #[derive(Debug)]
-struct Door {
+struct Word {
     /// See `State`.
     state: AtomicU64,
     fence: AsymFence,
@@ -140,7 +140,7 @@ struct Door {
 impl Gate {
     pub(crate) fn new() -> Self {
         Self {
-            door: CachePadded::new(Door {
+            word: CachePadded::new(Word {
                 state: AtomicU64::new(0),
                 fence: AsymFence::new(),
             }),
@@ -153,17 +153,26 @@ impl Gate {
     #[inline]
     pub(crate) fn state(&self) -> State {
         // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
-        State(self.door.state.load(Ordering::Acquire))
+        State(self.word.state.load(Ordering::Acquire))
     }
 
     fn is_stopped(&self) -> bool {
         self.state().is_stopped()
     }
 
+    /// Whether a bitmap that gave nothing may have been closed.
+    pub(crate) fn is_shut_by_now(&self) -> bool {
+        // Ordering: pairs with the fence in `shut`: bitmaps are closed after the set.
+        fence(Ordering::Acquire);
+        self.state().is_shut()
+    }
+
     /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
     pub(crate) fn shut(&self) {
         // Relaxed: who is admitted all the same came before; `thawed` has a fence of its own.
-        self.door.state.fetch_or(SHUT, Ordering::Relaxed);
+        self.word.state.fetch_or(SHUT, Ordering::Relaxed);
+        // Ordering: pairs with the fence in `is_shut_by_now`.
+        fence(Ordering::Release);
         self.thawed.notify_all();
     }
 
@@ -171,18 +180,18 @@ impl Gate {
     #[inline]
     pub(crate) fn state_after_get(&self) -> State {
         // Ordering: A2, pairs with F2 in `raise`, D2 in `leave` and R2 in `publish`.
-        self.door.fence.light();
+        self.word.fence.light();
         self.state()
     }
 
     /// F1 and F2, for one freeze or quiesce more. `raised` runs between them: F2 can panic.
     pub(crate) fn raise<R>(&self, unit: u64, raised: impl FnOnce() -> R) -> R {
         // Relaxed: F2 orders it before the scan.
-        self.door.state.fetch_add(unit, Ordering::Relaxed);
+        self.word.state.fetch_add(unit, Ordering::Relaxed);
         let guard = raised();
         // Ordering: F2, pairs with A2 in `state_after_get` and P2 in
         // `is_watched_after_put`.
-        self.door.fence.heavy();
+        self.word.fence.heavy();
         guard
     }
 
@@ -190,10 +199,10 @@ impl Gate {
     pub(crate) fn set_short(&self, short: bool) {
         if short {
             // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
-            self.door.state.fetch_or(INACTIVE, Ordering::Relaxed);
+            self.word.state.fetch_or(INACTIVE, Ordering::Relaxed);
         } else {
             // Ordering: E1, pairs with the Acquire load in `state`.
-            self.door.state.fetch_and(!INACTIVE, Ordering::Release);
+            self.word.state.fetch_and(!INACTIVE, Ordering::Release);
         }
     }
 
@@ -202,7 +211,7 @@ impl Gate {
     pub(crate) fn publish(&self) {
         // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in
         // `is_watched_after_put`.
-        self.door.fence.heavy();
+        self.word.fence.heavy();
     }
 
     /// Where who drains waits.
@@ -220,9 +229,9 @@ impl Gate {
     #[inline]
     pub(crate) fn is_watched_after_put(&self) -> bool {
         // Ordering: P2, pairs with F2 in `raise` and D2 in `publish`.
-        self.door.fence.light();
+        self.word.fence.light();
         // Relaxed: nothing is read on its account.
-        let state = State(self.door.state.load(Ordering::Relaxed));
+        let state = State(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_watched()
     }
 
@@ -238,20 +247,20 @@ impl Gate {
     pub(crate) fn is_many(&self) -> bool {
         // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
         // `Ledger::is_shared`), and so does whoever gives it back.
-        let state = State(self.door.state.load(Ordering::Relaxed));
+        let state = State(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_many()
     }
 
     /// There is a second tenant.
     pub(crate) fn set_many(&self) {
         // Relaxed: see `is_many`.
-        self.door.state.fetch_or(MANY, Ordering::Relaxed);
+        self.word.state.fetch_or(MANY, Ordering::Relaxed);
     }
 
     /// One freeze or quiesce less.
     pub(crate) fn lower(&self, unit: u64) {
         // Ordering: T1, pairs with the Acquire load in `state`.
-        if self.door.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
+        if self.word.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
             self.thawed.notify_all();
         }
     }

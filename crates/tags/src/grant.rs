@@ -517,7 +517,7 @@ mod tests {
             extra: 0,
         };
         let preempt = Setup {
-            admission: Admission::Preempt, // a bit that is put is free, whoever waits
+            admission: Admission::preempt(), // a bit that is put is free, whoever waits
             ..Setup::default()
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false, preempt));

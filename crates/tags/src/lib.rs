@@ -113,7 +113,7 @@ pub use tag::Tag;
 pub use tenant::SharePolicy;
 pub use tenant_handle::Tenant;
 
-pub use inflight_sbitmap::Engine;
+pub use inflight_sbitmap::{Engine, WakePolicy};
 pub use inflight_sync::time::{Clock, Instant};
 pub use inflight_topology::Topology;
 

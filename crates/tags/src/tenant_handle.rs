@@ -690,6 +690,9 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// Counts a refusal by its reason, if that is one that passes.
     pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
+        if why == AllocError::Exhausted && self.bitmaps().gate().is_shut_by_now() {
+            return AllocError::Closed;
+        }
         let counter: fn(&Stripe) -> &AtomicU64 = match why {
             AllocError::Exhausted => |stripe| &stripe.exhausted,
             AllocError::Frozen | AllocError::Quiesced => |stripe| &stripe.frozen,

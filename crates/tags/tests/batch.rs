@@ -144,7 +144,7 @@ fn c24_a_batch_may_be_larger_than_a_cpus_own_stack() {
 /// A waker panics at the first group: the other groups are freed, and their waiters served.
 #[test]
 fn c24_h24_a_panicking_waker_loses_nothing() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let set = set(3, 40, admission);
         let dev = set.add_tenant("q").unwrap();
         let mut tags = Vec::new();
@@ -231,7 +231,7 @@ impl Wake for Grabs {
 /// One put: who is woken first finds the whole group.
 #[test]
 fn c24_the_first_who_is_woken_finds_all_of_them() {
-    let set = set(1, 8, Admission::Preempt);
+    let set = set(1, 8, Admission::preempt());
     let dev = set.add_tenant("q").unwrap();
     let tags = dev.try_alloc_batch(8);
     let grabs = Arc::new(Grabs(dev.clone(), Mutex::new(Vec::new())));

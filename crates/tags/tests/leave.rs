@@ -172,7 +172,7 @@ fn c49_a_drain_ends_when_the_queue_serves_again() {
 /// Waiters in the line of a queue that leaves: each goes on elsewhere, or is told.
 #[test]
 fn c17_waiters_move_on() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let topology = Topology::synthetic("core:2").unwrap();
         let set = TagSet::builder().hw_queues(2).depth(2).topology(&topology);
         let set = set.admission(admission).build(|_, _| ()).unwrap();
@@ -205,7 +205,7 @@ fn c17_waiters_move_on() {
 /// free tags of the one that stands in. The tag that comes to each sends it there.
 #[test]
 fn c17_waiters_are_not_called_out() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let topology = Topology::synthetic("core:2").unwrap();
         let set = TagSet::builder().hw_queues(2).depth(2).topology(&topology);
         let set = set.admission(admission).build(|_, _| ()).unwrap();

@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::Preempt];
+const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::preempt()];
 
 fn on(hw_queue: usize) -> AllocOptions {
     AllocOptions::new().hw_queue(hw_queue)
@@ -253,7 +253,7 @@ fn d9_a_new_hardware_queue_has_its_extra_tags() {
             .depth(1)
             .max_depth(3)
             .hw_queues(HwQueueOptions::new(1).max(4).shared_tags(shared));
-        let set = set.admission(Admission::ElasticOvercommit { max_extra: 2 });
+        let set = set.admission(Admission::elastic_overcommit(2));
         let set = set.build(|_, tag| Arc::new(tag)).unwrap();
         let dev = set.add_tenant("q").unwrap();
         set.set_hw_queues_blocking(4).unwrap();

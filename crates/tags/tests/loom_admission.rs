@@ -113,7 +113,7 @@ fn h9_shares() {
 
 #[test]
 fn h9_shares_in_batches() {
-    check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
+    check("h9_shares_in_batches", TWO, || shares(Admission::preempt()));
 }
 
 /// Two tenants of 16 tags each, so a batch is of two. Both tags of one come back while its waiter
@@ -121,7 +121,7 @@ fn h9_shares_in_batches() {
 #[test]
 fn h9_a_batch_of_two() {
     check("h9_a_batch_of_two", TWO, || {
-        let set = set(32, Admission::Preempt);
+        let set = set(32, Admission::preempt());
         let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
         drop((a.try_alloc(), b.try_alloc()));
         let mut held = a.try_alloc_batch(32);
@@ -144,7 +144,7 @@ fn h9_a_weight_makes_the_batch_larger() {
         let set = TagSet::builder()
             .depth(32)
             .ages(false)
-            .admission(Admission::Preempt);
+            .admission(Admission::preempt());
         let set = set.share(SharePolicy::Weighted { min: 1 });
         let set = set.build(|_, _| ()).unwrap();
         let (heavy, light) = (
@@ -172,7 +172,7 @@ fn h9_a_weight_makes_the_batch_smaller() {
         let set = TagSet::builder()
             .depth(32)
             .ages(false)
-            .admission(Admission::Preempt);
+            .admission(Admission::preempt());
         let set = set.share(SharePolicy::Weighted { min: 1 });
         let set = set.build(|_, _| ()).unwrap();
         let (heavy, light) = (

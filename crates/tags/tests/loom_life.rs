@@ -12,7 +12,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
-use inflight_tags::{AllocOptions, Tag, TagSet};
+use inflight_tags::{Tag, TagSet};
 
 const UNBOUNDED: Bound = Bound {
     quick: None,

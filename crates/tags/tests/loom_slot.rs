@@ -22,7 +22,7 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_tags::{AllocOptions, RedeemError, Tag, TagSet, Tenant};
+use inflight_tags::{RedeemError, Tag, TagSet, Tenant};
 use std::time::Duration;
 
 const UNBOUNDED: Bound = Bound {

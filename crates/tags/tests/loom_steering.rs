@@ -24,7 +24,7 @@ use inflight_sync::model::{Bound, check};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_tags::steering::{CompletionSink, Completions, MailboxHandle, Runner};
-use inflight_tags::{AllocOptions, Steering, Tag, TagSet};
+use inflight_tags::{Steering, Tag, TagSet};
 use inflight_topology::{CpuSet, Topology};
 
 const UNBOUNDED: Bound = Bound {
@@ -278,7 +278,7 @@ fn p4_push_against_refresh() {
             }
         });
         let smaller = Topology::synthetic("core:2 offline:1").unwrap();
-        m.completions.set().refresh(&smaller);
+        m.completions.set().cpus().refresh(&smaller);
         pusher.join().unwrap();
         assert_eq!(m.log.sorted(), [11]);
         assert_eq!(m.completions.stats().completed(), 1);

@@ -19,9 +19,9 @@ const PLAIN: AllocOptions = AllocOptions::new();
 
 const POLICIES: [fn() -> Admission; 4] = [
     || Admission::WholeIo,
-    || Admission::Preempt,
+    || Admission::preempt(),
     || Admission::NoPreempt(NoPreempt::default().threshold(0)),
-    || Admission::ElasticOvercommit { max_extra: 2 },
+    || Admission::elastic_overcommit(2),
 ];
 
 /// Runs a test under every policy. A tag that comes back is its waiter's under `WholeIo`, and free

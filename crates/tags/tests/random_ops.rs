@@ -150,16 +150,14 @@ impl Plan {
 fn admission(rng: &mut Rng) -> Admission {
     let no_preempt = NoPreempt::default();
     match rng.u8(0..8) {
-        0 => Admission::Preempt,
+        0 => Admission::preempt(),
         1 => Admission::NoPreempt(no_preempt.threshold(rng.usize(0..4))),
         2 => {
             let no_preempt = no_preempt.threshold(rng.usize(0..3)).force(Force::Never);
             Admission::NoPreempt(no_preempt.accounting(WakeAccounting::PerWaiter))
         }
         3 => Admission::NoPreempt(no_preempt.threshold(0).force(Force::AsPosted)),
-        4 => Admission::ElasticOvercommit {
-            max_extra: rng.usize(1..6),
-        },
+        4 => Admission::elastic_overcommit(rng.usize(1..6)),
         _ => Admission::WholeIo,
     }
 }

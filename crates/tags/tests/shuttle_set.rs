@@ -30,14 +30,14 @@ struct Mode(Admission, Engine, bool, SharePolicy);
 fn modes() -> [Mode; 6] {
     let whole_io = Admission::WholeIo;
     let no_preempt = Admission::NoPreempt(NoPreempt::default().threshold(1));
-    let elastic = Admission::ElasticOvercommit { max_extra: 1 };
+    let elastic = Admission::elastic_overcommit(1);
     let (alone, fair) = (SharePolicy::None, SharePolicy::Fair { min: 1 });
     let weighted = SharePolicy::Weighted { min: 1 };
     [
         Mode(whole_io, Engine::Local, false, alone),
         Mode(whole_io, Engine::Shared, true, fair),
         Mode(whole_io, Engine::Local, true, weighted),
-        Mode(Admission::Preempt, Engine::Shared, false, fair),
+        Mode(Admission::preempt(), Engine::Shared, false, fair),
         Mode(no_preempt, Engine::Shared, true, weighted),
         Mode(elastic, Engine::Shared, false, alone),
     ]

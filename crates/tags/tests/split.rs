@@ -20,13 +20,13 @@ fn policies() -> [Admission; 5] {
     let base = NoPreempt::default();
     [
         Admission::WholeIo,
-        Admission::Preempt,
+        Admission::preempt(),
         Admission::NoPreempt(base.accounting(WakeAccounting::PerTag)),
         Admission::NoPreempt(
             base.accounting(WakeAccounting::PerWaiter)
                 .force(Force::Never),
         ),
-        Admission::ElasticOvercommit { max_extra: 4 },
+        Admission::elastic_overcommit(4),
     ]
 }
 
@@ -328,7 +328,7 @@ fn what_the_set_does_not_have_is_refused() {
 /// Followers of a request that has begun go beyond the depth, and nobody else does.
 #[test]
 fn d9_followers_take_extra_tags() {
-    let dev = queue(2, Admission::ElasticOvercommit { max_extra: 3 });
+    let dev = queue(2, Admission::elastic_overcommit(3));
     let held = dev.try_alloc().unwrap();
     let mut split = dev.split(8);
     let mut tags = Vec::new();

@@ -191,7 +191,7 @@ fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
 /// Nothing comes back for a long time: who waits meanwhile is not idle, and keeps its share.
 #[test]
 fn c28_a_tenant_that_waits_is_not_idle() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let clock = Clock::manual();
         let set = TagSet::builder().depth(32).clock(clock.clone());
         let set = set.admission(admission).build(|_, _| ()).unwrap();
@@ -273,8 +273,8 @@ fn c32_by_weights_and_without_shares() {
 #[test]
 fn h9_a_weighted_share_below_the_wake_batch() {
     let no_preempt = Admission::NoPreempt(NoPreempt::default());
-    let elastic = Admission::ElasticOvercommit { max_extra: 4 };
-    for admission in [Admission::Preempt, no_preempt, elastic] {
+    let elastic = Admission::elastic_overcommit(4);
+    for admission in [Admission::preempt(), no_preempt, elastic] {
         for last_change in ["weight", "mark", "depth"] {
             let set = TagSet::builder()
                 .depth(64)
@@ -319,7 +319,7 @@ fn h9_a_weighted_share_below_the_wake_batch() {
 /// The same on threads, at which a wakeup that is lost shows as a test that does not end.
 #[test]
 fn h9_light_tenants_on_threads() {
-    let set = TagSet::builder().depth(64).admission(Admission::Preempt);
+    let set = TagSet::builder().depth(64).admission(Admission::preempt());
     let set = set.share(SharePolicy::Weighted { min: 1 });
     let set = set.build(|_, _| ()).unwrap();
     let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
@@ -434,9 +434,9 @@ fn a_split_above_its_tenants_share_goes_on() {
 fn tenants_of_every_policy_run_dry_together() {
     for policy in [
         Admission::WholeIo,
-        Admission::Preempt,
+        Admission::preempt(),
         Admission::NoPreempt(inflight_tags::NoPreempt::default()),
-        Admission::ElasticOvercommit { max_extra: 2 },
+        Admission::elastic_overcommit(2),
     ] {
         let set = TagSet::builder().depth(8).admission(policy);
         let set = set.build(|_, _| ()).unwrap();

@@ -1,7 +1,7 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
-mod door;
 mod many;
+mod newcomer_gate;
 mod policy;
 mod wait;
 mod wake;
@@ -13,10 +13,10 @@ use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::BatchedOptions;
 use crate::mask::BitMask;
-use crate::request::{Door, Shares};
+use crate::request::{NewcomerPolicy, Shares};
 use crate::snapshot::{QueueStats, WakeState};
-use door::NewcomerGate;
 use inflight_sync::Mutex;
+use newcomer_gate::NewcomerGate;
 use std::panic::{self, AssertUnwindSafe};
 use wake::{WakeQueues, wake_batch};
 
@@ -54,10 +54,10 @@ impl Batched {
     pub(crate) fn new(
         map: Sbitmap,
         options: BatchedOptions,
-        door: Option<Door>,
+        newcomers: Option<NewcomerPolicy>,
         shares: Option<Box<dyn Shares>>,
     ) -> Self {
-        let gate = NewcomerGate::new(door, shares);
+        let gate = NewcomerGate::new(newcomers, shares);
         let sizing = Sizing {
             depth: map.depth(),
             least_share: options.least_share.unwrap_or(Sizing::NO_LIMIT),

@@ -23,8 +23,9 @@ struct Stay<'a> {
 pub(crate) struct Seat {
     pub(crate) request: Request,
     place: Option<Place>,
-    /// It has slept: until it has its bit it may try whoever waits.
-    woken: bool,
+    /// The wait queue it has been woken from: until it has its bit it may try whoever waits, and
+    /// if it finds none it waits there again.
+    woken: Option<usize>,
 }
 
 impl Seat {
@@ -32,7 +33,7 @@ impl Seat {
         Self {
             request,
             place: None,
-            woken: false,
+            woken: None,
         }
     }
 
@@ -85,7 +86,7 @@ impl Stay<'_> {
             }
             // Chosen: this look consumes the wake.
             self.seat.place = None;
-            self.seat.woken = true;
+            self.seat.woken = Some(place.queue);
             waits.leave(place);
         }
         if waits.gate.is_closed() {
@@ -101,7 +102,7 @@ impl Stay<'_> {
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
         let mark = waits.gate.mark(self.seat.request, self.queue.map.depth());
-        self.seat.place = Some(waits.register(notify, mark));
+        self.seat.place = Some(waits.register(notify, mark, self.seat.woken));
         if self.queue.waits.gate.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
@@ -120,7 +121,7 @@ impl Stay<'_> {
     }
 
     const fn is_privileged(&self) -> bool {
-        self.seat.woken || self.seat.request.privileged
+        self.seat.woken.is_some() || self.seat.request.privileged
     }
 
     fn try_get(&self) -> Option<usize> {
@@ -150,7 +151,10 @@ impl Stay<'_> {
     ///
     /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
     fn last_look(&mut self) -> Option<usize> {
-        self.seat.woken |= self.queue.waits.leave(self.seat.place.take()?);
+        let place = self.seat.place.take()?;
+        if self.queue.waits.leave(place) {
+            self.seat.woken = Some(place.queue);
+        }
         self.try_get()
     }
 }
@@ -165,13 +169,16 @@ impl Stay<'_> {
     /// Waits as a thread.
     fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
+        let mut look_at = None;
         loop {
             if let Some(outcome) = self.look(&Who::Thread(&parker)) {
                 return outcome;
             }
             let gate = &self.queue.waits.gate;
-            let every = gate.look_every(self.seat.request.class);
-            let look_at = every.map(|every| clock.now() + every);
+            look_at = match gate.look_every(self.seat.request.class) {
+                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
+                None => None,
+            };
             let Some(until) = deadline.into_iter().chain(look_at).min() else {
                 parker.park();
                 continue;
@@ -182,6 +189,7 @@ impl Stay<'_> {
             if deadline.is_some_and(|deadline| clock.now() >= deadline) {
                 return self.last_look().ok_or(GetError::TimedOut);
             }
+            look_at = None;
             if gate.look_for_idle(clock.now()) {
                 self.queue.shares_changed();
             }

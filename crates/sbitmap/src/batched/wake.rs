@@ -6,7 +6,7 @@
 //! queues in turn, going on to the next queue until the batch is used up. `PROTOCOL.md` has the
 //! proof.
 
-use super::door::NewcomerGate;
+use super::newcomer_gate::NewcomerGate;
 use super::policy::{QueueOrder, WAIT_QUEUES, WakePolicy};
 use crate::snapshot::WakeState;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
@@ -63,7 +63,7 @@ struct Waiters {
 /// A waiter's place in one of the queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    queue: usize,
+    pub(super) queue: usize,
     ticket: Ticket,
 }
 
@@ -83,11 +83,13 @@ impl WakeQueues {
     }
 
     /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
-    pub(crate) fn register(&self, notify: Notify, mark: u64) -> Place {
+    pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> Place {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: which queue is a matter of balance.
-        let queue = self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
+        // Who was woken and found nothing waits where it waited: only newcomers go round, so that
+        // the queues stay level. Relaxed: which queue is a matter of balance.
+        let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
+        let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
         let ticket = waiters.list.push_back_marked(notify, mark);
         waiters.waits += 1;

@@ -323,10 +323,13 @@ impl<'a, S: Store> Wait<'a, S> {
         let tokens = self.turns.rules.tokens != u32::MAX;
         let mut interval = WATCH;
         let mut watch_at = tokens.then(|| clock.now() + interval);
+        let mut look_at = None;
         loop {
             // G7.
-            let every = self.turns.rules.look_every(self.stay.request.class);
-            let look_at = every.map(|every| clock.now() + every);
+            look_at = match self.turns.rules.look_every(self.stay.request.class) {
+                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
+                None => None,
+            };
             let until = deadline.into_iter().chain(watch_at).chain(look_at).min();
             let passed = match until {
                 Some(until) => !parker.park_until(clock, until),
@@ -341,6 +344,7 @@ impl<'a, S: Store> Wait<'a, S> {
             }
             if passed && look_at.is_some_and(|at| now >= at) {
                 self.turns.look_for_idle(now);
+                look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
             let ticket = self.stay.place?;

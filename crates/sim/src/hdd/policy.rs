@@ -56,14 +56,14 @@ impl Policy {
         let no_preempt =
             |accounting| Admission::NoPreempt(NoPreempt::default().accounting(accounting));
         match self {
-            Self::Preempt => Admission::Preempt,
+            Self::Preempt => Admission::preempt(),
             Self::PerWaiter => no_preempt(WakeAccounting::PerWaiter),
             Self::PerTag => no_preempt(WakeAccounting::PerTag),
-            Self::Elastic => Admission::ElasticOvercommit {
-                max_extra: (model.pieces().saturating_sub(1))
+            Self::Elastic => Admission::elastic_overcommit(
+                (model.pieces().saturating_sub(1))
                     .saturating_mul(model.tags)
                     .min(MAX_EXTRA),
-            },
+            ),
             Self::Ours => Admission::WholeIo,
         }
     }

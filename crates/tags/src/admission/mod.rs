@@ -1,6 +1,7 @@
 //! Who gets a tag when there are too few: the policies, as data.
 
-use inflight_sbitmap::tenancy::{self as above, Door};
+use inflight_sbitmap::WakePolicy;
+use inflight_sbitmap::tenancy::{self, NewcomerPolicy};
 
 /// Who gets a tag next when more are asked for than there are.
 ///
@@ -38,8 +39,9 @@ pub enum Admission {
     #[default]
     WholeIo,
     /// Whoever tries while a tag is free may take it, past all who wait, who are woken in batches:
-    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched).
-    Preempt,
+    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched), whose wait queues are served in
+    /// this order.
+    Preempt(WakePolicy),
     /// As `Preempt`, but newcomers wait in line while many wait and few tags are free.
     NoPreempt(NoPreempt),
     /// As `Preempt`, and the later pieces of a request whose first piece has a tag take one of
@@ -48,20 +50,61 @@ pub enum Admission {
     ElasticOvercommit {
         /// How many tags more than the depth there are, per hardware queue.
         max_extra: usize,
+        /// In which order the wait queues are served.
+        wake_policy: WakePolicy,
     },
 }
 
 impl Admission {
-    pub(crate) fn door(self) -> Option<Door> {
+    /// [`Preempt`](Admission::Preempt), whose wait queues are served one after the other.
+    ///
+    /// ```
+    /// use inflight_tags::{Admission, WakePolicy};
+    /// assert_eq!(Admission::preempt(), Admission::Preempt(WakePolicy::RoundRobin));
+    /// ```
+    #[must_use]
+    pub const fn preempt() -> Self {
+        Self::Preempt(WakePolicy::RoundRobin)
+    }
+
+    /// [`ElasticOvercommit`](Admission::ElasticOvercommit), whose wait queues are served one after
+    /// the other.
+    ///
+    /// ```
+    /// # use inflight_tags::{Admission, TagSet};
+    /// let set = TagSet::builder().depth(8).admission(Admission::elastic_overcommit(2));
+    /// assert_eq!(set.build(|_, _| ())?.capacity(), 10);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn elastic_overcommit(max_extra: usize) -> Self {
+        Self::ElasticOvercommit {
+            max_extra,
+            wake_policy: WakePolicy::RoundRobin,
+        }
+    }
+
+    /// The order of the wait queues, where there are several.
+    pub(crate) const fn wake_policy(self) -> Option<WakePolicy> {
+        match self {
+            Self::WholeIo => None,
+            Self::Preempt(wake_policy) | Self::ElasticOvercommit { wake_policy, .. } => {
+                Some(wake_policy)
+            }
+            Self::NoPreempt(rules) => Some(rules.wake_policy),
+        }
+    }
+
+    pub(crate) fn newcomers(self) -> Option<NewcomerPolicy> {
         let Self::NoPreempt(rules) = self else {
             return None;
         };
-        Some(Door {
+        Some(NewcomerPolicy {
             threshold: rules.threshold,
             force: match rules.force {
-                Force::Hysteresis => above::Force::Hysteresis,
-                Force::AsPosted => above::Force::AsPosted,
-                Force::Never => above::Force::Never,
+                Force::Hysteresis => tenancy::Force::Hysteresis,
+                Force::AsPosted => tenancy::Force::AsPosted,
+                Force::Never => tenancy::Force::Never,
             },
             per_tag: rules.accounting == WakeAccounting::PerTag,
         })
@@ -88,6 +131,8 @@ pub struct NoPreempt {
     pub force: Force,
     /// What a wake is worth.
     pub accounting: WakeAccounting,
+    /// In which order the wait queues are served.
+    pub wake_policy: WakePolicy,
 }
 
 impl Default for NoPreempt {
@@ -96,6 +141,7 @@ impl Default for NoPreempt {
             threshold: 8,
             force: Force::Hysteresis,
             accounting: WakeAccounting::PerTag,
+            wake_policy: WakePolicy::RoundRobin,
         }
     }
 }
@@ -135,6 +181,19 @@ impl NoPreempt {
     #[must_use]
     pub const fn accounting(mut self, accounting: WakeAccounting) -> Self {
         self.accounting = accounting;
+        self
+    }
+
+    /// In which order the wait queues are served.
+    ///
+    /// ```
+    /// # use inflight_tags::{NoPreempt, WakePolicy};
+    /// let policy = NoPreempt::default().wake_policy(WakePolicy::FullestFirst);
+    /// assert_eq!(policy.wake_policy, WakePolicy::FullestFirst);
+    /// ```
+    #[must_use]
+    pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
+        self.wake_policy = policy;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
 //! above. By default everybody may, and a wake is worth one bit.
 
-use crate::request::{Class, Door, Force, Request, Shares};
+use crate::request::{Class, Force, NewcomerPolicy, Request, Shares};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The rules, and whether newcomers are let past at the moment.
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
-    door: Option<Door>,
+    newcomers: Option<NewcomerPolicy>,
     shares: Option<Box<dyn Shares>>,
     /// Bits were plenty at the last batch.
     forced: AtomicBool,
@@ -18,11 +18,12 @@ pub(super) struct NewcomerGate {
 }
 
 impl NewcomerGate {
-    pub(super) fn new(door: Option<Door>, shares: Option<Box<dyn Shares>>) -> Self {
+    pub(super) fn new(newcomers: Option<NewcomerPolicy>, shares: Option<Box<dyn Shares>>) -> Self {
         Self {
-            door,
+            newcomers,
             shares,
-            forced: AtomicBool::new(true),
+            // At first all bits are free.
+            forced: AtomicBool::new(newcomers.is_some_and(|n| n.force != Force::Never)),
             closed: AtomicBool::new(false),
         }
     }
@@ -42,17 +43,21 @@ impl NewcomerGate {
     /// E1: whether a newcomer may try, who sees so many wait.
     #[inline]
     pub(super) fn admits(&self, waiters: impl FnOnce() -> usize) -> bool {
-        let Some(door) = &self.door else { return true };
+        let Some(newcomers) = &self.newcomers else {
+            return true;
+        };
         // Relaxed: a hint; a newcomer that is turned away looks again when it is in the line.
-        self.forced.load(Ordering::Relaxed) || waiters() <= door.threshold
+        self.forced.load(Ordering::Relaxed) || waiters() <= newcomers.threshold
     }
 
     /// E3: a batch of `batch` wakes is due while `free()` bits are free.
     pub(super) fn batch_is_due(&self, batch: u32, free: impl FnOnce() -> usize) {
-        let Some(door) = &self.door else { return };
+        let Some(newcomers) = &self.newcomers else {
+            return;
+        };
         let batch = batch as usize;
         let was = self.forced.load(Ordering::Relaxed);
-        let is = match door.force {
+        let is = match newcomers.force {
             Force::Never => false,
             // Waiters are woken one by one.
             _ if batch == 1 => false,
@@ -111,13 +116,15 @@ impl NewcomerGate {
 
     /// Whether a wake may be worth more than one bit.
     pub(super) fn is_per_tag(&self) -> bool {
-        self.door.as_ref().is_some_and(|door| door.per_tag)
+        self.newcomers
+            .as_ref()
+            .is_some_and(|newcomers| newcomers.per_tag)
     }
 
     /// How many of a batch's bits the wake of a waiter with this mark is worth.
     pub(super) fn worth(&self, mark: u64) -> usize {
-        match &self.door {
-            Some(door) if door.per_tag => mark as u32 as usize,
+        match &self.newcomers {
+            Some(newcomers) if newcomers.per_tag => mark as u32 as usize,
             _ => 1,
         }
     }
