@@ -162,17 +162,16 @@ impl Gate {
 
     /// Whether a bitmap that gave nothing may have been closed.
     pub(crate) fn is_shut_by_now(&self) -> bool {
-        // Ordering: pairs with the fence in `shut`: bitmaps are closed after the set.
+        // Ordering: pairs with the fence of `notify_all` in `shut`, after which bitmaps are closed.
         fence(Ordering::Acquire);
         self.state().is_shut()
     }
 
     /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
     pub(crate) fn shut(&self) {
-        // Relaxed: who is admitted all the same came before; `thawed` has a fence of its own.
+        // Relaxed: who is admitted all the same came before.
         self.word.state.fetch_or(SHUT, Ordering::Relaxed);
-        // Ordering: pairs with the fence in `is_shut_by_now`.
-        fence(Ordering::Release);
+        // Its fence pairs with the one in `is_shut_by_now` too.
         self.thawed.notify_all();
     }
 

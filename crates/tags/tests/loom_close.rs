@@ -3,9 +3,9 @@
 //! | weaken | fails |
 //! |---|---|
 //! | `Gate::shut` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter` |
-//! | `close` closes the bitmaps and not the gate | `h22_close_against_try` |
-//! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, `h6_close_put_and_task` |
-//! | a refused waiter keeps what it was given | `h6_close_put_and_task` |
+//! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
+//! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
+//! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |
 
 #![cfg(loom)]
 

@@ -4,10 +4,10 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | P2, the light fence in `is_watched_after_put` | `h24_local_freeze_against_put` |
-//! | A2, the light fence in `state_after_get` | `h24_local_freeze_against_try` |
-//! | the waiter's second look, after the stacks are drained | `h4_local_waiter_against_put` |
-//! | S5 before the put is a store after it | `h3_local_slot_to_slot` |
+//! | A2, the light fence in `state_after_get`, or F2 | `h24_local_freeze_against_try` |
+//! | the fence of the waiter (G3), or G4 drains no stack | `h4_local_waiter_against_put` |
+//! | P3 notifies nobody | `h24_local_freeze_against_put` |
+//! | P2, the light fence in `is_watched_after_put` | none: the flag of the stack orders the put; argued in `docs/orderings.md` |
 
 #![cfg(loom)]
 
