@@ -5,7 +5,7 @@
 //! | weaken | fails |
 //! |---|---|
 //! | A2, the light fence in `state_after_get`, or F2 | `h24_local_freeze_against_try` |
-//! | the fence of the waiter (G3), or G4 drains no stack | `h4_local_waiter_against_put` |
+//! | the fence of the waiter (G3) | `h4_local_waiter_against_put` |
 //! | P3 notifies nobody | `h24_local_freeze_against_put` |
 //! | P2, the light fence in `is_watched_after_put` | none: the flag of the stack orders the put; argued in `docs/orderings.md` |
 
