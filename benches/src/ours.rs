@@ -56,16 +56,16 @@ pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
 #[must_use]
 pub fn every_queue(depth: usize) -> Vec<(String, SbitmapQueue)> {
     let modes = [
-        (Fairness::fair(), Engine::Local),
-        (Fairness::fair(), Engine::Shared),
-        (Fairness::fifo(), Engine::Local),
-        (Fairness::fifo(), Engine::Shared),
-        (Fairness::batched(), Engine::Shared),
+        ("Fair", Fairness::fair(), Engine::Local),
+        ("Fair", Fairness::fair(), Engine::Shared),
+        ("Fifo", Fairness::fifo(), Engine::Local),
+        ("Fifo", Fairness::fifo(), Engine::Shared),
+        ("Batched", Fairness::batched(), Engine::Shared),
     ];
-    let make = |(fairness, engine)| {
+    let make = |(name, fairness, engine)| {
         let queue = SbitmapQueue::builder(depth).fairness(fairness);
         let queue = queue.engine(engine).build().expect("valid");
-        (format!("{fairness:?} on {:?}", queue.back_end()), queue)
+        (format!("{name} on {:?}", queue.back_end()), queue)
     };
     modes.map(make).into()
 }

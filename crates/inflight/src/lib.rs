@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 pub use inflight_sbitmap as sbitmap;
+pub use inflight_steering as steering;
 pub use inflight_sync as sync;
 pub use inflight_tags as tags;
 pub use inflight_topology as topology;

@@ -42,9 +42,11 @@ compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 
 mod backend;
 mod future;
+mod grown;
 mod parker;
 mod prefetch;
 mod sequence;
+mod versions;
 
 pub mod asym;
 pub mod cpu;
@@ -60,9 +62,11 @@ pub mod wait;
 
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
 pub use future::{block_on, poll_until};
+pub use grown::Grown;
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
 pub use sequence::Sequence;
+pub use versions::Versions;
 
 /// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.
 pub use crossbeam_utils::CachePadded;

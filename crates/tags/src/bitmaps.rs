@@ -7,10 +7,11 @@ use crate::kind::{Kinds, QueueKind};
 use crate::life::Life;
 use crate::resize::Size;
 use crate::set_id::SetId;
-use crate::steering::{Policies, Seats, first_of};
-use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
+use crate::tenant::TenantIds;
+use crate::tenant::{Ledger, SharePolicy, Shares};
 use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
+use inflight_steering::{Policies, first_of};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
@@ -112,8 +113,7 @@ pub(crate) struct Bitmaps {
     admission: Admission,
     kinds: Kinds,
     policies: Policies,
-    seats: Seats,
-    accounts: Accounts,
+    tenant_ids: TenantIds,
 }
 
 /// What the builder says of the bitmaps, beside their geometry.
@@ -184,8 +184,7 @@ impl Bitmaps {
             admission: setup.admission,
             kinds: setup.kinds,
             policies: Policies::new(),
-            seats: Seats::new(),
-            accounts: Accounts::new(),
+            tenant_ids: TenantIds::new(),
         }
     }
 
@@ -290,8 +289,8 @@ impl Bitmaps {
         &self.policies
     }
 
-    pub(crate) const fn seats(&self) -> &Seats {
-        &self.seats
+    pub(crate) const fn tenant_ids(&self) -> &TenantIds {
+        &self.tenant_ids
     }
 
     pub(crate) const fn clock(&self) -> &Clock {
@@ -344,10 +343,6 @@ impl Bitmaps {
         for target in self.targets() {
             self.bitmap(target).set_users(users[target.hw_queue]);
         }
-    }
-
-    pub(crate) const fn accounts(&self) -> &Accounts {
-        &self.accounts
     }
 
     /// Where the bits of a bitmap begin among the tags of its hardware queue.

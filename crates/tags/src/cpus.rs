@@ -2,7 +2,7 @@
 
 use crate::group::Machine;
 use crate::set::TagSet;
-use crate::steering::first_of;
+use inflight_steering::first_of;
 use inflight_topology::Topology;
 use std::fmt;
 use std::panic::resume_unwind;

@@ -31,7 +31,7 @@ impl<T: Send + 'static> Tenant<T> {
             return None;
         }
         slot.record.grant();
-        slot.note.begin(self.seat);
+        slot.info.begin(self.id);
         // SAFETY: the bit came from the bitmap for this call alone, so the slot is the caller's by
         // A1: PROTOCOL.md, "One owner".
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
@@ -87,7 +87,7 @@ impl<T: Send + 'static> Tenant<T> {
         }
         self.count_allocs(1);
         slot.record.grant();
-        slot.note.begin(self.seat);
+        slot.info.begin(self.id);
         // SAFETY: as in `alloc_fast`.
         Some(unsafe { Tag::own(slot, NonNull::from(bitmap)) })
     }

@@ -4,11 +4,11 @@
 //! still has in hand must go back too, and the freezers must be told.
 
 use crate::bitmaps::{Bitmaps, Kind, Target};
-use crate::steering::first_of;
-use crate::tenant::{Ledger, Opened};
+use crate::tenant::{Ledger, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _, Waiter};
+use inflight_steering::{TenantId, first_of};
 use inflight_sync::time::Instant;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -323,47 +323,40 @@ impl Bitmaps {
         });
     }
 
-    /// A new tenant. Until there is a second one nobody counts anything, so the first is marked by
-    /// what it has in use then.
-    pub(crate) fn open_account(&self) -> Opened {
-        let hw_queues = 0..self.geometry().hw_queues;
-        let has_tags = |class| hw_queues.clone().any(|n| self.ledger(n).active(class) > 0);
-        let opened = self.accounts().open(self.gate(), has_tags);
-        let Opened {
-            class,
-            second,
-            left,
-            ..
-        } = opened;
-        if left {
-            // Nobody inherits a weight.
-            for hw_queue in 0..self.geometry().hw_queues {
-                self.ledger(hw_queue).set_weight(class, 1);
+    /// A second tenant is there. Until then nobody counts anything, so the first is marked by what
+    /// it has in use now.
+    pub(crate) fn mark_first(&self) {
+        for hw_queue in 0..self.geometry().hw_queues {
+            let target = Target {
+                hw_queue,
+                kind: Kind::Normal,
+            };
+            if self.bitmap(target).is_any_set() {
+                self.mark(target, account_of(TenantId::FIRST));
             }
         }
-        if second {
-            for hw_queue in 0..self.geometry().hw_queues {
-                let target = Target {
-                    hw_queue,
-                    kind: Kind::Normal,
-                };
-                if self.bitmap(target).is_any_set() {
-                    self.mark(target, 0);
-                }
-            }
+    }
+
+    /// A number comes back whose tenant is gone: nobody inherits a weight. Whether its account has
+    /// no tag any more.
+    pub(crate) fn clear_account(&self, id: TenantId) -> bool {
+        let mut ledgers = (0..self.geometry().tables()).map(|n| self.ledger(n));
+        if ledgers.any(|ledger| ledger.active(account_of(id)) > 0) {
+            return false;
         }
-        opened
+        for hw_queue in 0..self.geometry().tables() {
+            self.ledger(hw_queue).set_weight(account_of(id), 1);
+        }
+        true
     }
 
     /// The tenant's last handle is gone.
-    pub(crate) fn close_account(&self, class: Class) {
-        let leave = || {
-            let hw_queues = 0..self.geometry().hw_queues;
-            let marked = hw_queues.filter(|&n| self.ledger(n).mark(class, false));
-            marked.collect::<Vec<_>>()
-        };
-        let left = self.accounts().close(class, leave).unwrap_or_default();
-        self.each_of(left, |hw_queue| self.shares_changed(hw_queue));
+    pub(crate) fn leave_shares(&self, class: Class) {
+        let hw_queues = 0..self.geometry().hw_queues;
+        let marked = hw_queues.filter(|&n| self.ledger(n).mark(class, false));
+        self.each_of(marked.collect::<Vec<_>>(), |hw_queue| {
+            self.shares_changed(hw_queue)
+        });
     }
 
     /// A1 for up to `n` bits, each a request of its own.

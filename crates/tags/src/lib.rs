@@ -63,7 +63,6 @@ mod fast_path;
 mod freeze;
 mod grant;
 mod group;
-mod grown;
 mod handle;
 mod hotplug;
 mod hw_queues;
@@ -86,7 +85,6 @@ mod tag;
 mod tenant;
 mod tenant_handle;
 mod token;
-mod versions;
 
 pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
 pub use alloc::{Alloc, AllocOwned};

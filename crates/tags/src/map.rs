@@ -1,8 +1,8 @@
 //! Which hardware queue serves which CPU.
 
 use crate::group::Machine;
-use crate::grown::{self, Grown};
 use crate::kind::{Kinds, QueueKind, Span};
+use inflight_sync::Grown;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::{Mutex, cpu};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ impl KindMap {
             None => {
                 let index = cpu - self.table.len();
                 // Why: no machine has so many; they would go to the first.
-                if index >= grown::MOST {
+                if index >= Grown::<AtomicU32>::MOST {
                     return;
                 }
                 self.beyond.get_or_make(index, || AtomicU32::new(UNMAPPED))

@@ -11,13 +11,15 @@ use crate::iter::InFlight;
 use crate::map::CpuMap;
 use crate::slot::{Record, Slot};
 use crate::stats::SetStats;
-use crate::steering::{Follow, Seat};
 use crate::tag::Tag;
+use crate::tenant::Taken;
 use crate::tenant_handle::Tenant;
 use crate::token::{Generation, Place, Token};
+use inflight_steering::{Leftover, TenantId};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
+use inflight_topology::Topology;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -57,6 +59,15 @@ use std::time::Duration;
 /// ```
 pub struct TagSet<T> {
     pub(crate) shared: Handle<T>,
+}
+
+/// Wants to know what happens to the set.
+pub(crate) trait Follow: Send + Sync {
+    /// From now on by this topology. One call at a time. What comes back is run outside all locks.
+    fn refresh(&self, topology: &Topology) -> Leftover;
+
+    /// These tenants are gone, and so are their tags.
+    fn forget(&self, tenants: &[TenantId]);
 }
 
 /// See [`TagSetBuilder::before_wait`].
@@ -146,24 +157,33 @@ impl<T> Shared<T> {
         followers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A seat for a new queue.
-    pub(crate) fn take_seat(&self) -> Seat {
+    /// A number for a new tenant.
+    pub(crate) fn take_tenant_id(&self) -> Taken {
         let mut told = Vec::new();
         let bitmaps = &self.bitmaps;
-        bitmaps.seats().take(|left| {
-            // A queue that has left gives out no more tags, and what its handles did comes before.
+        let first_time = !bitmaps.gate().is_many();
+        let clear = |left: &[TenantId]| {
+            // A tenant that has left gives out no more tags, and what its handles did comes before.
             // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
-            let mut clear: BTreeSet<Seat> = left.iter().copied().collect();
+            let mut clear: BTreeSet<TenantId> = left.iter().copied().collect();
             for slot in self.slots().filter(|slot| slot.record.is_tag()) {
-                clear.remove(&slot.note.seat());
+                clear.remove(&slot.info.tenant());
             }
-            let clear: Vec<Seat> = clear.into_iter().collect();
+            clear.retain(|&id| bitmaps.clear_account(id));
+            let clear: Vec<TenantId> = clear.into_iter().collect();
             let policies = bitmaps.policies();
-            clear.iter().for_each(|&seat| policies.set_own(seat, None));
+            clear.iter().for_each(|&id| policies.set_own(id, None));
             told = self.followers();
             told.iter().for_each(|follower| follower.forget(&clear));
             clear
-        })
+        };
+        let taken = bitmaps
+            .tenant_ids()
+            .take(clear, || bitmaps.gate().set_many());
+        if first_time && taken.second {
+            bitmaps.mark_first();
+        }
+        taken
     }
 
     /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.

@@ -29,10 +29,10 @@ use crate::error::RedeemError;
 use crate::kind::QueueKind;
 use crate::life::{End, Life};
 use crate::set::Shared;
-use crate::steering::{Link, Note};
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::Tenancy as _;
+use inflight_steering::{Link, SubmitInfo};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
@@ -418,9 +418,9 @@ pub(crate) struct Slot<T> {
     hw_queue: AtomicU32,
     pub(crate) tag: usize,
     /// Who submitted it, and how it wants to be completed.
-    pub(crate) note: Note,
+    pub(crate) info: SubmitInfo,
     /// Its place in a mailbox.
-    pub(crate) link: Link<T>,
+    pub(crate) link: Link,
     /// There unless the record is `Absent`.
     payload: UnsafeCell<MaybeUninit<T>>,
 }
@@ -444,7 +444,7 @@ impl<T> Slot<T> {
             place: Place::new(bitmaps.set_id(), bitmaps.geometry().flat(hw_queue, tag)),
             hw_queue: AtomicU32::new(hw_queue as u32),
             tag,
-            note: Note::new(),
+            info: SubmitInfo::new(),
             link: Link::new(),
             payload: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -478,7 +478,7 @@ impl<T> Slot<T> {
     /// `into_token`, and most sets have no completions.
     #[inline(never)]
     pub(crate) fn note_here(&self, polled: bool) {
-        self.note
+        self.info
             .write(self.bitmaps().policies(), || polled || self.is_polled());
     }
 

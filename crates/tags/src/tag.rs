@@ -1,9 +1,9 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
-use crate::steering::{Note, Policies};
 use crate::token::Token;
 use inflight_sbitmap::SbitmapQueue;
+use inflight_steering::{Policies, SubmitInfo};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -109,8 +109,8 @@ impl<T> Tag<T> {
         self.slot().is_polled()
     }
 
-    pub(crate) const fn note(&self) -> &Note {
-        &self.slot().note
+    pub(crate) const fn info(&self) -> &SubmitInfo {
+        &self.slot().info
     }
 
     /// What its set says about completions now.

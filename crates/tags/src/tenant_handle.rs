@@ -10,11 +10,11 @@ use crate::options::AllocOptions;
 use crate::set::TagSet;
 use crate::split::Split;
 use crate::stats::{Stripe, Striped, TenantStats};
-use crate::steering::Seat;
 use crate::tag::Tag;
-use crate::tenant::Opened;
+use crate::tenant::{Taken, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _};
+use inflight_steering::TenantId;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, cpu};
@@ -69,15 +69,13 @@ pub struct Tenant<T> {
     pub(crate) shared: Handle<T>,
     pub(crate) tenant: Arc<TenantInner>,
     /// Of all its handles. Here, for every allocation notes it.
-    pub(crate) seat: Seat,
+    pub(crate) id: TenantId,
 }
 
 #[derive(Debug)]
 pub(crate) struct TenantInner {
     name: String,
     pub(crate) counters: Striped,
-    /// Its account in each hardware queue's ledger.
-    class: Class,
     /// The set's first tenant does not count its tags: see `allocs`.
     pub(crate) first: bool,
     /// How many handles there are.
@@ -97,11 +95,10 @@ pub(crate) enum Step<T> {
 impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
-        let Opened { class, first, .. } = shared.bitmaps.open_account();
+        let Taken { id, first, .. } = shared.take_tenant_id();
         let tenant = Arc::new(TenantInner {
             name,
             counters,
-            class,
             first,
             handles: AtomicUsize::new(1),
             longest_wait: AtomicU64::new(0),
@@ -109,12 +106,7 @@ impl<T: Send + 'static> Tenant<T> {
         if !first {
             shared.others.lock().push(tenant.clone());
         }
-        let seat = shared.take_seat();
-        Self {
-            shared,
-            tenant,
-            seat,
-        }
+        Self { shared, tenant, id }
     }
 
     /// The name it was added under.
@@ -618,14 +610,14 @@ impl<T: Send + 'static> Tenant<T> {
         let (hw_queue, tag) = bit.keep();
         let slot = self.shared.slot(hw_queue, tag);
         slot.record.grant();
-        slot.note.begin(self.seat);
+        slot.info.begin(self.id);
         // SAFETY: the bit was in the caller's hand and was not given back, so the slot is the
         // caller's by A1: PROTOCOL.md, "One owner".
         unsafe { Tag::own(slot, slot.bitmap) }
     }
 
-    pub(crate) fn class(&self) -> Class {
-        self.tenant.class
+    pub(crate) const fn class(&self) -> Class {
+        account_of(self.id)
     }
 
     /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
@@ -787,15 +779,16 @@ impl<T: Send + 'static> Tenant<T> {
 impl<T> Drop for Tenant<T> {
     fn drop(&mut self) {
         // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
-        // for tags that are left, to give away the account or the seat, sees theirs.
+        // for tags that are left, to give away its number, sees theirs.
         if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);
             }
             self.shared.names.lock().remove(&self.tenant.name);
-            self.shared.bitmaps.seats().leave(self.seat);
+            let bitmaps = &self.shared.bitmaps;
+            bitmaps.tenant_ids().leave(self.id, self.tenant.first);
             // Last, for wakers may panic.
-            self.shared.bitmaps.close_account(self.tenant.class);
+            bitmaps.leave_shares(account_of(self.id));
         }
     }
 }
@@ -807,7 +800,7 @@ impl<T> Clone for Tenant<T> {
         Self {
             shared: self.shared.clone(),
             tenant: self.tenant.clone(),
-            seat: self.seat,
+            id: self.id,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Models of the mailboxes of completions (`PROTOCOL.md`, M1 to M5, W1, R1), driving the shipped
-//! set. CPU 0 sees every completion, CPU 1 has submitted them.
+//! Models of the mailboxes of completions (`PROTOCOL.md` of `inflight-steering`, M1 to M5, W1,
+//! R1), driving the shipped set. CPU 0 sees every completion, CPU 1 has submitted them.
 //!
 //! | weaken | fails |
 //! |---|---|

@@ -1,12 +1,9 @@
 //! How completions are made.
 
 use super::Completions;
-use super::shard::Core;
-use super::sink::{CompletionSink, InlineSink};
-use super::view::Views;
 use crate::set::TagSet;
 use crate::tag::Tag;
-use inflight_sync::Arc;
+use inflight_steering::{CompletionSink, InlineSink, Router};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
 
@@ -109,10 +106,9 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
-        let core = Arc::new(Core::new(Box::new(callback)));
-        let views = Views::new(core, self.topology, self.scope, Box::new(self.sink));
+        let router = Router::new(self.topology, self.scope, self.sink, callback);
         self.set.shared.bitmaps.policies().turn_on();
-        Completions::new(self.set, views)
+        Completions::new(self.set, router)
     }
 }
 

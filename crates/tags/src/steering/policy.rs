@@ -1,10 +1,13 @@
 //! What a set, a queue and a tag say about steering.
 
-use super::{CompletionsBuilder, SteeringPolicy};
+use super::CompletionsBuilder;
 use crate::set::TagSet;
+use crate::slot::Slot;
 use crate::tag::Tag;
 use crate::tenant_handle::Tenant;
+use inflight_steering::{Item, Link, SteeringPolicy, Submission, TenantId};
 use inflight_topology::Topology;
+use std::ptr::NonNull;
 
 impl<T: Send + 'static> TagSet<T> {
     /// Describes where completions of this set run; `topology` says which CPUs there are and what
@@ -67,7 +70,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         let policies = self.bitmaps().policies();
-        policies.set_own(self.seat, Some(policy.into()));
+        policies.set_own(self.id, Some(policy.into()));
     }
 
     /// Takes the set's policy again, for requests submitted from now on.
@@ -82,7 +85,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow_set_steering(&self) {
-        self.bitmaps().policies().set_own(self.seat, None);
+        self.bitmaps().policies().set_own(self.id, None);
     }
 
     /// Where completions of requests that it submitted now would run: by its own policy, or by the
@@ -90,7 +93,38 @@ impl<T: Send + 'static> Tenant<T> {
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         let policies = self.bitmaps().policies();
-        policies.own(self.seat).unwrap_or_else(|| policies.get())
+        policies.own(self.id).unwrap_or_else(|| policies.get())
+    }
+}
+
+// SAFETY: a tag keeps its slot, which does not move; a slot has a link of its own, and only its
+// owner uses it.
+unsafe impl<T: Send + 'static> Item for Tag<T> {
+    fn into_raw(self) -> NonNull<()> {
+        Self::into_raw(self).cast()
+    }
+
+    unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::from_raw(raw.cast()) }
+    }
+
+    unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
+        // SAFETY: the pointer is a slot's, which its tag keeps.
+        unsafe { &raw.cast::<Slot<T>>().as_ref().link }
+    }
+
+    unsafe fn tenant_of(raw: NonNull<()>) -> TenantId {
+        // SAFETY: as above.
+        unsafe { raw.cast::<Slot<T>>().as_ref() }.info.tenant()
+    }
+
+    fn tenant(&self) -> TenantId {
+        self.info().tenant()
+    }
+
+    fn submission(&self) -> Option<Submission> {
+        self.info().read()
     }
 }
 
@@ -108,7 +142,7 @@ impl<T> Tag<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn submit_here(&self) {
-        self.note().write(self.policies(), || self.is_polled());
+        self.info().write(self.policies(), || self.is_polled());
     }
 
     /// [`into_token`](Self::into_token) for a request whose submitter looks for the completion
@@ -147,6 +181,6 @@ impl<T> Tag<T> {
     /// ```
     #[must_use]
     pub fn submitted_on(&self) -> Option<usize> {
-        self.note().read()?.cpu
+        self.info().read()?.cpu
     }
 }

@@ -1,10 +1,10 @@
 //! One hardware queue's accounts. Event names as in PROTOCOL.md, "Shares".
 
-use super::{CLASSES, SharePolicy};
+use super::SharePolicy;
 use inflight_sbitmap::tenancy::Class;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, CachePadded, Mutex};
+use inflight_sync::{Arc, CachePadded, Grown, Mutex};
 use std::time::Duration;
 
 /// A tenant that has used no tag for this long, as others look, is idle; found out within twice
@@ -27,6 +27,16 @@ struct Account {
 }
 
 impl Account {
+    fn new() -> Self {
+        Self {
+            active: AtomicU32::new(0),
+            marked: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            waits: AtomicU32::new(0),
+            weight: AtomicU32::new(1),
+        }
+    }
+
     /// It has no tag that counts, and waits for none.
     fn has_no_use(&self) -> bool {
         self.active.load(Ordering::Relaxed) == 0 && self.waits.load(Ordering::Relaxed) == 0
@@ -55,7 +65,7 @@ pub(crate) struct Ledger {
     depth: AtomicUsize,
     /// Somebody was at its limit since the last look for idle ones.
     limited: AtomicBool,
-    accounts: Box<[Account]>,
+    accounts: Grown<Account>,
     /// Whose account a bit is on: its class + 1, or 0. Written by the bit's owner.
     owners: Box<[AtomicU32]>,
     marks: Mutex<Marks>,
@@ -64,13 +74,6 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// For bits below `max_depth`, of which `depth` are shared.
     pub(crate) fn new(policy: SharePolicy, depth: usize, max_depth: usize) -> Self {
-        let account = |_| Account {
-            active: AtomicU32::new(0),
-            marked: AtomicBool::new(false),
-            used: AtomicBool::new(false),
-            waits: AtomicU32::new(0),
-            weight: AtomicU32::new(1),
-        };
         let owners = match policy {
             SharePolicy::None => 0,
             _ => max_depth,
@@ -81,7 +84,7 @@ impl Ledger {
             weights: AtomicUsize::new(0),
             depth: AtomicUsize::new(depth),
             limited: AtomicBool::new(false),
-            accounts: (0..CLASSES).map(account).collect(),
+            accounts: Grown::new(),
             owners: (0..owners).map(|_| AtomicU32::new(0)).collect(),
             marks: Mutex::new(Marks {
                 looked_at: Instant::from_nanos(0),
@@ -96,7 +99,7 @@ impl Ledger {
     }
 
     fn account(&self, class: Class) -> &Account {
-        &self.accounts[class as usize]
+        self.accounts.get_or_make(class as usize, Account::new)
     }
 
     /// M1: whether the class is a user already, or there are no shares. The caller marks it if not.
@@ -176,11 +179,10 @@ impl Ledger {
     pub(crate) fn least_share(&self) -> Option<usize> {
         // A change under way comes here again when it is made.
         let _marks = self.marks.lock();
-        let classes = 0..self.accounts.len() as Class;
-        let marked = |class: &Class| self.account(*class).marked.load(Ordering::Relaxed);
-        classes
-            .filter(marked)
-            .filter_map(|class| self.share(class))
+        let accounts = self.accounts.iter().zip(0..);
+        accounts
+            .filter(|(account, _)| account.marked.load(Ordering::Relaxed))
+            .filter_map(|(_, class)| self.share(class))
             .min()
     }
 

@@ -412,7 +412,7 @@ fn what_timed_out_is_handed_over_like_the_rest() {
     let late = on(0, || completions.complete(token, |_| ran.fail()));
     assert_eq!(late, Err(RedeemError::TimedOut));
     let tag = set.redeem_timed_out(token).unwrap();
-    assert_eq!(on(0, || completions.hand_over(tag)).redirect(), Some(2));
+    assert_eq!(on(0, || completions.complete_tag(tag)).redirect(), Some(2));
     recorder.run_all();
     assert_eq!(ran.count(), 1);
 }
@@ -431,9 +431,9 @@ fn what_belongs_here_can_be_kept() {
     match steer(near) {
         Steered::Here(tag, InlineReason::SameCache) => {
             assert_eq!((*tag, tag.submitted_on()), (5, Some(1)));
-            on(1, || completions.resumed(&tag));
+            on(1, || completions.submitter_resumed(&tag));
             assert_eq!(completions.stats().submitter_moved, 0);
-            on(2, || completions.resumed(&tag));
+            on(2, || completions.submitter_resumed(&tag));
             assert_eq!(completions.stats().submitter_moved, 1);
         }
         other => panic!("{other:?}"),

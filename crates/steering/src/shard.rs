@@ -1,46 +1,45 @@
 //! The shards of a set of completions: a mailbox each, and what runs its contents.
 
-use super::depth::{self, Later, dispose};
-use super::mailbox::{Batch, Mailbox, Pushed};
-use super::seats::Seat;
-use super::sink::{MailboxHandle, RunMailbox, Runner};
-use super::stats::{Batches, BySeat, Counters, SteeringStats};
-use crate::grown::Grown;
-use crate::tag::Tag;
+use crate::item::{Item, TenantId};
+use crate::mailbox::{Batch, Mailbox, Pushed};
+use crate::nesting::{self, Later, dispose};
+use crate::sink::{MailboxHandle, RunMailbox, Runner};
+use crate::stats::{Batches, ByTenant, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::{Arc, CachePadded};
+use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, Mailbox as Seen};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-type Callback<T> = Box<dyn Fn(Tag<T>) + Send + Sync>;
-pub(crate) type Panic = Box<dyn Any + Send>;
+type Callback<I> = Box<dyn Fn(I) + Send + Sync>;
+/// What a panic has thrown.
+pub type Panic = Box<dyn Any + Send>;
 
 /// What runs completions; workers keep it alive.
-pub(super) struct Core<T> {
-    callback: Callback<T>,
+pub(crate) struct Core<I: Item> {
+    callback: Callback<I>,
 }
 
 /// The mailbox of some CPUs, and what was counted there.
-pub(super) struct Shard<T> {
-    mailbox: CachePadded<Mailbox<T>>,
+pub(crate) struct Shard<I: Item> {
+    mailbox: CachePadded<Mailbox<I>>,
     /// Calls of `run` under way.
     running: CachePadded<AtomicUsize>,
     batches: CachePadded<Batches>,
-    /// By seat.
-    queues: Grown<Counters>,
-    /// Of queues that are gone.
+    /// By tenant.
+    tenants: Grown<Counters>,
+    /// Of tenants that are gone.
     former: Counters,
 }
 
-impl<T: Send + 'static> Core<T> {
-    pub(super) fn new(callback: Callback<T>) -> Self {
+impl<I: Item> Core<I> {
+    pub(crate) fn new(callback: Callback<I>) -> Self {
         Self { callback }
     }
 
     /// The mailbox of a shard, for its worker.
-    pub(super) fn handle(self: &Arc<Self>, shard: &Arc<Shard<T>>) -> MailboxHandle {
+    pub(crate) fn handle(self: &Arc<Self>, shard: &Arc<Shard<I>>) -> MailboxHandle {
         MailboxHandle::new(Handle {
             core: self.clone(),
             shard: shard.clone(),
@@ -48,42 +47,42 @@ impl<T: Send + 'static> Core<T> {
     }
 
     /// Runs one completion here.
-    pub(super) fn call(&self, tag: Tag<T>) {
-        finish(self.run_each(std::iter::once(tag)));
+    pub(crate) fn call(&self, item: I) {
+        finish(self.run_each(std::iter::once(item)));
     }
 
     /// Runs one completion on this thread, after the callbacks that run on it.
-    pub(super) fn put_off(self: &Arc<Self>, tag: Tag<T>) {
-        let mut tag = Some(tag);
-        let put_off = depth::at_the_end(|last| {
-            let list = last.and_then(|last| last.as_any().downcast_mut::<PutOff<T>>());
+    pub(crate) fn defer(self: &Arc<Self>, item: I) {
+        let mut item = Some(item);
+        let defer = nesting::at_the_end(|last| {
+            let list = last.and_then(|last| last.as_any().downcast_mut::<Deferred<I>>());
             if let Some(list) = list.filter(|list| Arc::ptr_eq(&list.core, self)) {
-                list.tags.extend(tag.take());
+                list.items.extend(item.take());
                 return None;
             }
-            Some(Box::new(PutOff {
+            Some(Box::new(Deferred {
                 core: self.clone(),
-                tags: tag.take().into_iter().collect(),
+                items: item.take().into_iter().collect(),
             }))
         });
-        if let (false, Some(tag)) = (put_off, tag) {
+        if let (false, Some(item)) = (defer, item) {
             // No callback is running after all.
-            self.call(tag);
+            self.call(item);
         }
     }
 
     /// Runs what is in a mailbox that has lost its worker: now, unless too many callbacks are
     /// around this.
-    pub(super) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<T>>) {
-        let later = depth::current() >= Completion::MAX_DEPTH
-            && depth::at_the_end(|_| Some(Box::new(self.handle(shard))));
+    pub(crate) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<I>>) {
+        let later = nesting::current() >= Completion::MAX_DEPTH
+            && nesting::at_the_end(|_| Some(Box::new(self.handle(shard))));
         if !later {
             self.run(shard);
         }
     }
 
     /// Runs what is in a mailbox.
-    pub(super) fn run(&self, shard: &Shard<T>) {
+    pub(crate) fn run(&self, shard: &Shard<I>) {
         shard.running.fetch_add(1, Ordering::Relaxed);
         let panic = self.run_batch(shard, shard.mailbox.take());
         shard.running.fetch_sub(1, Ordering::Relaxed);
@@ -91,11 +90,11 @@ impl<T: Send + 'static> Core<T> {
     }
 
     /// M4, and runs what was in it.
-    pub(super) fn close(&self, shard: &Shard<T>) -> Result<(), Panic> {
+    pub(crate) fn close(&self, shard: &Shard<I>) -> Result<(), Panic> {
         self.run_batch(shard, shard.close()).map_or(Ok(()), Err)
     }
 
-    pub(super) fn run_batch(&self, shard: &Shard<T>, batch: Batch<T>) -> Option<Panic> {
+    pub(crate) fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) -> Option<Panic> {
         if batch.len() == 0 {
             return None;
         }
@@ -105,11 +104,11 @@ impl<T: Send + 'static> Core<T> {
 
     /// Calls the callback for each, whether or not one panics; then what was put off meanwhile, and
     /// what that puts off, if this was the outermost call. Returns the first panic.
-    fn run_each(&self, tags: impl Iterator<Item = Tag<T>>) -> Option<Panic> {
+    fn run_each(&self, items: impl Iterator<Item = I>) -> Option<Panic> {
         let mut panic = None;
-        let inside = depth::enter();
-        for tag in tags {
-            let called = catch_unwind(AssertUnwindSafe(|| (self.callback)(tag)));
+        let inside = nesting::enter();
+        for item in items {
+            let called = catch_unwind(AssertUnwindSafe(|| (self.callback)(item)));
             keep_first(&mut panic, called);
         }
         for later in inside.leave().into_iter().flatten() {
@@ -134,58 +133,70 @@ fn finish(panic: Option<Panic>) {
     }
 }
 
-/// The first of several panics.
-pub(crate) fn first_of(results: impl Iterator<Item = Result<(), Panic>>) -> Result<(), Panic> {
+/// The first of several panics; the others are disposed of, though they may panic in turn.
+///
+/// # Errors
+///
+/// The first.
+///
+/// ```
+/// let results = [Ok(()), Err(Box::new("first") as Box<_>), Err(Box::new("second") as Box<_>)];
+/// let first = inflight_steering::first_of(results.into_iter()).unwrap_err();
+/// assert_eq!(first.downcast_ref(), Some(&"first"));
+/// ```
+pub fn first_of(results: impl Iterator<Item = Result<(), Panic>>) -> Result<(), Panic> {
     let mut first = None;
     results.for_each(|result| keep_first(&mut first, result));
     first.map_or(Ok(()), Err)
 }
 
-impl<T: Send> Shard<T> {
-    pub(super) fn new() -> Self {
+impl<I: Item> Shard<I> {
+    pub(crate) fn new() -> Self {
         Self {
             mailbox: CachePadded::new(Mailbox::new()),
             running: CachePadded::new(AtomicUsize::new(0)),
             batches: CachePadded::new(Batches::default()),
-            queues: Grown::new(),
+            tenants: Grown::new(),
             former: Counters::default(),
         }
     }
 
-    pub(super) fn counters(&self, seat: Seat) -> &Counters {
-        self.queues.get_or_make(seat.index(), Counters::default)
+    pub(crate) fn counters(&self, tenant: TenantId) -> &Counters {
+        self.tenants.get_or_make(tenant.index(), Counters::default)
     }
 
-    fn took(&self, batch: &Batch<T>) {
+    fn took(&self, batch: &Batch<I>) {
         self.batches.took(batch.len());
-        let mut by_seat = BySeat::new(|seat, n| self.counters(seat).took(n));
-        batch.seats().for_each(|seat| by_seat.add(seat));
-        by_seat.end();
+        let mut by_tenant = ByTenant::new(|tenant, n| self.counters(tenant).took(n));
+        batch.tenants().for_each(|tenant| by_tenant.add(tenant));
+        by_tenant.end();
     }
 
-    /// What was counted, for all queues.
-    pub(super) fn stats(&self) -> SteeringStats {
+    /// What was counted, for all tenants.
+    pub(crate) fn stats(&self) -> SteeringStats {
         let mut sum = self.former.read();
-        self.queues.iter().for_each(|queue| sum.add(&queue.read()));
+        self.tenants
+            .iter()
+            .for_each(|tenant| sum.add(&tenant.read()));
         self.batches.read(&mut sum);
         sum
     }
 
-    /// What was counted for one queue.
-    pub(super) fn stats_of(&self, seat: Seat) -> SteeringStats {
-        let counters = self.queues.get(seat.index());
+    /// What was counted for one tenant.
+    pub(crate) fn stats_of(&self, tenant: TenantId) -> SteeringStats {
+        let counters = self.tenants.get(tenant.index());
         counters.map_or_else(SteeringStats::default, Counters::read)
     }
 
-    /// The queue of a seat is gone, and so are its tags.
-    pub(super) fn forget(&self, seat: Seat) {
-        if let Some(counters) = self.queues.get(seat.index()) {
+    /// The tenant is gone, and so are its requests.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        if let Some(counters) = self.tenants.get(tenant.index()) {
             counters.move_to(&self.former);
         }
     }
 
     /// Whether somebody looks into the mailbox. A hint.
-    pub(super) fn state(&self, runner: &dyn Runner) -> Seen {
+    pub(crate) fn state(&self, runner: &dyn Runner) -> Seen {
         if self.mailbox.is_closed() {
             Seen::Closed
         } else if !self.mailbox.is_empty()
@@ -200,35 +211,35 @@ impl<T: Send> Shard<T> {
 
     /// # Errors
     /// The mailbox is closed.
-    pub(super) fn push(&self, tag: Tag<T>, counters: &Counters) -> Result<Pushed, Tag<T>> {
+    pub(crate) fn push(&self, item: I, counters: &Counters) -> Result<Pushed, I> {
         if self.mailbox.is_closed() {
-            return Err(tag);
+            return Err(item);
         }
         // Before the push, so that whoever sees the completion run sees it counted.
         counters.pushed();
         self.mailbox
-            .push(tag, |wakes| counters.wakes(wakes))
+            .push(item, |wakes| counters.wakes(wakes))
             .inspect_err(|_| counters.not_pushed())
     }
 
     /// M4. What was in it.
-    pub(super) fn close(&self) -> Batch<T> {
+    pub(crate) fn close(&self) -> Batch<I> {
         self.mailbox.close()
     }
 
     /// M5.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.mailbox.open();
     }
 }
 
 /// The mailbox of one shard.
-struct Handle<T> {
-    core: Arc<Core<T>>,
-    shard: Arc<Shard<T>>,
+struct Handle<I: Item> {
+    core: Arc<Core<I>>,
+    shard: Arc<Shard<I>>,
 }
 
-impl<T: Send + 'static> RunMailbox for Handle<T> {
+impl<I: Item> RunMailbox for Handle<I> {
     fn run(&self) {
         self.core.run(&self.shard);
     }
@@ -239,14 +250,14 @@ impl<T: Send + 'static> RunMailbox for Handle<T> {
 }
 
 /// What was put off on a thread, in the order in which that was done.
-struct PutOff<T: Send + 'static> {
-    core: Arc<Core<T>>,
-    tags: Vec<Tag<T>>,
+struct Deferred<I: Item> {
+    core: Arc<Core<I>>,
+    items: Vec<I>,
 }
 
-impl<T: Send + 'static> Later for PutOff<T> {
+impl<I: Item> Later for Deferred<I> {
     fn run(self: Box<Self>) {
-        finish(self.core.run_each(self.tags.into_iter()));
+        finish(self.core.run_each(self.items.into_iter()));
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -254,17 +265,17 @@ impl<T: Send + 'static> Later for PutOff<T> {
     }
 }
 
-/// CPUs that share a mailbox, in one [view](super::view).
-pub(super) struct Post<T> {
-    pub(super) cpus: CpuSet,
-    pub(super) shard: Arc<Shard<T>>,
+/// CPUs that share a mailbox, in one map.
+pub(crate) struct MailboxRef<I: Item> {
+    pub(crate) cpus: CpuSet,
+    pub(crate) shard: Arc<Shard<I>>,
     /// None: nobody empties the mailbox, which is closed.
-    pub(super) runner: Option<Arc<dyn Runner>>,
+    pub(crate) runner: Option<Arc<dyn Runner>>,
 }
 
-impl<T> Post<T> {
+impl<I: Item> MailboxRef<I> {
     /// The same for other CPUs.
-    pub(super) fn of(&self, cpus: CpuSet) -> Self {
+    pub(crate) fn of(&self, cpus: CpuSet) -> Self {
         Self {
             cpus,
             shard: self.shard.clone(),

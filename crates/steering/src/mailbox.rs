@@ -1,41 +1,30 @@
-//! A list of completed requests: many push, one takes all. PROTOCOL.md, "Mailboxes".
+//! A list of completed requests: many push, one takes all. `PROTOCOL.md` has the proofs.
 //!
-//! The list runs through the slots, newest first, so a push needs no memory and a take is one
+//! The list runs through the requests, newest first, so a push needs no memory and a take is one
 //! exchange. Whoever takes it turns it round.
 
-use super::Seat;
-use crate::slot::Slot;
-use crate::tag::Tag;
+use crate::item::{Item, TenantId};
 use inflight_sync::atomic::{AtomicPtr, Ordering};
+use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-/// What a slot in a mailbox points to: the next older one. Only the owner of the slot uses it, and
-/// M2 hands it over, so all accesses are Relaxed.
+/// Null: open and empty. [`closed`]: closed. Else the newest request in it, which it owns, as it
+/// does all that the links lead to.
 #[derive(Debug)]
-pub(crate) struct Link<T>(AtomicPtr<Slot<T>>);
-
-impl<T> Link<T> {
-    pub(crate) fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
+pub(crate) struct Mailbox<I: Item> {
+    head: AtomicPtr<()>,
+    /// Requests go in and come out, and are never shared.
+    owns: PhantomData<fn() -> I>,
 }
 
-/// Null: open and empty. [`closed`]: closed. Else the newest slot in it, whose tag it owns, as it
-/// does those of all slots its links lead to.
-#[derive(Debug)]
-pub(super) struct Mailbox<T> {
-    head: AtomicPtr<Slot<T>>,
-}
-
-/// No slot is there: slots are aligned.
-const fn closed<T>() -> *mut Slot<T> {
-    const { assert!(align_of::<Slot<T>>() > 1) };
+/// No request is there: they are aligned.
+const fn closed() -> *mut () {
     ptr::without_provenance_mut(1)
 }
 
 /// Whether a push was the first one since the mailbox was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
+pub(crate) enum Pushed {
     /// Whoever pushed has to wake.
     WasEmpty,
     /// Somebody has been woken, or is about to be, and has not taken yet.
@@ -43,37 +32,38 @@ pub(super) enum Pushed {
 }
 
 impl Pushed {
-    pub(super) fn was_empty(self) -> bool {
+    pub(crate) fn was_empty(self) -> bool {
         matches!(self, Self::WasEmpty)
     }
 }
 
-impl<T> Mailbox<T> {
-    pub(super) fn new() -> Self {
+impl<I: Item> Mailbox<I> {
+    pub(crate) fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
+            owns: PhantomData,
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: a hint; M2 finds out.
         self.head.load(Ordering::Relaxed) == closed()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: a hint, except for a pusher, who reads its own push or what came after.
         let head = self.head.load(Ordering::Relaxed);
         head.is_null() || head == closed()
     }
 
     /// M4. What was in it; whatever is pushed later comes back.
-    pub(super) fn close(&self) -> Batch<T> {
+    pub(crate) fn close(&self) -> Batch<I> {
         // Ordering: M4, pairs with the Release of M2, as M3 does.
         Batch::of(self.head.swap(closed(), Ordering::Acquire))
     }
 
     /// M5. Takes pushes again, if it was closed.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         let open = ptr::null_mut();
         // Relaxed: nothing is handed over. Why ignored: it was open.
         let _ = self
@@ -82,7 +72,7 @@ impl<T> Mailbox<T> {
     }
 
     /// M3. Everything in it.
-    pub(super) fn take(&self) -> Batch<T> {
+    pub(crate) fn take(&self) -> Batch<I> {
         let mut head = self.head.load(Ordering::Relaxed);
         // An exchange and not a swap, which would open a closed mailbox for a moment.
         while !head.is_null() && head != closed() {
@@ -102,22 +92,22 @@ impl<T> Mailbox<T> {
     }
 }
 
-impl<T: Send> Mailbox<T> {
+impl<I: Item> Mailbox<I> {
     /// M1 and M2. Before an M2 that would find it empty `first(true)` is called, and `first(false)`
-    /// if it found something else: by the time the tag is somebody else's, that has been counted.
+    /// if it found something else: by the time the request is somebody else's, that is counted.
     ///
     /// # Errors
-    /// It is closed; the tag comes back.
-    pub(super) fn push(&self, tag: Tag<T>, first: impl Fn(bool)) -> Result<Pushed, Tag<T>> {
-        let slot = tag.into_raw();
+    /// It is closed; the request comes back.
+    pub(crate) fn push(&self, item: I, first: impl Fn(bool)) -> Result<Pushed, I> {
+        let raw = item.into_raw();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head == closed() {
-                // SAFETY: the pointer is the tag's, which has not been pushed.
-                return Err(unsafe { Tag::from_raw(slot) });
+                // SAFETY: from `into_raw` above, and it has not been pushed.
+                return Err(unsafe { I::from_raw(raw) });
             }
-            // SAFETY: the tag has not ended, so it keeps the slot, and it is ours until M2.
-            let link = unsafe { &slot.as_ref().link.0 };
+            // SAFETY: from `into_raw`, and ours until M2.
+            let link = &unsafe { I::link(raw) }.0;
             // M1.
             link.store(head, Ordering::Relaxed);
             if head.is_null() {
@@ -127,7 +117,7 @@ impl<T: Send> Mailbox<T> {
             // and the payload as it was handed over.
             match self.head.compare_exchange_weak(
                 head,
-                slot.as_ptr(),
+                raw.as_ptr(),
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
@@ -144,7 +134,7 @@ impl<T: Send> Mailbox<T> {
     }
 }
 
-impl<T> Drop for Mailbox<T> {
+impl<I: Item> Drop for Mailbox<I> {
     fn drop(&mut self) {
         drop(self.take());
     }
@@ -153,64 +143,68 @@ impl<T> Drop for Mailbox<T> {
 /// What was taken out of a mailbox, in the order in which it was pushed. Dropping it frees the
 /// rest.
 #[derive(Debug)]
-pub(super) struct Batch<T> {
-    oldest: *mut Slot<T>,
+pub(crate) struct Batch<I: Item> {
+    oldest: *mut (),
     len: u64,
+    owns: PhantomData<I>,
 }
 
-impl<T> Batch<T> {
+impl<I: Item> Batch<I> {
     /// Turns the list round. The caller has just taken it.
-    fn of(head: *mut Slot<T>) -> Self {
+    fn of(head: *mut ()) -> Self {
         let (mut oldest, mut len) = (ptr::null_mut(), 0);
         let mut newest = if head == closed() {
             ptr::null_mut()
         } else {
             head
         };
-        while !newest.is_null() {
-            // SAFETY: a slot in the list, kept by its tag, which has not ended, and ours since M3
-            // or M4.
-            let link = unsafe { &(*newest).link.0 };
+        while let Some(raw) = NonNull::new(newest) {
+            // SAFETY: a request in the list, from `into_raw`, and ours since M3 or M4.
+            let link = &unsafe { I::link(raw) }.0;
             let next = link.load(Ordering::Relaxed);
             link.store(oldest, Ordering::Relaxed);
             oldest = newest;
             newest = next;
             len += 1;
         }
-        Self { oldest, len }
+        Self {
+            oldest,
+            len,
+            owns: PhantomData,
+        }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
     /// Whose they are, in their order.
-    pub(super) fn seats(&self) -> impl Iterator<Item = Seat> {
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         let mut next = self.oldest;
         std::iter::from_fn(move || {
-            let slot = NonNull::new(next)?;
+            let raw = NonNull::new(next)?;
             // SAFETY: as in `of`; all that are left in the batch are.
-            let slot = unsafe { slot.as_ref() };
-            next = slot.link.0.load(Ordering::Relaxed);
-            Some(slot.note.seat())
+            next = unsafe { I::link(raw) }.0.load(Ordering::Relaxed);
+            // SAFETY: as above.
+            Some(unsafe { I::tenant_of(raw) })
         })
     }
 }
 
-impl<T> Iterator for Batch<T> {
-    type Item = Tag<T>;
+impl<I: Item> Iterator for Batch<I> {
+    type Item = I;
 
-    fn next(&mut self) -> Option<Tag<T>> {
-        let slot = NonNull::new(self.oldest)?;
+    fn next(&mut self) -> Option<I> {
+        let raw = NonNull::new(self.oldest)?;
         // SAFETY: as in `of`.
-        self.oldest = unsafe { slot.as_ref() }.link.0.load(Ordering::Relaxed);
+        self.oldest = unsafe { I::link(raw) }.0.load(Ordering::Relaxed);
         self.len -= 1;
-        // SAFETY: the pointer was a tag's, pushed once and taken once, and is left here once.
-        Some(unsafe { Tag::from_raw(slot) })
+        // SAFETY: from `into_raw`, pushed once and taken once, and left here once.
+        Some(unsafe { I::from_raw(raw) })
     }
 }
 
-impl<T> Drop for Batch<T> {
+impl<I: Item> Drop for Batch<I> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

@@ -1,4 +1,4 @@
-//! Who empties the mailboxes: the seam between tags and whatever has threads.
+//! Who empties the mailboxes: the seam to whatever has threads.
 
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
@@ -7,18 +7,18 @@ use std::fmt;
 /// Has workers where completions can be sent: a runtime with a thread per CPU, a workqueue
 /// (`inflight::WorkqueueSink`), or nothing at all ([`InlineSink`]).
 ///
-/// It is asked once for each shard: when [`Completions`](super::Completions) are built, which keep
-/// it, and when CPUs come that nobody knew ([`Cpus::refresh`](crate::Cpus::refresh)). From then
-/// on tags hand completions over in the shard's mailbox and call the [`Runner`] when one arrives in
-/// an empty mailbox.
+/// It is asked once for each shard: when a [`Router`](crate::Router) is made, which keeps it, and
+/// when CPUs come that nobody knew ([`Router::refresh`](crate::Router::refresh)). From then on
+/// completions are handed over in the shard's mailbox, and the [`Runner`] is called when one
+/// arrives in an empty mailbox.
 ///
 /// ```
-/// use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
-/// use inflight_tags::{Steering, Tag, TagSet};
-/// use inflight_topology::{CpuSet, Topology, set_current_cpu_for_thread};
+/// use inflight_steering::{CompletionSink, MailboxHandle, Runner};
+/// use inflight_topology::CpuSet;
 /// use std::sync::mpsc;
 ///
-/// /// A thread that runs whatever mailbox it is told about.
+/// /// A thread that runs whatever mailbox it is told about:
+/// /// `inbox.iter().for_each(|mailbox| mailbox.run())`.
 /// struct Threaded(mpsc::Sender<MailboxHandle>);
 /// struct ToThread(mpsc::Sender<MailboxHandle>, MailboxHandle);
 ///
@@ -32,37 +32,20 @@ use std::fmt;
 ///         self.0.send(self.1.clone()).is_ok()
 ///     }
 /// }
-///
-/// let (sender, inbox) = mpsc::channel::<MailboxHandle>();
-/// let worker = std::thread::spawn(move || inbox.iter().for_each(|mailbox| mailbox.run()));
-///
-/// let topo = Topology::synthetic("cache:2 core:1")?;
-/// let set = TagSet::builder().depth(1).steering(Steering::SameCache).build(|_, _| 0)?;
-/// let dev = set.add_tenant("nvme0n1")?;
-/// let completions = set.completions(&topo).sink(Threaded(sender)).build(|_req: Tag<i32>| ());
-/// set_current_cpu_for_thread(Some(1)); // as if submitted beside the other cache
-/// let token = dev.alloc_blocking()?.into_token();
-/// set_current_cpu_for_thread(Some(0));
-/// let ran = completions.complete(token, |req| *req = 7)?;
-/// assert_eq!(ran.redirect(), Some(1));
-/// dev.alloc_blocking()?; // the worker has run it and freed the tag
-/// drop(completions); // and with them the last sender
-/// worker.join().unwrap();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CompletionSink: Send + Sync + 'static {
     /// The runner of the shard that serves `cpus` and whose completions are in `mailbox`. `None`:
     /// the sink has no worker there, and what would be sent to these CPUs runs where it is seen.
     ///
     /// A shard keeps its runner when some of its CPUs leave or others join them. It must not
-    /// change the set: its size, or which CPUs there are.
+    /// change which CPUs there are.
     fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>>;
 }
 
 /// Gets one mailbox emptied. Made by a [`CompletionSink`].
 ///
 /// ```
-/// use inflight_tags::steering::{MailboxHandle, Runner};
+/// use inflight_steering::{MailboxHandle, Runner};
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// use std::sync::{Arc, mpsc};
 ///
@@ -104,18 +87,18 @@ pub trait Runner: Send + Sync {
 
 /// The mailbox of a shard, for the worker that empties it.
 ///
-/// It does not keep the mailbox open: that do the [`Completions`](super::Completions). See
-/// [`CompletionSink`] for its use: an example that runs.
+/// It does not keep the mailbox open: that does the [`Router`](crate::Router). See
+/// [`CompletionSink`] for its use.
 #[derive(Clone)]
 pub struct MailboxHandle(Arc<dyn RunMailbox>);
 
-pub(super) trait RunMailbox: Send + Sync {
+pub(crate) trait RunMailbox: Send + Sync {
     fn run(&self);
     fn is_empty(&self) -> bool;
 }
 
 impl MailboxHandle {
-    pub(super) fn new(mailbox: impl RunMailbox + 'static) -> Self {
+    pub(crate) fn new(mailbox: impl RunMailbox + 'static) -> Self {
         Self(Arc::new(mailbox))
     }
 
@@ -148,20 +131,12 @@ impl fmt::Debug for MailboxHandle {
 
 /// Has no workers: every completion runs where it is seen, whatever the policy.
 ///
-/// The sink of [`Completions`](super::Completions) that were given no other.
-///
 /// ```
-/// use inflight_tags::steering::{Decision, InlineReason, InlineSink};
-/// use inflight_tags::{Steering, Tag, TagSet};
-/// use inflight_topology::Topology;
-///
-/// let set = TagSet::builder().depth(1).steering(Steering::Force).build(|_, _| ())?;
-/// let topo = Topology::synthetic("core:2")?;
-/// let completions = set.completions(&topo).sink(InlineSink).build(drop::<Tag<()>>);
-/// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
-/// let ran = completions.complete(token, |_| ())?;
-/// assert_eq!(ran, Decision::Inline(InlineReason::Closed));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// use inflight_steering::{CompletionSink, InlineSink, MailboxHandle};
+/// fn nobody(mailbox: MailboxHandle) -> bool {
+///     InlineSink.runner(&"0-3".parse().unwrap(), mailbox).is_none()
+/// }
+/// # let _ = nobody;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineSink;

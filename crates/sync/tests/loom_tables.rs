@@ -1,5 +1,4 @@
-//! Models of the two tables that are read while they change. They are private to the crate, so this
-//! compiles their sources, not a copy.
+//! Models of the two tables that are read while they change.
 //!
 //! | weaken | fails |
 //! |---|---|
@@ -7,17 +6,9 @@
 //! | the Acquire of `Versions::current`, or the Release of `replace` | `versions_*` |
 #![cfg(loom)]
 
-#[allow(dead_code)] // Why: the crate uses more of it.
-#[path = "../src/grown.rs"]
-mod grown;
-#[path = "../src/versions.rs"]
-mod versions;
-
-use grown::Grown;
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
-use inflight_sync::{Arc, thread};
-use versions::Versions;
+use inflight_sync::{Arc, Grown, Versions, thread};
 
 const UNBOUNDED: Bound = Bound {
     quick: None,

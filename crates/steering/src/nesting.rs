@@ -1,13 +1,13 @@
 //! How many callbacks run inside each other on this thread, and what waits for their end.
 
-use super::sink::MailboxHandle;
+use crate::sink::MailboxHandle;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What was put off on a thread, for one callback function.
-pub(super) trait Later: Any {
+pub(crate) trait Later: Any {
     /// # Panics
     /// With the first panic of a callback, after all of them have been called.
     fn run(self: Box<Self>);
@@ -47,7 +47,7 @@ impl Drop for Stack {
 }
 
 /// Drops what a panic has thrown, whose own destructor may panic.
-pub(super) fn dispose(panic: Box<dyn Any + Send>) {
+pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
     if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         // It may throw the like of itself for ever: one is dropped, the next leaks.
         std::mem::forget(next);
@@ -65,15 +65,15 @@ inflight_sync::thread_local! {
 }
 
 /// How many callbacks run on this thread, one inside the other. None on a thread on its way out.
-pub(super) fn current() -> u32 {
+pub(crate) fn current() -> u32 {
     STACK.try_with(|stack| stack.depth.get()).unwrap_or(0)
 }
 
 /// A callback is running until this is left or dropped.
 #[must_use = "the callback runs while this lives"]
-pub(super) struct Inside(());
+pub(crate) struct Inside(());
 
-pub(super) fn enter() -> Inside {
+pub(crate) fn enter() -> Inside {
     // Why ignored: a thread on its way out counts nothing, and nothing waits for its end.
     let _ = STACK.try_with(|stack| stack.depth.set(stack.depth.get() + 1));
     Inside(())
@@ -82,7 +82,7 @@ pub(super) fn enter() -> Inside {
 impl Inside {
     /// The callback has ended. What the caller is to run now: nothing, if others are around it, or
     /// if whoever called it is at that already.
-    pub(super) fn leave(self) -> Option<AtEnd> {
+    pub(crate) fn leave(self) -> Option<AtEnd> {
         drop(self);
         let later = STACK.try_with(|stack| {
             let begins = stack.depth.get() == 0 && !stack.runs_later.replace(true);
@@ -94,7 +94,7 @@ impl Inside {
 
 /// What was put off, and what is while it is run.
 #[must_use = "what was put off is run by this"]
-pub(super) struct AtEnd(());
+pub(crate) struct AtEnd(());
 
 impl Iterator for AtEnd {
     type Item = Box<dyn Later>;
@@ -123,7 +123,7 @@ impl Drop for Inside {
 /// was put off last, or comes back with something new.
 ///
 /// False if none is running; `put` was not called then.
-pub(super) fn at_the_end(
+pub(crate) fn at_the_end(
     put: impl FnOnce(Option<&mut dyn Later>) -> Option<Box<dyn Later>>,
 ) -> bool {
     let put_off = STACK.try_with(|stack| {

@@ -1,25 +1,20 @@
 //! What was counted about where completions ran.
 
-use super::{InlineReason, Seat};
+use crate::item::TenantId;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
+use inflight_topology::steering::InlineReason;
 
-/// How completions were run. See [`Completions::stats`](super::Completions::stats).
+/// How completions were run. See [`Router::stats`](crate::Router::stats).
 ///
 /// Once nothing is under way, [`completed`](Self::completed) counts each completion once,
 /// `redirect_wakeups` is at most `redirected`, and `batched` equals `redirected`.
 ///
 /// ```
-/// use inflight_tags::{Tag, TagSet};
-/// use inflight_topology::Topology;
-/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-/// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
-/// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
-/// completions.complete(token, |_| ())?;
-/// let stats = completions.stats();
-/// assert_eq!((stats.completed(), stats.inlined(), stats.redirected), (1, 1, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # use inflight_steering::SteeringStats;
+/// let stats = SteeringStats::default();
+/// assert_eq!((stats.completed(), stats.inlined(), stats.redirected), (0, 0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,7 +51,7 @@ pub struct SteeringStats {
     /// How many the largest had.
     pub max_batch: u64,
     /// Submitters that were on another CPU when they went on than when they submitted. Only those
-    /// are seen that say so: [`Completions::resumed`](super::Completions::resumed).
+    /// are seen that say so: [`Router::submitter_resumed`](crate::Router::submitter_resumed).
     pub submitter_moved: u64,
 }
 
@@ -64,7 +59,7 @@ impl SteeringStats {
     /// How many ran without going through a mailbox.
     ///
     /// ```
-    /// # use inflight_tags::steering::SteeringStats;
+    /// # use inflight_steering::SteeringStats;
     /// assert_eq!(SteeringStats::default().inlined(), 0);
     /// ```
     #[must_use]
@@ -83,7 +78,7 @@ impl SteeringStats {
     /// How many requests were completed: those that ran and those in a mailbox.
     ///
     /// ```
-    /// # use inflight_tags::steering::SteeringStats;
+    /// # use inflight_steering::SteeringStats;
     /// let stats = SteeringStats::default();
     /// assert_eq!(stats.completed(), stats.inlined() + stats.redirected);
     /// ```
@@ -92,7 +87,7 @@ impl SteeringStats {
         self.inlined() + self.redirected
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let Self {
             inline_same_cpu,
             inline_same_cache,
@@ -131,8 +126,7 @@ impl SteeringStats {
 }
 
 /// What was counted for one shard: completions that ran inline are counted where they were seen,
-/// the others where they were sent. [`Completions::shard_stats`](super::Completions::shard_stats)
-/// has an example.
+/// the others where they were sent. From [`Router::shard_stats`](crate::Router::shard_stats).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardStats {
@@ -142,9 +136,9 @@ pub struct ShardStats {
     pub stats: SteeringStats,
 }
 
-/// What was counted for one queue at one shard. Relaxed throughout: numbers nobody decides by.
+/// What was counted for one tenant at one shard. Relaxed throughout: numbers nobody decides by.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     seen: CachePadded<Seen>,
     sent: CachePadded<Sent>,
     taken: CachePadded<Batches>,
@@ -175,61 +169,61 @@ struct Sent {
 
 /// Written by whoever takes.
 #[derive(Debug, Default)]
-pub(super) struct Batches {
+pub(crate) struct Batches {
     batches: AtomicU64,
     batched: AtomicU64,
     max_batch: AtomicU64,
 }
 
 impl Batches {
-    pub(super) fn took(&self, batch: u64) {
+    pub(crate) fn took(&self, batch: u64) {
         count(&self.batches);
         self.batched.fetch_add(batch, Ordering::Relaxed);
         self.max_batch.fetch_max(batch, Ordering::Relaxed);
     }
 
     /// In place of what is there.
-    pub(super) fn read(&self, stats: &mut SteeringStats) {
+    pub(crate) fn read(&self, stats: &mut SteeringStats) {
         stats.batches = self.batches.load(Ordering::Relaxed);
         stats.batched = self.batched.load(Ordering::Relaxed);
         stats.max_batch = self.max_batch.load(Ordering::Relaxed);
     }
 }
 
-/// How many of a batch are whose. Room for so many queues; with more a batch counts as several.
-const QUEUES: usize = 16;
+/// How many of a batch are whose. Room for so many tenants; with more a batch counts as several.
+const TENANTS: usize = 16;
 
-pub(super) struct BySeat<F: Fn(Seat, u64)> {
-    of: [(Seat, u64); QUEUES],
+pub(crate) struct ByTenant<F: Fn(TenantId, u64)> {
+    of: [(TenantId, u64); TENANTS],
     len: usize,
     tell: F,
 }
 
-impl<F: Fn(Seat, u64)> BySeat<F> {
-    pub(super) fn new(tell: F) -> Self {
+impl<F: Fn(TenantId, u64)> ByTenant<F> {
+    pub(crate) fn new(tell: F) -> Self {
         Self {
-            of: [(Seat(0), 0); QUEUES],
+            of: [(TenantId::FIRST, 0); TENANTS],
             len: 0,
             tell,
         }
     }
 
-    pub(super) fn add(&mut self, seat: Seat) {
-        let known = self.of[..self.len].iter_mut().find(|of| of.0 == seat);
+    pub(crate) fn add(&mut self, tenant: TenantId) {
+        let known = self.of[..self.len].iter_mut().find(|of| of.0 == tenant);
         if let Some((_, n)) = known {
             *n += 1;
             return;
         }
-        if self.len == QUEUES {
+        if self.len == TENANTS {
             self.end();
         }
-        self.of[self.len] = (seat, 1);
+        self.of[self.len] = (tenant, 1);
         self.len += 1;
     }
 
-    pub(super) fn end(&mut self) {
-        for &(seat, n) in &self.of[..self.len] {
-            (self.tell)(seat, n);
+    pub(crate) fn end(&mut self) {
+        for &(tenant, n) in &self.of[..self.len] {
+            (self.tell)(tenant, n);
         }
         self.len = 0;
     }
@@ -240,7 +234,7 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    pub(super) fn ran_inline(&self, reason: InlineReason) {
+    pub(crate) fn ran_inline(&self, reason: InlineReason) {
         count(match reason {
             InlineReason::SameCpu => &self.seen.same_cpu,
             InlineReason::SameCache => &self.seen.same_cache,
@@ -254,25 +248,25 @@ impl Counters {
         });
     }
 
-    pub(super) fn put_off(&self) {
+    pub(crate) fn put_off(&self) {
         count(&self.seen.depth);
     }
 
-    pub(super) fn moved(&self) {
+    pub(crate) fn moved(&self) {
         count(&self.seen.moved);
     }
 
-    pub(super) fn pushed(&self) {
+    pub(crate) fn pushed(&self) {
         count(&self.sent.pushes);
     }
 
     /// It did not get in.
-    pub(super) fn not_pushed(&self) {
+    pub(crate) fn not_pushed(&self) {
         self.sent.pushes.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A push that is to wake, or that was to and does not.
-    pub(super) fn wakes(&self, wakes: bool) {
+    pub(crate) fn wakes(&self, wakes: bool) {
         if wakes {
             count(&self.sent.wakeups);
         } else {
@@ -280,15 +274,15 @@ impl Counters {
         }
     }
 
-    pub(super) fn refused(&self) {
+    pub(crate) fn refused(&self) {
         count(&self.sent.refused);
     }
 
-    pub(super) fn took(&self, batch: u64) {
+    pub(crate) fn took(&self, batch: u64) {
         self.taken.took(batch);
     }
 
-    pub(super) fn read(&self) -> SteeringStats {
+    pub(crate) fn read(&self) -> SteeringStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = SteeringStats {
             inline_same_cpu: read(&self.seen.same_cpu),
@@ -311,7 +305,7 @@ impl Counters {
     }
 
     /// Empties these into others.
-    pub(super) fn move_to(&self, to: &Self) {
+    pub(crate) fn move_to(&self, to: &Self) {
         fn sums(counters: &Counters) -> [&AtomicU64; 15] {
             let (seen, sent, taken) = (&counters.seen, &counters.sent, &counters.taken);
             [
@@ -346,18 +340,18 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn each_of_a_batch_is_counted_once_by_seat() {
-        for queues in [1, 3, 16, 40] {
-            let told = RefCell::new(vec![(0, 0); queues]);
-            let mut by_seat = BySeat::new(|seat, n| {
-                let (times, sum) = &mut told.borrow_mut()[seat.index()];
+    fn each_of_a_batch_is_counted_once_by_tenant() {
+        for tenants in [1, 3, 16, 40] {
+            let told = RefCell::new(vec![(0, 0); tenants]);
+            let mut by_tenant = ByTenant::new(|tenant, n| {
+                let (times, sum) = &mut told.borrow_mut()[tenant.index()];
                 (*times, *sum) = (*times + 1, *sum + n);
             });
-            for n in 0..4 * queues as u32 {
-                by_seat.add(Seat(n % queues as u32));
+            for n in 0..4 * tenants as u32 {
+                by_tenant.add(TenantId::new(n % tenants as u32));
             }
-            by_seat.end();
-            let once = queues <= QUEUES;
+            by_tenant.end();
+            let once = tenants <= TENANTS;
             let as_it_is = |&(times, sum): &(u32, u64)| sum == 4 && (times == 1 || !once);
             assert!(told.borrow().iter().all(as_it_is), "{told:?}");
         }

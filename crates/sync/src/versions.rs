@@ -1,13 +1,22 @@
 //! A value that is replaced while it is read.
-//!
-//! Readers pay one load and write nothing. What was replaced stays until the end, since somebody
-//! may be reading it: for what changes seldom.
 
-use inflight_sync::Mutex;
-use inflight_sync::atomic::{AtomicPtr, Ordering};
+use crate::Mutex;
+use crate::atomic::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 
-pub(crate) struct Versions<T> {
+/// A value that is replaced while it is read.
+///
+/// Readers pay one load and write nothing. What was replaced stays until the end, since somebody
+/// may be reading it: for what changes seldom.
+///
+/// ```
+/// use inflight_sync::Versions;
+/// let versions = Versions::new(1);
+/// let first = versions.current();
+/// versions.replace(|&version| version == 2, || 2);
+/// assert_eq!((*first, *versions.current()), (1, 2));
+/// ```
+pub struct Versions<T> {
     /// One of `all`.
     current: AtomicPtr<T>,
     /// Boxes, each once.
@@ -16,7 +25,9 @@ pub(crate) struct Versions<T> {
 }
 
 impl<T: Send + Sync> Versions<T> {
-    pub(crate) fn new(first: T) -> Self {
+    /// The first one.
+    #[must_use]
+    pub fn new(first: T) -> Self {
         let first = Box::into_raw(Box::new(first));
         Self {
             current: AtomicPtr::new(first),
@@ -25,8 +36,9 @@ impl<T: Send + Sync> Versions<T> {
         }
     }
 
+    /// The one that counts now.
     #[inline]
-    pub(crate) fn current(&self) -> &T {
+    pub fn current(&self) -> &T {
         // Ordering: pairs with the Release in `publish`.
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: a box that is kept until this is dropped, and only shared until then.
@@ -34,7 +46,7 @@ impl<T: Send + Sync> Versions<T> {
     }
 
     /// Goes back to an earlier one that is `alike`, or on to a new one.
-    pub(crate) fn replace(&self, alike: impl Fn(&T) -> bool, new: impl FnOnce() -> T) {
+    pub fn replace(&self, alike: impl Fn(&T) -> bool, new: impl FnOnce() -> T) {
         let mut all = self.all.lock();
         let earlier = all
             .iter()
@@ -49,6 +61,12 @@ impl<T: Send + Sync> Versions<T> {
         });
         // Ordering: pairs with the Acquire in `current`.
         self.current.store(next, Ordering::Release);
+    }
+}
+
+impl<T> std::fmt::Debug for Versions<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Versions").finish_non_exhaustive()
     }
 }
 

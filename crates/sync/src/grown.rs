@@ -1,20 +1,27 @@
-//! A table that grows while it is read: entries are made when somebody first needs them, and stay
-//! where they are until the table is dropped.
+//! A table that grows while it is read.
 //!
 //! Chunk `k` has `2^k` entries, so that 24 pointers reach 16 million of them.
 
-use inflight_sync::atomic::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
 /// Each is a cost to a model.
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 24 };
 
-/// So many entries there can be.
-pub(crate) const MOST: usize = (1 << CHUNKS) - 1;
-
-/// See the module. Threads make entries that others drop.
-pub(crate) struct Grown<T> {
+/// A table that grows while it is read: entries are made when somebody first needs them, and stay
+/// where they are until the table is dropped. A look costs two loads.
+///
+/// ```
+/// use inflight_sync::Grown;
+/// use inflight_sync::atomic::{AtomicU32, Ordering};
+/// let table = Grown::new();
+/// table.get_or_make(1000, || AtomicU32::new(7)).fetch_add(1, Ordering::Relaxed);
+/// assert_eq!(table.get(1000).unwrap().load(Ordering::Relaxed), 8);
+/// assert!(table.get(0).is_none());
+/// ```
+// Threads make entries that others drop.
+pub struct Grown<T> {
     /// Null, or the first entry of a boxed slice that stays until the end.
     chunks: [AtomicPtr<T>; CHUNKS],
     owns: PhantomData<Box<[T]>>,
@@ -26,18 +33,31 @@ const fn place(index: usize) -> (usize, usize) {
     (chunk, index + 1 - (1 << chunk))
 }
 
+impl<T> Grown<T> {
+    /// So many entries there can be.
+    pub const MOST: usize = (1 << CHUNKS) - 1;
+}
+
+impl<T: Send + Sync> Default for Grown<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Send + Sync> Grown<T> {
-    pub(crate) fn new() -> Self {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             owns: PhantomData,
         }
     }
 
-    /// An entry below [`MOST`], if it has been made.
+    /// An entry below [`MOST`](Self::MOST), if it has been made.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        if index >= MOST {
+    pub fn get(&self, index: usize) -> Option<&T> {
+        if index >= Self::MOST {
             return None;
         }
         let (chunk, offset) = place(index);
@@ -52,9 +72,13 @@ impl<T: Send + Sync> Grown<T> {
         Some(unsafe { &*entry })
     }
 
-    /// An entry below [`MOST`], which with its neighbours is made now if there is none.
+    /// An entry below [`MOST`](Self::MOST), which with its neighbours is made now if there is none.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is not below [`MOST`](Self::MOST), and with `make`.
     #[inline]
-    pub(crate) fn get_or_make(&self, index: usize, make: impl FnMut() -> T) -> &T {
+    pub fn get_or_make(&self, index: usize, make: impl FnMut() -> T) -> &T {
         match self.get(index) {
             Some(entry) => entry,
             None => self.make(index, make),
@@ -63,7 +87,7 @@ impl<T: Send + Sync> Grown<T> {
 
     #[cold]
     fn make(&self, index: usize, mut make: impl FnMut() -> T) -> &T {
-        assert!(index < MOST, "the caller keeps to the limit");
+        assert!(index < Self::MOST, "the caller keeps to the limit");
         let (chunk, _) = place(index);
         let entries: Box<[T]> = (0..1usize << chunk).map(|_| make()).collect();
         let first = Box::into_raw(entries).cast::<T>();
@@ -82,7 +106,7 @@ impl<T: Send + Sync> Grown<T> {
     }
 
     /// All that have been made.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         let made = |chunk: usize| (0..1usize << chunk).map(move |offset| (1 << chunk) - 1 + offset);
         let there = move |chunk: &usize| self.get((1 << *chunk) - 1).is_some();
         (0..CHUNKS)
@@ -115,8 +139,8 @@ impl<T> std::fmt::Debug for Grown<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use inflight_sync::atomic::AtomicUsize;
-    use inflight_sync::{Arc, thread};
+    use crate::atomic::AtomicUsize;
+    use crate::{Arc, thread};
 
     #[test]
     fn each_index_has_one_place() {
@@ -127,13 +151,13 @@ mod tests {
                 next += 1;
             }
         }
-        assert_eq!(place(MOST - 1).0, CHUNKS - 1);
+        assert_eq!(place(Grown::<u8>::MOST - 1).0, CHUNKS - 1);
     }
 
     #[test]
     fn entries_are_made_once_and_stay() {
         let table = Grown::new();
-        assert!(table.get(0).is_none() && table.get(MOST).is_none());
+        assert!(table.get(0).is_none() && table.get(Grown::<u8>::MOST).is_none());
         let fifth: *const AtomicUsize = table.get_or_make(4, || AtomicUsize::new(7));
         assert!(table.get(2).is_none(), "another chunk");
         assert_eq!(table.iter().count(), 4);

@@ -1,9 +1,9 @@
 //! What a request takes with it when it is submitted: the CPU, and the policy of that moment.
 
-use super::{Seat, SpeedRule, Steering, SteeringPolicy};
-use crate::grown::Grown;
+use crate::item::TenantId;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use inflight_sync::cpu;
+use inflight_sync::{Grown, cpu};
+use inflight_topology::steering::{SpeedRule, Steering, SteeringPolicy};
 
 /// ```text
 ///  31  30       29       28   27..26  25..24  23        0
@@ -57,20 +57,36 @@ fn unpack(bits: u32) -> SteeringPolicy {
     }
 }
 
-/// In a word of [`Policies`] only: some queue has a policy of its own.
+/// In a word of [`Policies`] only: some tenant has a policy of its own.
 const SOME_OWN: u32 = POLLED << 1;
 
-/// The policies requests are submitted under: the set's, and those of queues that have their own.
+/// The policies requests are submitted under: the set's, and those of tenants that have their own.
 /// Off until it matters, so that sets without steering do not ask for the CPU.
+///
+/// ```
+/// use inflight_steering::{Policies, Steering, TenantId};
+/// let policies = Policies::new();
+/// policies.set_own(TenantId::FIRST, Some(Steering::Force.into()));
+/// assert_eq!(policies.get().steering(), Steering::SameCache);
+/// assert!(policies.own(TenantId::FIRST).is_some() && policies.is_on());
+/// ```
 #[derive(Debug)]
-pub(crate) struct Policies {
+pub struct Policies {
     set: AtomicU32,
-    /// By seat. Zero: the set's.
+    /// By tenant. Zero: the set's.
     own: Grown<AtomicU32>,
 }
 
+impl Default for Policies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Policies {
-    pub(crate) fn new() -> Self {
+    /// The default policy for all, off.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             set: AtomicU32::new(pack(SteeringPolicy::default())),
             own: Grown::new(),
@@ -79,7 +95,8 @@ impl Policies {
 
     // Relaxed throughout: a request notes the policy it finds, whose change orders nothing else.
 
-    pub(crate) fn set(&self, policy: SteeringPolicy) {
+    /// The policy of all that have none of their own, from now on.
+    pub fn set(&self, policy: SteeringPolicy) {
         let keeping = |word| Some(word & SOME_OWN | pack(policy) | ON);
         // Why ignored: it always has something to store.
         let _ = self
@@ -87,92 +104,121 @@ impl Policies {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, keeping);
     }
 
-    pub(crate) fn get(&self) -> SteeringPolicy {
+    /// The policy of all that have none of their own.
+    #[must_use]
+    pub fn get(&self) -> SteeringPolicy {
         unpack(self.set.load(Ordering::Relaxed))
     }
 
     /// From now on requests are noted. Nobody turns it off again.
-    pub(crate) fn turn_on(&self) {
+    pub fn turn_on(&self) {
         self.set.fetch_or(ON, Ordering::Relaxed);
     }
 
     /// Whether requests are noted.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.set.load(Ordering::Relaxed) & ON != 0
     }
 
-    /// The policy of one queue; none: the set's.
-    pub(crate) fn set_own(&self, seat: Seat, policy: Option<SteeringPolicy>) {
+    /// The policy of one tenant; none: the set's.
+    pub fn set_own(&self, tenant: TenantId, policy: Option<SteeringPolicy>) {
         let word = policy.map_or(0, |policy| pack(policy) | ON);
         if word != 0 {
-            let own = self.own.get_or_make(seat.index(), || AtomicU32::new(0));
+            let own = self.own.get_or_make(tenant.index(), || AtomicU32::new(0));
             own.store(word, Ordering::Relaxed);
             self.set.fetch_or(ON | SOME_OWN, Ordering::Relaxed);
-        } else if let Some(own) = self.own.get(seat.index()) {
+        } else if let Some(own) = self.own.get(tenant.index()) {
             own.store(0, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn own(&self, seat: Seat) -> Option<SteeringPolicy> {
-        self.own_word(seat).map(unpack)
+    /// The policy of one tenant, if it has one of its own.
+    #[must_use]
+    pub fn own(&self, tenant: TenantId) -> Option<SteeringPolicy> {
+        self.own_word(tenant).map(unpack)
     }
 
-    fn own_word(&self, seat: Seat) -> Option<u32> {
-        let word = self.own.get(seat.index())?.load(Ordering::Relaxed);
+    fn own_word(&self, tenant: TenantId) -> Option<u32> {
+        let word = self.own.get(tenant.index())?.load(Ordering::Relaxed);
         (word != 0).then_some(word)
     }
 
-    /// What a request of a queue notes now, if anything.
+    /// What a request of a tenant notes now, if anything.
     #[inline]
-    fn word(&self, seat: Seat) -> Option<u32> {
+    fn word(&self, tenant: TenantId) -> Option<u32> {
         let set = self.set.load(Ordering::Relaxed);
         if set & (ON | SOME_OWN) == ON {
             return Some(set);
         }
-        (set & ON != 0).then(|| self.own_word(seat).unwrap_or(set & !SOME_OWN))
+        (set & ON != 0).then(|| self.own_word(tenant).unwrap_or(set & !SOME_OWN))
     }
 }
 
-/// Lies in the slot: the seat of its queue from the allocation on, and below it what the submission
-/// notes, zero until then. Its owner writes it before the request is in flight (S1 publishes it)
-/// and reads it after (S2 and S4 acquire it), so all accesses are Relaxed.
+/// What is kept with a request: its tenant from its beginning on, and what the submission notes.
+///
+/// Its owner writes it before the request is in flight, which publishes it, and reads it after who
+/// completes has acquired the request: so all accesses are Relaxed.
+///
+/// ```
+/// use inflight_steering::{Policies, SubmitInfo, TenantId};
+/// let (policies, info) = (Policies::new(), SubmitInfo::new());
+/// info.begin(TenantId::new(7));
+/// info.write(&policies, || false);
+/// assert!(info.read().is_none(), "nobody cares yet");
+/// policies.turn_on();
+/// info.write(&policies, || false);
+/// assert!(info.read().is_some_and(|submission| !submission.polled));
+/// assert_eq!(info.tenant(), TenantId::new(7));
+/// ```
 #[derive(Debug)]
-pub(crate) struct Note(AtomicU64);
+pub struct SubmitInfo(AtomicU64);
 
-impl Note {
-    pub(crate) fn new() -> Self {
+impl Default for SubmitInfo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SubmitInfo {
+    /// Of nobody's request.
+    #[must_use]
+    pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// A tag for a queue.
+    /// A request of this tenant begins.
     #[inline]
-    pub(crate) fn begin(&self, seat: Seat) {
-        self.0.store(u64::from(seat.0) << 32, Ordering::Relaxed);
+    pub fn begin(&self, tenant: TenantId) {
+        self.0
+            .store(u64::from(tenant.get()) << 32, Ordering::Relaxed);
     }
 
-    /// Whose it is. While it is no tag, whose it was last.
-    pub(crate) fn seat(&self) -> Seat {
-        Seat((self.0.load(Ordering::Relaxed) >> 32) as u32)
+    /// Whose it is. While it is free, whose it was last.
+    #[must_use]
+    pub fn tenant(&self) -> TenantId {
+        TenantId::new((self.0.load(Ordering::Relaxed) >> 32) as u32)
     }
 
     /// The request is submitted here and now.
     #[inline]
-    pub(crate) fn write(&self, policies: &Policies, polled: impl FnOnce() -> bool) {
-        let seat = self.seat();
-        if let Some(word) = policies.word(seat) {
+    pub fn write(&self, policies: &Policies, polled: impl FnOnce() -> bool) {
+        let tenant = self.tenant();
+        if let Some(word) = policies.word(tenant) {
             let polled = if polled() { POLLED } else { 0 };
             let bits = word | polled | number(cpu::current());
-            let bits = u64::from(seat.0) << 32 | u64::from(bits);
+            let bits = u64::from(tenant.get()) << 32 | u64::from(bits);
             self.0.store(bits, Ordering::Relaxed);
         }
     }
 
     /// None for a request that was submitted before anybody cared, or not yet.
-    pub(crate) fn read(&self) -> Option<Noted> {
+    #[must_use]
+    pub fn read(&self) -> Option<Submission> {
         let bits = self.0.load(Ordering::Relaxed) as u32;
         let cpu = bits & UNKNOWN;
-        (bits & ON != 0).then(|| Noted {
+        (bits & ON != 0).then(|| Submission {
             policy: unpack(bits),
             cpu: (cpu != UNKNOWN).then_some(cpu as usize),
             polled: bits & POLLED != 0,
@@ -180,13 +226,41 @@ impl Note {
     }
 }
 
-/// What a note says.
+/// What a request takes with it.
+///
+/// ```
+/// use inflight_steering::{Steering, Submission};
+/// let submission = Submission::on(3).policy(Steering::Force);
+/// assert_eq!((submission.cpu, submission.policy.steering()), (Some(3), Steering::Force));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
-    pub(crate) policy: SteeringPolicy,
-    /// None if it was not known.
-    pub(crate) cpu: Option<usize>,
-    pub(crate) polled: bool,
+#[non_exhaustive]
+pub struct Submission {
+    /// Where it is to run.
+    pub policy: SteeringPolicy,
+    /// Where it was submitted. None if it was not known.
+    pub cpu: Option<usize>,
+    /// The submitter looks for the completion itself.
+    pub polled: bool,
+}
+
+impl Submission {
+    /// Submitted on a CPU, by the default policy.
+    #[must_use]
+    pub fn on(cpu: usize) -> Self {
+        Self {
+            policy: SteeringPolicy::default(),
+            cpu: Some(cpu),
+            polled: false,
+        }
+    }
+
+    /// By this policy.
+    #[must_use]
+    pub fn policy(mut self, policy: impl Into<SteeringPolicy>) -> Self {
+        self.policy = policy.into();
+        self
+    }
 }
 
 fn number(cpu: usize) -> u32 {
@@ -199,8 +273,8 @@ mod tests {
 
     #[test]
     fn every_policy_and_cpu_survives_the_note() {
-        let (policies, note) = (Policies::new(), Note::new());
-        note.begin(Seat(77));
+        let (policies, note) = (Policies::new(), SubmitInfo::new());
+        note.begin(TenantId::new(77));
         for steering in Steering::ALL {
             for speed in SpeedRule::ALL {
                 let policy = steering.with_speed(speed);
@@ -212,13 +286,13 @@ mod tests {
                         let cpu = (asked < UNKNOWN as usize).then_some(asked);
                         for polled in [true, false] {
                             note.write(&policies, || polled);
-                            let noted = Noted {
+                            let noted = Submission {
                                 policy,
                                 cpu,
                                 polled,
                             };
                             assert_eq!(note.read(), Some(noted));
-                            assert_eq!(note.seat(), Seat(77));
+                            assert_eq!(note.tenant(), TenantId::new(77));
                         }
                     }
                 }
@@ -229,7 +303,7 @@ mod tests {
 
     #[test]
     fn nothing_is_noted_until_somebody_cares() {
-        let (policies, note) = (Policies::new(), Note::new());
+        let (policies, note) = (Policies::new(), SubmitInfo::new());
         note.write(&policies, || false);
         assert_eq!(note.read(), None);
         assert_eq!(policies.get(), SteeringPolicy::default());
@@ -239,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_its_own_mind_notes_its_own_policy() {
+    fn a_tenant_of_its_own_mind_notes_its_own_policy() {
         let policies = Policies::new();
-        let notes = [Seat(0), Seat(5)].map(|seat| {
-            let note = Note::new();
-            note.begin(seat);
+        let notes = [TenantId::new(0), TenantId::new(5)].map(|tenant| {
+            let note = SubmitInfo::new();
+            note.begin(tenant);
             note
         });
         let noted = || {
@@ -252,14 +326,20 @@ mod tests {
                 note.read().unwrap().policy.steering()
             })
         };
-        policies.set_own(Seat(5), Some(Steering::Force.into()));
+        policies.set_own(TenantId::new(5), Some(Steering::Force.into()));
         assert_eq!(noted(), [Steering::SameCache, Steering::Force]);
         policies.set(Steering::Inline.into());
         assert_eq!(noted(), [Steering::Inline, Steering::Force]);
-        policies.set_own(Seat(5), None);
+        policies.set_own(TenantId::new(5), None);
         assert_eq!(noted(), [Steering::Inline; 2]);
-        assert_eq!((policies.own(Seat(5)), policies.own(Seat(9))), (None, None));
-        notes[1].begin(Seat(6));
+        assert_eq!(
+            (
+                policies.own(TenantId::new(5)),
+                policies.own(TenantId::new(9))
+            ),
+            (None, None)
+        );
+        notes[1].begin(TenantId::new(6));
         assert_eq!(notes[1].read(), None, "not submitted yet");
     }
 }
