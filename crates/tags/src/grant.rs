@@ -350,13 +350,12 @@ impl Bitmaps {
         true
     }
 
-    /// The tenant's last handle is gone.
-    pub(crate) fn leave_shares(&self, class: Class) {
+    /// The tenant's last handle is gone. The hardware queues whose shares have changed.
+    pub(crate) fn unmark(&self, class: Class) -> Vec<usize> {
         let hw_queues = 0..self.geometry().hw_queues;
-        let marked = hw_queues.filter(|&n| self.ledger(n).mark(class, false));
-        self.each_of(marked.collect::<Vec<_>>(), |hw_queue| {
-            self.shares_changed(hw_queue)
-        });
+        hw_queues
+            .filter(|&n| self.ledger(n).mark(class, false))
+            .collect()
     }
 
     /// A1 for up to `n` bits, each a request of its own.

@@ -786,9 +786,12 @@ impl<T> Drop for Tenant<T> {
             }
             self.shared.names.lock().remove(&self.tenant.name);
             let bitmaps = &self.shared.bitmaps;
-            bitmaps.tenant_ids().leave(self.id, self.tenant.first);
+            let unmark = || bitmaps.unmark(account_of(self.id));
+            let unmarked = bitmaps
+                .tenant_ids()
+                .leave(self.id, self.tenant.first, unmark);
             // Last, for wakers may panic.
-            bitmaps.leave_shares(account_of(self.id));
+            bitmaps.each_of(unmarked, |hw_queue| bitmaps.shares_changed(hw_queue));
         }
     }
 }

@@ -69,14 +69,17 @@ impl TenantIds {
         }
     }
 
-    /// The last handle of its tenant is gone.
-    pub(crate) fn leave(&self, id: TenantId, first: bool) {
+    /// The last handle of its tenant is gone. `unmark` is called under the lock, so that it is over
+    /// before anybody takes the number again.
+    pub(crate) fn leave<R>(&self, id: TenantId, first: bool, unmark: impl FnOnce() -> R) -> R {
         let mut state = self.0.lock();
+        let unmarked = unmark();
         state.first_left |= first;
         // The last one may be somebody else's too.
         if id < TenantId::LAST {
             state.left.push(id);
         }
+        unmarked
     }
 }
 
@@ -108,10 +111,10 @@ mod tests {
             );
             assert!(many && taken.second && !taken.first && taken.id != kept.id);
             most = most.max(taken.id.get());
-            ids.leave(taken.id, false);
+            ids.leave(taken.id, false, || ());
         }
         assert!((15..64).contains(&most), "{most}");
-        ids.leave(kept.id, true);
+        ids.leave(kept.id, true, || ());
         assert!(!ids.take(<[_]>::to_vec, || ()).second, "it is alone");
     }
 }
