@@ -1,29 +1,21 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
 use crate::batched::Batched;
-use crate::bitmap::Sbitmap;
 use crate::engine::BackEnd;
-use crate::error::{GetError, GetManyError, PutError, ResizeError};
-use crate::fairness::{BatchedOptions, Fairness};
-use crate::get::{Get, GetId, GetMany, GetOwned};
-use crate::id::IdGuard;
+use crate::error::{PutError, ResizeError};
+use crate::fairness::Fairness;
 use crate::local::Local;
 use crate::mask::BitMask;
-use crate::queue_builder::SbitmapQueueBuilder;
-use crate::request::{Request, Rules};
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
 use crate::turns::Turns;
-use crate::waiter::Waiter;
 use inflight_sync::percpu::Backend;
 use inflight_sync::rseq::Rseq;
-use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, poll_until};
+use inflight_sync::time::Clock;
 use std::fmt;
-use std::pin::pin;
-use std::time::Duration;
 
-/// A [`Sbitmap`] whose users can wait for a bit: as threads, with a deadline, or as tasks.
+/// A [`Sbitmap`](crate::Sbitmap) whose users can wait for a bit: as threads, with a deadline, or as
+/// tasks.
 ///
 /// Share it in an `Arc`. All waiters stand in the same queues, whatever their kind.
 ///
@@ -64,8 +56,8 @@ use std::time::Duration;
 /// ```
 pub struct SbitmapQueue {
     pub(crate) inner: Inner,
-    fairness: Fairness,
-    bits_per_word: usize,
+    pub(crate) fairness: Fairness,
+    pub(crate) bits_per_word: usize,
     pub(crate) clock: Clock,
 }
 
@@ -126,56 +118,6 @@ macro_rules! on_ids {
 }
 
 impl SbitmapQueue {
-    /// A queue of `depth` bits, all free.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
-    /// assert_eq!(queue.depth(), 256);
-    /// ```
-    pub fn builder(depth: usize) -> SbitmapQueueBuilder {
-        SbitmapQueueBuilder::new(depth)
-    }
-
-    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, rules: Rules) -> Self {
-        let bits_per_word = map.bits_per_word();
-        let inner = match of.mode_rules() {
-            None => {
-                let options = match of.fairness {
-                    Fairness::Batched(options) => options,
-                    _ => BatchedOptions::new(),
-                };
-                Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
-            }
-            Some(mode) => {
-                let store = Shared::new(map);
-                Inner::Shared(Turns::new(store, mode, of.clock.clone(), rules.shares))
-            }
-        };
-        Self::new(inner, bits_per_word, of)
-    }
-
-    /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, rules: Rules) -> Self {
-        let bits_per_word = ids.bits_per_word();
-        let mode = of.mode_rules().expect("the local engine serves no batches");
-        let short_way = ids.short_way();
-        let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
-        let inner = match short_way {
-            Some(rseq) => Inner::Rseq(queue, rseq),
-            None => Inner::Local(queue),
-        };
-        Self::new(inner, bits_per_word, of)
-    }
-
-    fn new(inner: Inner, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
-        Self {
-            inner,
-            fairness: of.fairness,
-            bits_per_word,
-            clock: of.clock,
-        }
-    }
-
     /// What keeps the bits: found once, when the queue is built.
     ///
     /// ```
@@ -254,14 +196,15 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.max_depth())
     }
 
-    /// Changes the depth while others get, wait and put; see [`Sbitmap::resize`].
+    /// Changes the depth while others get, wait and put; see
+    /// [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// Waiters stay, and look again: they get the bits that growth makes. The wake batch follows
     /// the depth.
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::resize`].
+    /// As [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// # Panics
     ///
@@ -347,7 +290,7 @@ impl SbitmapQueue {
     }
 
     /// Takes up to `n` neighbouring bits of one word without waiting; see
-    /// [`Sbitmap::try_get_mask`].
+    /// [`Sbitmap::try_get_mask`](crate::Sbitmap::try_get_mask).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
@@ -367,7 +310,7 @@ impl SbitmapQueue {
     }
 
     /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
-    /// [`Sbitmap::try_get_shallow`].
+    /// [`Sbitmap::try_get_shallow`](crate::Sbitmap::try_get_shallow).
     ///
     /// There is no waiting for a shallow bit. A user that finds its share taken waits for an event
     /// of its own, most simply one of its own puts, and tries again.
@@ -406,285 +349,13 @@ impl SbitmapQueue {
         }
     }
 
-    /// Takes a bit; the task waits until there is one. The future is named, and good for one bit
-    /// after the other.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`] if the queue [is closed](SbitmapQueue::close).
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
-    ///
-    /// Do not *keep* a future that you no longer poll: with [`Fairness::Fair`] and
-    /// [`Fairness::Fifo`] the bit it is granted stays with it, out of everybody's reach, until it
-    /// is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it. What a task
-    /// has already got and does not put, because it was cancelled, is lost: take an
-    /// [`id`](SbitmapQueue::id) instead.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(inflight_sbitmap::block_on(queue.get())?, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get(&self) -> Get<'_> {
-        Get::new(self)
-    }
-
-    /// Takes a bit; the thread sleeps until there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(queue.get_blocking()?, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_blocking(&self) -> Result<usize, GetError> {
-        self.get_until(None)
-    }
-
-    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock. Tries once if that
-    /// is zero.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::TimedOut`] if the time was up first; [`GetError::Closed`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetError, SbitmapQueue};
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1))?, 0);
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Err(GetError::TimedOut));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_timeout(&self, timeout: Duration) -> Result<usize, GetError> {
-        self.get_until(Some(self.clock.now() + timeout))
-    }
-
-    fn get_until(&self, deadline: Option<Instant>) -> Result<usize, GetError> {
-        let bit = match &self.inner {
-            Inner::Batched(queue) => queue.try_get(),
-            Inner::Shared(queue) => queue.try_get_or_linger(),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_or_linger(),
-        };
-        if let Some(bit) = bit {
-            return Ok(bit);
-        }
-        Waiter::new(self, Request::one(0)).block_one(self, deadline)
-    }
-
-    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let id = queue.try_id().unwrap();
-    /// assert!(queue.try_id().is_none());
-    /// drop(id);
-    /// assert!(queue.try_id().is_some());
-    /// ```
-    pub fn try_id(&self) -> Option<IdGuard<'_>> {
-        self.try_get().map(|bit| IdGuard::adopt(self, bit))
-    }
-
-    /// As [`get`](SbitmapQueue::get), with a guard that puts the bit back: also if the task is
-    /// cancelled that has it.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
-    ///
-    /// ```
-    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
-    /// let queue = SbitmapQueue::builder(1).build()?;
-    /// let id = block_on(queue.id())?;
-    /// assert_eq!(id.id(), 0);
-    /// # drop(id);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn id(&self) -> GetId<'_> {
-        GetId(self.get())
-    }
-
-    /// As [`id`](SbitmapQueue::id); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// drop(queue.id_blocking()?);
-    /// assert_eq!(queue.weight(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
-        self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
-    }
-
-    /// As [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::TimedOut`] and [`GetError::Closed`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// let _id = queue.id_timeout(Duration::from_millis(1))?;
-    /// assert!(queue.id_timeout(Duration::from_millis(1)).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
-        self.get_timeout(timeout)
-            .map(|bit| IdGuard::adopt(self, bit))
-    }
-
-    /// As [`id`](SbitmapQueue::id), of a queue in an `Arc`: the future and its guards are
-    /// `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the other.
-    ///
-    /// ```
-    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
-    /// # use std::sync::Arc;
-    /// let queue = Arc::new(SbitmapQueue::builder(1).build()?);
-    /// let id = block_on(queue.id_owned())?;
-    /// std::thread::spawn(move || drop(id)).join().unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn id_owned(self: &Arc<Self>) -> GetOwned {
-        GetOwned::new(self.clone())
-    }
-
-    /// Takes `n` bits that come together, if there are so many now; none otherwise.
-    ///
-    /// # Errors
-    ///
-    /// [`GetManyError::TooMany`] if `n` is above the depth, [`GetManyError::Exhausted`] if there
-    /// are not so many for this caller now, [`GetManyError::Closed`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(4).build()?;
-    /// let three = queue.try_get_many(3)?;
-    /// assert_eq!(queue.try_get_many(2), Err(GetManyError::Exhausted { n: 2 }));
-    /// queue.put_batch(&three)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        let depth = self.depth();
-        if n > depth {
-            return Err(GetManyError::TooMany { n, depth });
-        }
-        let mut bits = Vec::with_capacity(n);
-        if self.try_get_batch(n, &mut bits) == n {
-            return Ok(bits);
-        }
-        // An error: a user has put one of them a second time. What is back is back.
-        let _ = self.put_batch(&bits);
-        Err(if self.is_closed() {
-            GetManyError::Closed
-        } else {
-            GetManyError::Exhausted { n }
-        })
-    }
-
-    /// Takes `n` bits, in no particular order; the task waits until it has them all.
-    ///
-    /// One waiter at a time collects, and nobody takes a bit past it (with [`Fairness::Batched`]
-    /// others do), so that two never wait for what the other has. For the same reason: do not hold
-    /// bits of this queue while you wait for several.
-    ///
-    /// **It keeps everybody else waiting until it has all**, also those who want one bit: if the
-    /// bits it lacks never come back, nobody gets any. Give it a
-    /// [timeout](SbitmapQueue::get_many_timeout) where that may be. What it has collected counts
-    /// as in use in [`weight`](SbitmapQueue::weight) and the like;
-    /// [`collected`](QueueSnapshot::collected) of the snapshot tells how much it is.
-    ///
-    /// # Errors
-    ///
-    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized;
-    /// [`GetManyError::Closed`].
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
-    /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// let four = inflight_sbitmap::block_on(queue.get_many(4))?;
-    /// assert_eq!(four.len(), 4);
-    /// queue.put_batch(&four).unwrap();
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
-    /// ```
-    pub fn get_many(&self, n: usize) -> GetMany<'_> {
-        GetMany::new(self, n)
-    }
-
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many).
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
-    /// ```
-    pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        self.get_many_until(n, None)
-    }
-
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(2).build().unwrap();
-    /// let one = queue.try_get().unwrap();
-    /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
-    /// assert_eq!(many, Err(GetManyError::TimedOut));
-    /// assert!(queue.try_get().is_some(), "nothing was kept");
-    /// # let _ = one;
-    /// ```
-    pub fn get_many_timeout(
-        &self,
-        n: usize,
-        timeout: Duration,
-    ) -> Result<Vec<usize>, GetManyError> {
-        self.get_many_until(n, Some(self.clock.now() + timeout))
-    }
-
-    fn get_many_until(
-        &self,
-        n: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<usize>, GetManyError> {
-        match &self.inner {
-            _ if n == 0 => Ok(Vec::new()),
-            Inner::Batched(queue) => {
-                let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
-                many.unwrap_or(Err(GetManyError::TimedOut))
-            }
-            _ => Waiter::new(self, Request::together(n)).block_all(self, deadline),
-        }
-    }
-
     /// Closes the queue: nobody gets a bit any more. Bits that are out are put as ever, and bits
     /// that were granted to a waiter which has yet to fetch them are its.
     ///
-    /// Those who wait, and later calls, get [`GetError::Closed`] ([`GetManyError::Closed`]); the
-    /// try forms find nothing. A queue is closed once, for good; a call for one that is does
-    /// nothing. A get that runs at the same time may still succeed.
+    /// Those who wait, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
+    /// ([`GetManyError::Closed`](crate::GetManyError::Closed)); the try forms find nothing. A queue
+    /// is closed once, for good; a call for one that is does nothing. A get that runs at the same
+    /// time may still succeed.
     ///
     /// # Panics
     ///
@@ -721,7 +392,7 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put`]; nobody is woken then.
+    /// As [`Sbitmap::put`](crate::Sbitmap::put); nobody is woken then.
     ///
     /// # Panics
     ///
@@ -779,8 +450,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of
-    /// one of the others.
+    /// As [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given back, and
+    /// counted. The error is that of one of the others.
     ///
     /// # Panics
     ///
@@ -800,9 +471,9 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_mask`]: [`PutError::OutOfRange`], and nothing is given back, if the mask
-    /// reaches beyond its word; [`PutError::NotAllocated`] if nobody holds some of the bits, and
-    /// the others are given back and counted.
+    /// As [`Sbitmap::put_mask`](crate::Sbitmap::put_mask): [`PutError::OutOfRange`], and nothing is
+    /// given back, if the mask reaches beyond its word; [`PutError::NotAllocated`] if nobody holds
+    /// some of the bits, and the others are given back and counted.
     ///
     /// # Panics
     ///
@@ -834,9 +505,9 @@ impl SbitmapQueue {
         on!(self, queue => queue.wake_all());
     }
 
-    /// How many bits are in use; see [`Sbitmap::weight`]. These include bits that waiters have been
-    /// given and have not yet fetched, as in the other calls that look at the bits; the
-    /// [snapshot](SbitmapQueue::snapshot) tells them apart.
+    /// How many bits are in use; see [`Sbitmap::weight`](crate::Sbitmap::weight). These include
+    /// bits that waiters have been given and have not yet fetched, as in the other calls that look
+    /// at the bits; the [snapshot](SbitmapQueue::snapshot) tells them apart.
     ///
     /// ```
     /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().weight(), 0);
@@ -846,7 +517,7 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.weight())
     }
 
-    /// Whether a bit is in use; see [`Sbitmap::is_any_set`].
+    /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
     ///
     /// ```
     /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_any_set());
@@ -856,7 +527,7 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.next_set(0).is_some())
     }
 
-    /// Whether this bit is in use; see [`Sbitmap::is_set`].
+    /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
     ///
     /// ```
     /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_set(0));
@@ -866,7 +537,7 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.is_set(bit))
     }
 
-    /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`].
+    /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`](crate::Sbitmap::for_each_set).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();

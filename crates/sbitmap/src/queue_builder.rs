@@ -1,12 +1,16 @@
 //! Choices made before a queue exists.
 
+use crate::batched::Batched;
+use crate::bitmap::Sbitmap;
 use crate::builder::SbitmapBuilder;
 use crate::engine::Engine;
 use crate::error::BuildError;
-use crate::fairness::Fairness;
-use crate::queue::SbitmapQueue;
+use crate::fairness::{BatchedOptions, Fairness};
+use crate::local::Local;
+use crate::queue::{Inner, SbitmapQueue};
 use crate::request::Rules;
-use crate::turns::ModeRules;
+use crate::store::Shared;
+use crate::turns::{ModeRules, Turns};
 use inflight_sync::time::Clock;
 
 /// Builds a [`SbitmapQueue`].
@@ -166,6 +170,58 @@ impl SbitmapQueueBuilder {
             Fairness::Fair(options) if options.completer_polls => Some(ModeRules::FAIR_POLLED),
             Fairness::Fair(_) => Some(ModeRules::FAIR),
             Fairness::Fifo => Some(ModeRules::FIFO),
+        }
+    }
+}
+
+impl SbitmapQueue {
+    /// A queue of `depth` bits, all free.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
+    /// assert_eq!(queue.depth(), 256);
+    /// ```
+    pub fn builder(depth: usize) -> SbitmapQueueBuilder {
+        SbitmapQueueBuilder::new(depth)
+    }
+
+    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, rules: Rules) -> Self {
+        let bits_per_word = map.bits_per_word();
+        let inner = match of.mode_rules() {
+            None => {
+                let options = match of.fairness {
+                    Fairness::Batched(options) => options,
+                    _ => BatchedOptions::new(),
+                };
+                Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
+            }
+            Some(mode) => {
+                let store = Shared::new(map);
+                Inner::Shared(Turns::new(store, mode, of.clock.clone(), rules.shares))
+            }
+        };
+        Self::new(inner, bits_per_word, of)
+    }
+
+    /// The mode is not [`Fairness::Batched`].
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, rules: Rules) -> Self {
+        let bits_per_word = ids.bits_per_word();
+        let mode = of.mode_rules().expect("the local engine serves no batches");
+        let short_way = ids.short_way();
+        let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
+        let inner = match short_way {
+            Some(rseq) => Inner::Rseq(queue, rseq),
+            None => Inner::Local(queue),
+        };
+        Self::new(inner, bits_per_word, of)
+    }
+
+    fn new(inner: Inner, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
+        Self {
+            inner,
+            fairness: of.fairness,
+            bits_per_word,
+            clock: of.clock,
         }
     }
 }

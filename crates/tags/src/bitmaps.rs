@@ -1,12 +1,12 @@
 //! The bitmaps of all hardware queues: everything of a set but its payloads.
 
+use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::freeze::Gate;
-use crate::hotplug::Service;
+use crate::gate::Gate;
 use crate::kind::{Kinds, QueueKind};
 use crate::life::Life;
-use crate::resize::Size;
 use crate::set_id::SetId;
+use crate::size::Size;
 use crate::tenant::TenantIds;
 use crate::tenant::{Ledger, SharePolicy, Shares};
 use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
@@ -99,13 +99,14 @@ struct HwQueue {
 pub(crate) struct Bitmaps {
     geometry: Geometry,
     size: Size,
-    service: Service,
+    active_queues: ActiveQueues,
     /// By table.
     hw_queues: Box<[HwQueue]>,
     gate: Gate,
     life: Life,
     /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
     owner: AtomicPtr<()>,
+    free: Option<unsafe fn(NonNull<()>)>,
     set_id: SetId,
     clock: Clock,
     /// Of the clock, if the set keeps ages.
@@ -114,6 +115,26 @@ pub(crate) struct Bitmaps {
     kinds: Kinds,
     policies: Policies,
     tenant_ids: TenantIds,
+}
+
+/// The set that the bitmaps belong to.
+pub(crate) struct Owner {
+    set: Option<NonNull<()>>,
+    free: Option<unsafe fn(NonNull<()>)>,
+}
+
+impl Owner {
+    /// Frees the set.
+    ///
+    /// # Safety
+    ///
+    /// It lives, nobody uses it any more, and nobody else frees it.
+    pub(crate) unsafe fn free(&self) {
+        if let (Some(set), Some(free)) = (self.set, self.free) {
+            // SAFETY: by the contract; `free` is the set's, see `Setup`.
+            unsafe { free(set) }
+        }
+    }
 }
 
 /// What the builder says of the bitmaps, beside their geometry.
@@ -128,6 +149,8 @@ pub(crate) struct Setup {
     pub(crate) hw_queues: Option<usize>,
     /// How many CPUs each hardware queue serves, if that is known.
     pub(crate) users: Vec<usize>,
+    /// Frees the set that will be [the owner](Bitmaps::set_owner).
+    pub(crate) free: Option<unsafe fn(NonNull<()>)>,
 }
 
 impl Bitmaps {
@@ -173,11 +196,12 @@ impl Bitmaps {
         Self {
             geometry,
             size: Size::new(hw_queues, depth),
-            service: Service::new(geometry.hw_queues),
+            active_queues: ActiveQueues::new(geometry.hw_queues),
             hw_queues: (0..geometry.tables()).map(hw_queue).collect(),
             gate: Gate::new(),
             life: Life::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
+            free: setup.free,
             set_id: SetId::new(),
             stamps: keep_ages.then(|| clock.ticks()),
             clock: clock.clone(),
@@ -208,15 +232,15 @@ impl Bitmaps {
         self.kinds.of(hw_queue, self.size.hw_queues())
     }
 
-    pub(crate) const fn service(&self) -> &Service {
-        &self.service
+    pub(crate) const fn active_queues(&self) -> &ActiveQueues {
+        &self.active_queues
     }
 
     /// The hardware queue itself, or the one that stands in for it while it is inactive.
     #[inline]
     pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
         if self.gate.state().is_short() {
-            self.service.stand_in(hw_queue)
+            self.active_queues.stand_in(hw_queue)
         } else {
             hw_queue
         }
@@ -226,7 +250,7 @@ impl Bitmaps {
     pub(crate) fn admits(&self, hw_queue: usize) -> bool {
         let state = self.gate.state_after_get();
         if state.is_short() {
-            if self.service.stand_in(hw_queue) != hw_queue {
+            if self.active_queues.stand_in(hw_queue) != hw_queue {
                 return false;
             }
             // D5: who drains may have taken the bit for another hardware queue's.
@@ -252,10 +276,14 @@ impl Bitmaps {
     /// # Safety
     ///
     /// `this` lives.
-    pub(crate) unsafe fn owner(this: *const Self) -> *mut () {
-        // Relaxed: see `set_owner`.
+    pub(crate) unsafe fn owner(this: *const Self) -> Owner {
         // SAFETY: by the contract.
-        unsafe { (*this).owner.load(Ordering::Relaxed) }
+        let this = unsafe { &*this };
+        Owner {
+            // Relaxed: see `set_owner`.
+            set: NonNull::new(this.owner.load(Ordering::Relaxed)),
+            free: this.free,
+        }
     }
 
     /// The count of ended tags. A pointer: the memory may go while the caller is in it.

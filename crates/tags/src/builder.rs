@@ -3,13 +3,13 @@
 use crate::admission::Admission;
 use crate::bitmaps::{Bitmaps, Geometry, Setup};
 use crate::error::BuildError;
-use crate::expire::DEFAULT_TIMEOUT;
 use crate::group::Machine;
 use crate::handle::Handle;
 use crate::hw_queues::HwQueueOptions;
 use crate::kind::Kinds;
 use crate::map::CpuMap;
-use crate::set::{BeforeWait, Shared, TagSet};
+use crate::set::TagSet;
+use crate::shared::{BeforeWait, DEFAULT_TIMEOUT, Shared};
 use crate::slot::Slot;
 use crate::tenant::SharePolicy;
 use crate::token::MAX_SLOTS;
@@ -60,6 +60,19 @@ pub struct TagSetBuilder<T> {
     setup: Setup,
     steering: Option<SteeringPolicy>,
     payload: PhantomData<fn() -> T>,
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Describes a new set.
+    ///
+    /// ```
+    /// let set = inflight_tags::TagSet::builder().depth(64).build(|_hwq, _tag| 0u32)?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn builder() -> TagSetBuilder<T> {
+        TagSetBuilder::new()
+    }
 }
 
 impl<T> TagSetBuilder<T> {
@@ -383,6 +396,7 @@ impl<T> TagSetBuilder<T> {
             hw_queues: Some(hw_queues),
             users: map.users(geometry.shared),
             kinds,
+            free: Some(Shared::<T>::free),
             ..self.setup
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, setup));

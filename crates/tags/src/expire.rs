@@ -2,16 +2,14 @@
 
 use crate::error::{ExpireError, RedeemError};
 use crate::handle::Handle;
-use crate::set::{Shared, TagSet};
+use crate::set::TagSet;
+use crate::shared::Shared;
 use crate::slot::Phase;
 use crate::tag::Tag;
 use crate::token::Token;
 use inflight_sync::time::Instant;
 use std::fmt;
 use std::time::Duration;
-
-/// The timeout of requests that say nothing else, as in blk-mq.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long who waits for timeouts sleeps, at most, where all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);

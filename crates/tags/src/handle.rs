@@ -2,7 +2,7 @@
 //!
 //! K3 to K5 of [`life`](crate::life). PROTOCOL.md, "Memory", has the proof.
 
-use crate::set::Shared;
+use crate::shared::Shared;
 use inflight_sync::Arc;
 use std::ops::Deref;
 use std::ptr::NonNull;

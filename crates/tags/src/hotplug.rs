@@ -9,57 +9,13 @@
 //!
 //! PROTOCOL.md has the proof.
 
+use crate::active_queues::SERIAL;
 use crate::bitmaps::Bitmaps;
 use crate::drained::Drained;
 use crate::error::DrainError;
 use crate::kind::QueueKind;
-use crate::set::Shared;
-use inflight_sync::Mutex;
-use inflight_sync::atomic::{AtomicU64, Ordering};
-use std::collections::BTreeSet;
+use crate::shared::Shared;
 use std::time::Duration;
-
-/// Which hardware queues serve, and which stand in for the others.
-#[derive(Debug)]
-pub(crate) struct Service {
-    /// By hardware queue: `serial << 32 | who serves for it`. The serial moves whenever the queue
-    /// turns active or inactive.
-    words: Box<[AtomicU64]>,
-    /// The CPUs that have left. Changed under the lock for changes of size.
-    gone: Mutex<BTreeSet<usize>>,
-}
-
-const SERIAL: u64 = 1 << 32;
-
-impl Service {
-    pub(crate) fn new(hw_queues: usize) -> Self {
-        Self {
-            words: (0..hw_queues as u64).map(AtomicU64::new).collect(),
-            gone: Mutex::new(BTreeSet::new()),
-        }
-    }
-
-    fn word(&self, hw_queue: usize) -> u64 {
-        // Ordering: pairs with D1 and E1 in `serve_by`.
-        self.words[hw_queue].load(Ordering::Acquire)
-    }
-
-    /// Who serves for the hardware queue: itself, unless it is inactive.
-    pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
-        (self.word(hw_queue) % SERIAL) as usize
-    }
-
-    /// D1 or E1 of one hardware queue. One caller at a time. Returns whether it turned active.
-    fn serve_by(&self, hw_queue: usize, by: usize) -> bool {
-        let old = self.word(hw_queue);
-        let was_active = old % SERIAL == hw_queue as u64;
-        let is_active = by == hw_queue;
-        let serial = (old / SERIAL + u64::from(was_active != is_active)) % SERIAL;
-        // Ordering: pairs with the load in `word`: who sees it sees what was done before.
-        self.words[hw_queue].store(serial * SERIAL + by as u64, Ordering::Release);
-        is_active && !was_active
-    }
-}
 
 impl<T> Shared<T> {
     /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
@@ -68,7 +24,7 @@ impl<T> Shared<T> {
         let n = bitmaps.size().hw_queues();
         let (mut mapped, mut served) = (vec![false; n], vec![false; n]);
         {
-            let gone = bitmaps.service().gone.lock();
+            let gone = bitmaps.active_queues().gone.lock();
             for cpu in self.map.cpus() {
                 for kind in QueueKind::ALL {
                     let hw_queue = self.map.hw_queue_of(kind, cpu);
@@ -96,7 +52,7 @@ impl<T> Shared<T> {
                 let alike = others.clone().find(|&by| bitmaps.kind_of(by) == kind);
                 alike.or_else(|| others.next()).unwrap_or(hw_queue)
             };
-            returned |= bitmaps.service().serve_by(hw_queue, by);
+            returned |= bitmaps.active_queues().serve_by(hw_queue, by);
         }
         if all_serve {
             bitmaps.gate().set_short(false);
@@ -121,7 +77,7 @@ impl<T> Shared<T> {
         let _change = self.bitmaps.size().change();
         {
             let cpus = self.map.cpus();
-            let mut gone = self.bitmaps.service().gone.lock();
+            let mut gone = self.bitmaps.active_queues().gone.lock();
             let changed = if online {
                 gone.remove(&cpu)
             } else {
@@ -152,7 +108,7 @@ impl<T> Shared<T> {
         if hw_queue >= self.bitmaps.size().hw_queues() {
             return Err(DrainError::NoSuchHwQueue { hw_queue });
         }
-        let word = self.bitmaps.service().word(hw_queue);
+        let word = self.bitmaps.active_queues().word(hw_queue);
         if word % SERIAL == hw_queue as u64 {
             return Err(DrainError::Active { hw_queue });
         }
@@ -168,7 +124,7 @@ impl<T> Shared<T> {
         word: u64,
         pass: &mut Drained,
     ) -> Option<Result<(), DrainError>> {
-        if self.bitmaps.service().word(hw_queue) / SERIAL != word / SERIAL {
+        if self.bitmaps.active_queues().word(hw_queue) / SERIAL != word / SERIAL {
             let there = hw_queue < self.bitmaps.size().hw_queues();
             let why = if there {
                 DrainError::Active { hw_queue }

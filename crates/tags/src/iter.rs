@@ -4,7 +4,7 @@
 //! and what it does about it ([`InFlight::mark_timed_out`]) is a compare-exchange on exactly that
 //! state: if the tag has completed meanwhile, or the slot is in its next use, nothing happens.
 
-use crate::set::Shared;
+use crate::shared::Shared;
 use crate::slot::{Phase, Record};
 use crate::token::{Generation, Token};
 use inflight_sync::time::Instant;

@@ -49,9 +49,9 @@
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
+mod active_queues;
 mod admission;
 mod alloc;
-mod allocs;
 mod batch;
 mod bitmaps;
 mod builder;
@@ -61,6 +61,7 @@ mod error;
 mod expire;
 mod fast_path;
 mod freeze;
+mod gate;
 mod grant;
 mod group;
 mod handle;
@@ -77,6 +78,8 @@ mod quiesce;
 mod resize;
 mod set;
 mod set_id;
+mod shared;
+mod size;
 mod slot;
 mod split;
 mod stats;

@@ -5,7 +5,7 @@
 use crate::bitmaps::Bitmaps;
 use crate::drained::Drained;
 use crate::error::FreezeError;
-use crate::freeze::QUIESCE;
+use crate::gate::QUIESCE;
 use crate::set::TagSet;
 use inflight_sync::Arc;
 use std::time::Duration;

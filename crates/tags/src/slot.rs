@@ -24,11 +24,10 @@
 //! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
 //! generation before is told that it is late, until the slot is used again.
 
-use crate::bitmaps::Bitmaps;
+use crate::bitmaps::{Bitmaps, Owner};
 use crate::error::RedeemError;
 use crate::kind::QueueKind;
 use crate::life::{End, Life};
-use crate::set::Shared;
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::Tenancy as _;
@@ -403,7 +402,7 @@ pub(crate) const PUT_AT_ONCE: usize = 32;
 
 /// A slot: its place, its record and its payload.
 ///
-/// It lies in the table of its [`Shared`], which is freed when no handle is left and no tag is held
+/// It lies in the table of its set, which is freed when no handle is left and no tag is held
 /// or in flight: see [`life`](crate::life).
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
@@ -654,25 +653,22 @@ impl<T> CountOut<T> {
     #[inline(never)]
     fn late(slot: NonNull<Slot<T>>, bitmaps: *const Bitmaps, life: *const Life, orphaned: bool) {
         /// Counts out also if the payload's drop panics.
-        struct Last<T> {
-            set: *mut Shared<T>,
+        struct Last {
+            set: Owner,
             life: *const Life,
         }
-        impl<T> Drop for Last<T> {
+        impl Drop for Last {
             fn drop(&mut self) {
                 // SAFETY: K2 has refused.
                 if unsafe { Life::end_late(self.life) } {
                     // SAFETY: nobody else is left.
-                    drop(unsafe { Box::from_raw(self.set) });
+                    unsafe { self.set.free() };
                 }
             }
         }
         // SAFETY: the tag is not counted out yet, so its set lives.
         let set = unsafe { Bitmaps::owner(bitmaps) };
-        let _last = Last {
-            set: set.cast::<Shared<T>>(), // a slot of `T` is in a set of `T`
-            life,
-        };
+        let _last = Last { set, life };
         if orphaned {
             // SAFETY: as above, until `_last` is dropped.
             unsafe { slot.as_ref() }.bury();

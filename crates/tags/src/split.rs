@@ -104,6 +104,43 @@ enum Step<T> {
     WaitForBits(Target, Request),
 }
 
+impl<T: Send + 'static> Tenant<T> {
+    /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
+    /// Nothing is asked for before its first call.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let mut split = dev.split(8);
+    /// let mut tokens = Vec::new();
+    /// while let Some(tag) = split.next_blocking()? {
+    ///     tokens.push(tag.into_token()); // submit
+    /// }
+    /// assert_eq!(tokens.len(), 8);
+    /// # for token in tokens { set.redeem(token)?; }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split(&self, n: usize) -> Split<T> {
+        self.split_with(n, AllocOptions::new())
+    }
+
+    /// As [`split`](Tenant::split), for tags of the kind asked for.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
+    /// let mut split = set.add_tenant("nvme0n1")?.split_with(2, AllocOptions::new().hw_queue(1));
+    /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
+        Split::new(self.clone(), options, n)
+    }
+}
+
 impl<T: Send + 'static> Split<T> {
     pub(crate) fn new(queue: Tenant<T>, options: AllocOptions, n: usize) -> Self {
         Self {

@@ -7,11 +7,9 @@ use crate::grant::PendingTag;
 use crate::handle::Handle;
 use crate::kind::QueueKind;
 use crate::options::AllocOptions;
-use crate::set::TagSet;
-use crate::split::Split;
 use crate::stats::{Stripe, Striped, TenantStats};
 use crate::tag::Tag;
-use crate::tenant::{Taken, account_of};
+use crate::tenant::{Taken, TenantInner, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _};
 use inflight_steering::TenantId;
@@ -21,9 +19,10 @@ use inflight_sync::{Arc, cpu};
 use std::fmt;
 use std::time::Duration;
 
-/// A tenant of a [`TagSet`]: a device, or whatever else submits requests under the set's tags.
+/// A tenant of a [`TagSet`](crate::TagSet): a device, or whatever else submits requests under the
+/// set's tags.
 ///
-/// A cheap clone of one shared thing. Made by [`TagSet::add_tenant`].
+/// A cheap clone of one shared thing. Made by [`TagSet::add_tenant`](crate::TagSet::add_tenant).
 ///
 /// # Which tag
 ///
@@ -72,18 +71,6 @@ pub struct Tenant<T> {
     pub(crate) id: TenantId,
 }
 
-#[derive(Debug)]
-pub(crate) struct TenantInner {
-    name: String,
-    pub(crate) counters: Striped,
-    /// The set's first tenant does not count its tags: see `allocs`.
-    pub(crate) first: bool,
-    /// How many handles there are.
-    handles: AtomicUsize,
-    /// In nanoseconds, of the waits that have ended.
-    pub(crate) longest_wait: AtomicU64,
-}
-
 /// What a waiting form does next.
 pub(crate) enum Step<T> {
     Done(Result<Tag<T>, AllocError>),
@@ -120,19 +107,6 @@ impl<T: Send + 'static> Tenant<T> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.tenant.name
-    }
-
-    /// The set it is a tenant of.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(7).build(|_, _| ())?;
-    /// assert_eq!(set.add_tenant("nvme0n1")?.set().depth(), 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn set(&self) -> TagSet<T> {
-        TagSet::from_shared(self.shared.clone())
     }
 
     /// What this tenant counted. Of the set's first tenant it walks all slots: for tools, not for
@@ -297,7 +271,7 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`](AllocError::Closed) if the set is [closed](TagSet::close).
+    /// [`Closed`](AllocError::Closed) if the set is [closed](crate::TagSet::close).
     ///
     /// # Cancel safety
     ///
@@ -449,41 +423,6 @@ impl<T: Send + 'static> Tenant<T> {
     ) -> Result<Tag<T>, AllocError> {
         let clock = self.bitmaps().clock();
         self.alloc_sleeping(options, Some((clock, clock.now() + timeout)))
-    }
-
-    /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
-    /// Nothing is asked for before its first call.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let mut split = dev.split(8);
-    /// let mut tokens = Vec::new();
-    /// while let Some(tag) = split.next_blocking()? {
-    ///     tokens.push(tag.into_token()); // submit
-    /// }
-    /// assert_eq!(tokens.len(), 8);
-    /// # for token in tokens { set.redeem(token)?; }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "it asks for nothing until it is called"]
-    pub fn split(&self, n: usize) -> Split<T> {
-        self.split_with(n, AllocOptions::new())
-    }
-
-    /// As [`split`](Tenant::split), for tags of the kind asked for.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("nvme0n1")?.split_with(2, AllocOptions::new().hw_queue(1));
-    /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "it asks for nothing until it is called"]
-    pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
-        Split::new(self.clone(), options, n)
     }
 
     /// The waiting forms for threads.
@@ -773,6 +712,28 @@ impl<T: Send + 'static> Tenant<T> {
 
     pub(crate) fn bitmaps(&self) -> &Bitmaps {
         &self.shared.bitmaps
+    }
+}
+
+impl<T> Tenant<T> {
+    /// Counts tags that it got. The first tenant's are what the others leave of the set's.
+    #[inline]
+    pub(crate) fn count_allocs(&self, n: u64) {
+        if !self.tenant.first {
+            self.tenant.counters.add_allocs(n);
+        }
+    }
+
+    /// Allocations of the first tenant are true of no one moment while others allocate.
+    pub(crate) fn counted_so_far(&self) -> TenantStats {
+        let mut stats = self.tenant.counters.sum();
+        let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
+        stats.longest_wait = Duration::from_nanos(longest);
+        if self.tenant.first {
+            let others = self.shared.others.lock().allocs();
+            stats.allocs = self.shared.allocs_and_frees().0.saturating_sub(others);
+        }
+        stats
     }
 }
 

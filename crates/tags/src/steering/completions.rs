@@ -1,7 +1,8 @@
 //! From a token that came back to its callback, on the CPU where it belongs.
 
 use crate::error::RedeemError;
-use crate::set::{Follow, TagSet};
+use crate::set::TagSet;
+use crate::shared::Follow;
 use crate::tag::Tag;
 use crate::tenant_handle::Tenant;
 use inflight_steering::{Decision, Leftover, Router, ShardStats, Steered, SteeringStats, TenantId};

@@ -1,8 +1,10 @@
 //! Tenants: who has how many tags, and how many of them each may have.
 
+mod counts;
 mod ids;
 mod ledger;
 
+pub(crate) use counts::{Others, TenantInner};
 pub(crate) use ids::{Taken, TenantIds};
 pub(crate) use ledger::{Ledger, Shares};
 

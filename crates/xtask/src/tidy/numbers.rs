@@ -57,7 +57,7 @@ const TIED: [Tied; 4] = [
         ],
     },
     Tied {
-        source: "crates/tags/src/expire.rs",
+        source: "crates/tags/src/shared.rs",
         name: "DEFAULT_TIMEOUT",
         said: &[(
             "crates/tags/src/builder.rs",

@@ -4,32 +4,21 @@
 //! Every tenant but the first counts its own; the rest is the first one's. So a set with one tenant
 //! counts nothing beside its slots.
 
-use crate::stats::TenantStats;
-use crate::tenant_handle::{Tenant, TenantInner};
+use crate::stats::Striped;
 use inflight_sync::Arc;
-use inflight_sync::atomic::Ordering;
-use std::time::Duration;
+use inflight_sync::atomic::{AtomicU64, AtomicUsize};
 
-impl<T> Tenant<T> {
-    /// Counts tags that it got. The first tenant's are what the others leave of the set's.
-    #[inline]
-    pub(crate) fn count_allocs(&self, n: u64) {
-        if !self.tenant.first {
-            self.tenant.counters.add_allocs(n);
-        }
-    }
-
-    /// Allocations of the first tenant are true of no one moment while others allocate.
-    pub(crate) fn counted_so_far(&self) -> TenantStats {
-        let mut stats = self.tenant.counters.sum();
-        let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
-        stats.longest_wait = Duration::from_nanos(longest);
-        if self.tenant.first {
-            let others = self.shared.others.lock().allocs();
-            stats.allocs = self.shared.allocs_and_frees().0.saturating_sub(others);
-        }
-        stats
-    }
+/// What the handles of a tenant share.
+#[derive(Debug)]
+pub(crate) struct TenantInner {
+    pub(crate) name: String,
+    pub(crate) counters: Striped,
+    /// The set's first tenant does not count its tags: see `Others`.
+    pub(crate) first: bool,
+    /// How many handles there are.
+    pub(crate) handles: AtomicUsize,
+    /// In nanoseconds, of the waits that have ended.
+    pub(crate) longest_wait: AtomicU64,
 }
 
 /// The tenants but the first, for what these leave to it.
@@ -51,7 +40,7 @@ impl Others {
         self.gone += tenant.counters.sum().allocs;
     }
 
-    fn allocs(&self) -> u64 {
+    pub(crate) fn allocs(&self) -> u64 {
         let there = self.there.iter().map(|other| other.counters.sum().allocs);
         self.gone + there.sum::<u64>()
     }
