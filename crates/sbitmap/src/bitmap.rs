@@ -1,8 +1,8 @@
 //! The bitmap: words, hints, and the search over them.
 
 use crate::builder::SbitmapBuilder;
+use crate::cpu_hint::{Hint, Hints};
 use crate::error::PutError;
-use crate::hint::{Hint, Hints};
 use crate::layout::{Layout, low_mask};
 pub(crate) use crate::mask::BitMask;
 use crate::word::{Check, Search, Word, offsets};

@@ -80,11 +80,11 @@
 mod batched;
 mod bitmap;
 mod builder;
+mod cpu_hint;
 mod engine;
 mod error;
 mod fairness;
 mod get;
-mod hint;
 mod id;
 mod layout;
 mod local;
@@ -92,7 +92,7 @@ mod mask;
 /// The local engine by itself, for its models.
 #[cfg(loom)]
 #[doc(hidden)]
-pub mod parts;
+pub mod model_support;
 mod queue;
 mod queue_builder;
 mod request;
@@ -107,11 +107,11 @@ mod word;
 pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
+pub use cpu_hint::Hint;
 pub use engine::{BackEnd, Engine};
 pub use error::{BuildError, GetError, GetManyError, PutError, ResizeError};
 pub use fairness::{BatchedOptions, FairOptions, Fairness};
 pub use get::{Get, GetId, GetMany, GetOwned};
-pub use hint::Hint;
 pub use id::{Guard, IdGuard, OwnedIdGuard};
 pub use layout::MAX_DEPTH;
 pub use mask::BitMask;

@@ -239,9 +239,9 @@ impl SbitmapQueue {
     pub fn try_get(&self) -> Option<usize> {
         // One question on the short way: what else there may be is asked elsewhere.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            match queue.store().get_here(Some(*rseq)) {
+            match queue.store().get_fast(Some(*rseq)) {
                 Ok(bit) => Some(bit),
-                Err(left) => self.try_get_beyond(left),
+                Err(left) => self.try_get_slow(left),
             }
         } else {
             self.try_get_local()
@@ -253,9 +253,9 @@ impl SbitmapQueue {
         let Inner::Local(queue) = &self.inner else {
             return self.try_get_shared();
         };
-        match queue.store().get_here(None) {
+        match queue.store().get_fast(None) {
             Ok(bit) => Some(bit),
-            Err(left) => self.try_get_beyond(left),
+            Err(left) => self.try_get_slow(left),
         }
     }
 
@@ -264,13 +264,13 @@ impl SbitmapQueue {
     fn try_get_shared(&self) -> Option<usize> {
         match &self.inner {
             Inner::Shared(queue) => queue.try_get(),
-            _ => self.try_get_beyond(None),
+            _ => self.try_get_slow(None),
         }
     }
 
     /// What is too long to be inlined.
     #[inline(never)]
-    fn try_get_beyond(&self, left: Option<u32>) -> Option<usize> {
+    fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
             queue.store().beyond(bit);
         }
@@ -408,10 +408,10 @@ impl SbitmapQueue {
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            if queue.store().give_back_here(Some(*rseq), bit) {
+            if queue.store().give_back_fast(Some(*rseq), bit) {
                 return Ok(());
             }
-            return self.put_beyond(bit);
+            return self.put_slow(bit);
         }
         self.put_local(bit)
     }
@@ -420,7 +420,7 @@ impl SbitmapQueue {
     fn put_shared(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
             Inner::Shared(queue) => queue.put(bit),
-            _ => self.put_beyond(bit),
+            _ => self.put_slow(bit),
         }
     }
 
@@ -428,7 +428,7 @@ impl SbitmapQueue {
     #[inline(always)]
     pub(crate) fn put_here(&self, bit: usize) -> bool {
         match &self.inner {
-            Inner::Rseq(queue, rseq) => queue.store().give_back_here(Some(*rseq), bit),
+            Inner::Rseq(queue, rseq) => queue.store().give_back_fast(Some(*rseq), bit),
             _ => false,
         }
     }
@@ -436,13 +436,13 @@ impl SbitmapQueue {
     #[inline(never)]
     fn put_local(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
-            Inner::Local(queue) if queue.store().give_back_here(None, bit) => Ok(()),
+            Inner::Local(queue) if queue.store().give_back_fast(None, bit) => Ok(()),
             _ => self.put_shared(bit),
         }
     }
 
     #[inline(never)]
-    fn put_beyond(&self, bit: usize) -> Result<(), PutError> {
+    fn put_slow(&self, bit: usize) -> Result<(), PutError> {
         on!(self, queue => queue.put(bit))
     }
 

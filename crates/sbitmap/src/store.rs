@@ -33,7 +33,7 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     fn take(&self) -> Option<usize>;
 
     /// The caller owns `id` from now on, which came from `take`.
-    fn deliver(&self, id: usize);
+    fn set_owned(&self, id: usize);
 
     /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
     ///
@@ -56,10 +56,10 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
 
     /// Whether the store is settled. Under the list's lock, after `set_waiters` of a number that is
     /// not 0.
-    fn is_settled(&self) -> bool;
+    fn is_drained(&self) -> bool;
 
     /// Settles the store. Without the list's lock: this may take long.
-    fn settle(&self);
+    fn drain_percpu(&self);
 
     /// How many ids there are.
     fn depth(&self) -> usize;

@@ -1,7 +1,7 @@
 //! One wait for bits of a queue, whatever its mode, kept apart from the queue: what all futures and
 //! blocking calls are made of.
 
-use crate::batched::Seat;
+use crate::batched::BatchedWaiter;
 use crate::error::{GetError, GetManyError};
 use crate::queue::{Inner, SbitmapQueue};
 use crate::request::Request;
@@ -15,8 +15,8 @@ pub struct Waiter(At);
 
 #[derive(Debug)]
 enum At {
-    Turns(turns::Stay),
-    Batched(Seat),
+    Turns(turns::TurnsWaiter),
+    Batched(BatchedWaiter),
 }
 
 /// Calls the same on either store.
@@ -33,8 +33,8 @@ macro_rules! on_turns {
 impl Waiter {
     pub(crate) fn new(queue: &SbitmapQueue, request: Request) -> Self {
         Self(match queue.inner {
-            Inner::Batched(_) => At::Batched(Seat::new(request)),
-            _ => At::Turns(turns::Stay::new(request)),
+            Inner::Batched(_) => At::Batched(BatchedWaiter::new(request)),
+            _ => At::Turns(turns::TurnsWaiter::new(request)),
         })
     }
 
@@ -60,7 +60,7 @@ impl Waiter {
                     return Poll::Ready(Ok(bit));
                 }
                 // Also one that was ready before waits for one.
-                *stay = turns::Stay::new(Request::one(0));
+                *stay = turns::TurnsWaiter::new(Request::one(0));
             }
         }
         self.poll_one(queue, cx)

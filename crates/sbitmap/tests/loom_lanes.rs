@@ -27,7 +27,7 @@
 //! | who goes on is not the first of its lane and before the other | `parts_come_in_sequence` |
 //!
 //! What no execution can lose, as somebody else serves, or what only order tells, fails on one
-//! thread, in `tests/above.rs`: an id for a class above its limit, and a put with classes that
+//! thread, in `tests/tenancy.rs`: an id for a class above its limit, and a put with classes that
 //! hands out its own number instead of serving (`f0_*`); `leave` that does not serve
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
@@ -68,10 +68,10 @@ struct Limit {
 }
 
 #[derive(Debug)]
-struct Ledger(Arc<Limit>);
+struct Accounts(Arc<Limit>);
 
 // Relaxed throughout: what is needed beyond it is the queue's business.
-impl Shares for Ledger {
+impl Shares for Accounts {
     fn may_take(&self, class: Class) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
         class > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
@@ -105,8 +105,7 @@ impl Model {
             owners: [zero(), zero(), zero()],
         });
         let above = Rules {
-            shares: Some(Box::new(Ledger(limit.clone()))),
-            door: None,
+            shares: Some(Box::new(Accounts(limit.clone()))),
             ..Rules::default()
         };
         let queue = SbitmapQueue::builder(depth)
@@ -158,7 +157,7 @@ impl Model {
 
     fn put(&self, bits: &[usize]) {
         for &bit in bits {
-            Ledger(self.limit.clone()).gives(bit);
+            Accounts(self.limit.clone()).gives(bit);
             self.queue.put(bit).unwrap();
         }
     }

@@ -44,7 +44,7 @@
 #![cfg(loom)]
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{Geometry, LocalStore};
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
@@ -233,7 +233,7 @@ impl Queue {
         }
         // Ordering: R2, pairs with P2 in the store's put.
         fence(Ordering::SeqCst);
-        self.store.settle(); // R3
+        self.store.drain_percpu(); // R3
         self.serve(); // R4
         loop {
             // Ordering: Acquire pairs with the Release in `serve`.
@@ -606,7 +606,7 @@ fn i1_guarded_short_way() {
         let queue = Queue::guarded(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, |queue| {
-            let id = queue.store.get_here().or_else(|| queue.store.get());
+            let id = queue.store.get_fast().or_else(|| queue.store.get());
             queue.touch(id.expect("an id is free at any moment"));
             id
         });

@@ -11,7 +11,7 @@
 //! | G5, a newcomer does not serve | all but `h20_turns_shrink`, `h6_turns_wake_all_task` |
 //! | A1, the token is kept | five, `h8_turns_batch_for_two` and `h6_turns_deadline` among them |
 //! | A3, an arriving thread does not serve | four, `h8_turns_batch_for_two` among them |
-//! | P4, patience without end | `l4_turns_token_given_up_by_puts` |
+//! | P4, stall_limit without end | `l4_turns_token_given_up_by_puts` |
 //! | a token of an old period counts | `l4_*`, `h6_turns_wake_all` |
 //! | the watcher gives no token up | `l4_turns_token_given_up_by_watcher` |
 //! | P5 hands out one id, however many came | `d25_turns_two_collectors` |

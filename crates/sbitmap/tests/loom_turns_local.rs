@@ -22,7 +22,7 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{Geometry, LocalStore};
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};

@@ -1,4 +1,4 @@
-//! What crates above get: doors, weights, classes and lanes. The line is compared with a naive one.
+//! What crates above get: policies for newcomers, weights, classes and lanes. The line is compared with a naive one.
 
 #![cfg(not(any(loom, shuttle)))]
 

@@ -534,7 +534,7 @@ impl Crowd<'_> {
     }
 
     /// Runs all tasks that have been woken, until none is.
-    fn settle(&mut self) {
+    fn drain_percpu(&mut self) {
         while let Some(i) = self.tasks.iter().position(Task::is_woken) {
             self.poll(i);
         }
@@ -591,14 +591,14 @@ proptest! {
         let mut crowd = Crowd { queue: &queue, tasks: Vec::new(), held: (0..depth).collect() };
         for round in &rounds {
             round.iter().for_each(|step| crowd.step(step));
-            crowd.settle();
+            crowd.drain_percpu();
             crowd.assert_progress();
         }
         // As long as bits come back, everybody gets one.
         while !crowd.tasks.is_empty() {
             assert!(!crowd.held.is_empty(), "{} wait for nothing", crowd.tasks.len());
             crowd.step(&Step::Put(0));
-            crowd.settle();
+            crowd.drain_percpu();
         }
         assert_nobody_waits(&queue);
         let mut rest = Vec::new();

@@ -7,7 +7,7 @@ use crate::tag::Tag;
 use crate::tenant_handle::{Step, Tenant};
 use inflight_sbitmap::tenancy::Request;
 use inflight_sync::time::Instant;
-use inflight_sync::wait::Ticket;
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -71,7 +71,7 @@ enum At {
     /// It is to try.
     Nowhere,
     /// It waits for the end of freezes and quiesces.
-    Thaw(Option<Ticket>),
+    Thaw(Option<WaiterKey>),
     Line(TagWait),
 }
 

@@ -3,12 +3,12 @@
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
 use crate::gate::Gate;
-use crate::kind::{Kinds, QueueKind};
-use crate::life::Life;
+use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
 use crate::size::Size;
+use crate::teardown::Teardown;
 use crate::tenant::TenantIds;
-use crate::tenant::{Ledger, SharePolicy, Shares};
+use crate::tenant::{ShareAccounts, SharePolicy, Shares};
 use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::{Policies, first_of};
@@ -91,7 +91,7 @@ struct HwQueue {
     /// If the set has tags beyond the depth. Nobody waits for these.
     extra: Option<Box<SbitmapQueue>>,
     /// Who has how many of the normal ones.
-    ledger: Arc<Ledger>,
+    accounts: Arc<ShareAccounts>,
 }
 
 /// The bitmaps of all hardware queues, and the gate before them.
@@ -103,7 +103,7 @@ pub(crate) struct Bitmaps {
     /// By table.
     hw_queues: Box<[HwQueue]>,
     gate: Gate,
-    life: Life,
+    teardown: Teardown,
     /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
     owner: AtomicPtr<()>,
     free: Option<unsafe fn(NonNull<()>)>,
@@ -185,12 +185,12 @@ impl Bitmaps {
                 geometry.depth - geometry.reserved,
             );
             let (reserved, extra) = (geometry.reserved, geometry.extra);
-            let ledger = Arc::new(Ledger::new(setup.share, normal, most));
+            let accounts = Arc::new(ShareAccounts::new(setup.share, normal, most));
             HwQueue {
-                normal: bitmap(n, normal, most, Some(Box::new(Shares(ledger.clone())))),
+                normal: bitmap(n, normal, most, Some(Box::new(Shares(accounts.clone())))),
                 reserved: (reserved > 0).then(|| Box::new(bitmap(n, reserved, reserved, None))),
                 extra: (extra > 0).then(|| Box::new(bitmap(n, extra, extra, None))),
-                ledger,
+                accounts,
             }
         };
         Self {
@@ -199,7 +199,7 @@ impl Bitmaps {
             active_queues: ActiveQueues::new(geometry.hw_queues),
             hw_queues: (0..geometry.tables()).map(hw_queue).collect(),
             gate: Gate::new(),
-            life: Life::new(),
+            teardown: Teardown::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
             free: setup.free,
             set_id: SetId::new(),
@@ -292,19 +292,19 @@ impl Bitmaps {
     ///
     /// `this` lives.
     #[inline]
-    pub(crate) const unsafe fn life(this: *const Self) -> *const Life {
+    pub(crate) const unsafe fn teardown(this: *const Self) -> *const Teardown {
         // SAFETY: by the contract.
-        unsafe { &raw const (*this).life }
+        unsafe { &raw const (*this).teardown }
     }
 
     /// K3.
     pub(crate) fn close(&self) -> u64 {
-        self.life.close()
+        self.teardown.close()
     }
 
     /// K5.
     pub(crate) fn settle(&self, given_out: u64, ended: u64) -> bool {
-        self.life.settle(given_out, ended)
+        self.teardown.settle(given_out, ended)
     }
 
     #[inline]
@@ -362,8 +362,8 @@ impl Bitmaps {
 
     /// Who has how many bits of a hardware queue's normal bitmap.
     #[inline]
-    pub(crate) fn ledger(&self, hw_queue: usize) -> &Ledger {
-        &self.table_of(hw_queue).ledger
+    pub(crate) fn accounts(&self, hw_queue: usize) -> &ShareAccounts {
+        &self.table_of(hw_queue).accounts
     }
 
     /// So many CPUs each hardware queue serves from now on.

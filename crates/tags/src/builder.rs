@@ -2,12 +2,12 @@
 
 use crate::admission::Admission;
 use crate::bitmaps::{Bitmaps, Geometry, Setup};
+use crate::cpu_groups::Machine;
+use crate::cpu_map::CpuMap;
 use crate::error::BuildError;
-use crate::group::Machine;
 use crate::handle::Handle;
 use crate::hw_queues::HwQueueOptions;
-use crate::kind::Kinds;
-use crate::map::CpuMap;
+use crate::queue_kind::Kinds;
 use crate::set::TagSet;
 use crate::shared::{BeforeWait, DEFAULT_TIMEOUT, Shared};
 use crate::slot::Slot;

@@ -1,6 +1,6 @@
 //! A set's CPUs: which are there, and what the machine looks like.
 
-use crate::group::Machine;
+use crate::cpu_groups::Machine;
 use crate::set::TagSet;
 use inflight_steering::first_of;
 use inflight_topology::Topology;

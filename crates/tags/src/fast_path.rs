@@ -1,11 +1,11 @@
 //! The short way of an allocation: a normal tag, when there is one and nothing stands in the way.
 //!
 //! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
-//! ends with the looks that any allocation ends with; others take `alloc_fast_beyond`.
+//! ends with the looks that any allocation ends with; others take `alloc_fast_mapped`.
 
 use crate::bitmaps::{Kind, Target};
-use crate::kind::QueueKind;
 use crate::options::AllocOptions;
+use crate::queue_kind::QueueKind;
 use crate::slot::PUT_AT_ONCE;
 use crate::tag::Tag;
 use crate::tenant_handle::Tenant;
@@ -20,7 +20,7 @@ impl<T: Send + 'static> Tenant<T> {
         let bitmaps = &*shared.bitmaps;
         // A look beforehand, so that a frozen set's bitmaps are left alone.
         if !bitmaps.gate().state().is_plain() || bitmaps.geometry().hw_queues > 1 {
-            return self.alloc_fast_beyond(kind);
+            return self.alloc_fast_mapped(kind);
         }
         // A1.
         let bitmap = bitmaps.first();
@@ -55,7 +55,7 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// As `alloc_fast`, for several hardware queues and several tenants.
     #[inline(never)]
-    fn alloc_fast_beyond(&self, kind: QueueKind) -> Option<Tag<T>> {
+    fn alloc_fast_mapped(&self, kind: QueueKind) -> Option<Tag<T>> {
         let shared = &*self.shared;
         let bitmaps = &*shared.bitmaps;
         if !bitmaps.gate().state().is_open() {

@@ -14,12 +14,12 @@
 //! PROTOCOL.md has the proof. The word is in `gate`.
 
 use crate::bitmaps::Bitmaps;
-use crate::drained::Drained;
+use crate::drain::DrainPass;
 use crate::error::FreezeError;
 use crate::gate::FREEZE;
 use inflight_sync::Arc;
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::Ticket;
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -57,16 +57,16 @@ pub struct FrozenGuard {
 
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
-    pub(crate) fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
+    pub(crate) fn close(bitmaps: &Arc<Bitmaps>) -> Self {
         // Built before F2, which can panic: then its drop thaws.
-        bitmaps.gate().raise(FREEZE, || Self {
+        bitmaps.gate().close(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
         })
     }
 
     /// F3 without waiting.
     pub(crate) fn drained_now(self) -> Result<Self, FreezeError> {
-        let busy = Drained::of_all(&self.bitmaps).is_busy(&self.bitmaps);
+        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
         if busy {
             Err(FreezeError::InUse)
         } else {
@@ -76,7 +76,7 @@ impl FrozenGuard {
 
     /// F3 for a thread.
     pub(crate) fn wait_drained(self) -> Self {
-        let mut pass = Drained::of_all(&self.bitmaps);
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
         drained.wait_while(|| pass.is_busy(&self.bitmaps));
         self
@@ -88,7 +88,7 @@ impl FrozenGuard {
         clock: &Clock,
         deadline: Instant,
     ) -> Result<Self, FreezeError> {
-        let mut pass = Drained::of_all(&self.bitmaps);
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
         let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy(&self.bitmaps));
         if in_time {
@@ -117,15 +117,15 @@ pub struct Freeze {
     bitmaps: Arc<Bitmaps>,
     /// Once it has begun.
     guard: Option<FrozenGuard>,
-    pass: Drained,
-    place: Option<Ticket>,
+    pass: DrainPass,
+    place: Option<WaiterKey>,
 }
 
 impl Freeze {
     pub(crate) fn new(bitmaps: &Arc<Bitmaps>) -> Self {
         Self {
             guard: None,
-            pass: Drained::of_all(bitmaps),
+            pass: DrainPass::of_all(bitmaps),
             place: None,
             bitmaps: bitmaps.clone(),
         }
@@ -143,8 +143,8 @@ impl Future for Freeze {
             place,
         } = &mut *self;
         if guard.is_none() {
-            *pass = Drained::of_all(bitmaps);
-            *guard = Some(FrozenGuard::raise(bitmaps));
+            *pass = DrainPass::of_all(bitmaps);
+            *guard = Some(FrozenGuard::close(bitmaps));
         }
         let drained = bitmaps.gate().drained();
         match drained.poll_while(place, cx, || pass.is_busy(bitmaps)) {
@@ -176,6 +176,6 @@ impl fmt::Debug for FrozenGuard {
 
 impl Drop for FrozenGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().lower(FREEZE);
+        self.bitmaps.gate().open(FREEZE);
     }
 }

@@ -9,7 +9,7 @@ use inflight_sync::CachePadded;
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::{Event, Ticket};
+use inflight_sync::wait::{Event, WaiterKey};
 use std::fmt;
 use std::task::{Context, Poll};
 
@@ -163,16 +163,16 @@ impl Gate {
     /// A2 and A3, after A1. If it is plain, the bit may become a tag.
     #[inline]
     pub(crate) fn state_after_get(&self) -> State {
-        // Ordering: A2, pairs with F2 in `raise`, D2 in `leave` and R2 in `publish`.
+        // Ordering: A2, pairs with F2 in `close`, D2 in `leave` and R2 in `publish`.
         self.word.fence.light();
         self.state()
     }
 
-    /// F1 and F2, for one freeze or quiesce more. `raised` runs between them: F2 can panic.
-    pub(crate) fn raise<R>(&self, unit: u64, raised: impl FnOnce() -> R) -> R {
+    /// F1 and F2, for one freeze or quiesce more. `between` runs between them: F2 can panic.
+    pub(crate) fn close<R>(&self, unit: u64, between: impl FnOnce() -> R) -> R {
         // Relaxed: F2 orders it before the scan.
         self.word.state.fetch_add(unit, Ordering::Relaxed);
-        let guard = raised();
+        let guard = between();
         // Ordering: F2, pairs with A2 in `state_after_get` and P2 in
         // `is_watched_after_put`.
         self.word.fence.heavy();
@@ -212,7 +212,7 @@ impl Gate {
     /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
     #[inline]
     pub(crate) fn is_watched_after_put(&self) -> bool {
-        // Ordering: P2, pairs with F2 in `raise` and D2 in `publish`.
+        // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.
         self.word.fence.light();
         // Relaxed: nothing is read on its account.
         let state = State(self.word.state.load(Ordering::Relaxed));
@@ -230,7 +230,7 @@ impl Gate {
     #[inline]
     pub(crate) fn is_many(&self) -> bool {
         // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
-        // `Ledger::is_shared`), and so does whoever gives it back.
+        // `ShareAccounts::is_shared`), and so does whoever gives it back.
         let state = State(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_many()
     }
@@ -242,7 +242,7 @@ impl Gate {
     }
 
     /// One freeze or quiesce less.
-    pub(crate) fn lower(&self, unit: u64) {
+    pub(crate) fn open(&self, unit: u64) {
         // Ordering: T1, pairs with the Acquire load in `state`.
         if self.word.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
             self.thawed.notify_all();
@@ -263,11 +263,11 @@ impl Gate {
     }
 
     /// B2 for a task, which keeps its place apart and gives it up by `leave_thaw`.
-    pub(crate) fn poll_thaw(&self, place: &mut Option<Ticket>, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_thaw(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
         self.thawed.poll_while(place, cx, || self.is_stopped())
     }
 
-    pub(crate) fn leave_thaw(&self, place: &mut Option<Ticket>) {
+    pub(crate) fn leave_thaw(&self, place: &mut Option<WaiterKey>) {
         self.thawed.leave(place);
     }
 }

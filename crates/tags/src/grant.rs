@@ -4,7 +4,7 @@
 //! still has in hand must go back too, and the freezers must be told.
 
 use crate::bitmaps::{Bitmaps, Kind, Target};
-use crate::tenant::{Ledger, account_of};
+use crate::tenant::{ShareAccounts, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _, Waiter};
@@ -102,8 +102,8 @@ impl Drop for PendingTags<'_> {
         if !self.bits.is_empty() {
             let _freezers = self.bitmaps.gate().tell_at_end();
             if self.target.kind == Kind::Normal {
-                let ledger = self.bitmaps.ledger(self.target.hw_queue);
-                ledger.gives_all(&self.bits);
+                let accounts = self.bitmaps.accounts(self.target.hw_queue);
+                accounts.gives_all(&self.bits);
             }
             let put = self.bitmaps.bitmap(self.target).put_batch(&self.bits);
             debug_assert!(put.is_ok(), "the bits came from this bitmap");
@@ -126,7 +126,7 @@ impl TagWait {
         let shares = target.kind == Kind::Normal && bitmaps.gate().is_many();
         let counted = shares.then_some(class);
         if let Some(class) = counted {
-            bitmaps.ledger(target.hw_queue).waits(class, true);
+            bitmaps.accounts(target.hw_queue).waits(class, true);
         }
         Self {
             target,
@@ -150,7 +150,7 @@ impl TagWait {
     pub(crate) fn end(&mut self, bitmaps: &Bitmaps) {
         let _freezers = bitmaps.gate().tell_at_end();
         if let Some(class) = self.counted.take() {
-            bitmaps.ledger(self.target.hw_queue).waits(class, false);
+            bitmaps.accounts(self.target.hw_queue).waits(class, false);
         }
         bitmaps.bitmap(self.target).leave(&mut self.waiter);
     }
@@ -237,52 +237,57 @@ impl Bitmaps {
         let bitmap = self.bitmap(target);
         let bit = match self.limits(target, class) {
             None => bitmap.try_get().or_else(|| bitmap.try_get_held_up(class))?,
-            Some(ledger) => self.try_get_shared(target, class, ledger)?,
+            Some(accounts) => self.try_get_shared(target, class, accounts)?,
         };
         Some(self.in_hand(target, bit))
     }
 
-    /// The ledger, if the target is shared among tenants at present. M1 comes before any try, so
+    /// The accounts, if the target is shared among tenants at present. M1 comes before any try, so
     /// that others give way although this one may fail.
     #[inline]
-    pub(crate) fn limits(&self, target: Target, class: Class) -> Option<&Ledger> {
+    pub(crate) fn limits(&self, target: Target, class: Class) -> Option<&ShareAccounts> {
         if !self.gate().is_many() || target.kind != Kind::Normal {
             return None;
         }
-        let ledger = self.ledger(target.hw_queue);
-        if !ledger.is_marked(class) {
+        let accounts = self.accounts(target.hw_queue);
+        if !accounts.is_marked(class) {
             self.mark(target, class);
         }
-        ledger.is_shared().then_some(ledger)
+        accounts.is_shared().then_some(accounts)
     }
 
     #[cold]
     fn mark(&self, target: Target, class: Class) {
-        if self.ledger(target.hw_queue).mark(class, true) {
+        if self.accounts(target.hw_queue).mark(class, true) {
             self.shares_changed(target.hw_queue);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn try_get_shared(&self, target: Target, class: Class, ledger: &Ledger) -> Option<usize> {
+    fn try_get_shared(
+        &self,
+        target: Target,
+        class: Class,
+        accounts: &ShareAccounts,
+    ) -> Option<usize> {
         let bitmap = self.bitmap(target);
-        if !ledger.may_take(class) {
+        if !accounts.may_take(class) {
             self.look_for_idle(target.hw_queue);
-            if !ledger.may_take(class) {
+            if !accounts.may_take(class) {
                 return None;
             }
         }
         let bit = bitmap
             .try_get()
             .or_else(|| bitmap.try_get_past(class, false))?;
-        ledger.took(class, bit);
+        accounts.took(class, bit);
         Some(bit)
     }
 
     /// Somebody is at its limit: another tenant may have gone idle.
     fn look_for_idle(&self, hw_queue: usize) {
-        if self.ledger(hw_queue).find_idle(self.clock().now()) > 0 {
+        if self.accounts(hw_queue).find_idle(self.clock().now()) > 0 {
             self.shares_changed(hw_queue);
         }
     }
@@ -301,7 +306,7 @@ impl Bitmaps {
     /// all hardware queues.
     pub(crate) fn reclaim_idle(&self) -> usize {
         let tables = 0..self.geometry().tables();
-        let idle = tables.filter(|&n| self.ledger(n).forget_idle());
+        let idle = tables.filter(|&n| self.accounts(n).forget_idle());
         let idle: Vec<usize> = idle.collect();
         let n = idle.len();
         self.each_of(idle, |hw_queue| self.shares_changed(hw_queue));
@@ -318,7 +323,7 @@ impl Bitmaps {
     /// In all hardware queues. Shares may grow by it.
     pub(crate) fn set_weight(&self, class: Class, weight: u32) {
         self.each_of(0..self.geometry().hw_queues, |hw_queue| {
-            self.ledger(hw_queue).set_weight(class, weight);
+            self.accounts(hw_queue).set_weight(class, weight);
             self.shares_changed(hw_queue);
         });
     }
@@ -340,12 +345,12 @@ impl Bitmaps {
     /// A number comes back whose tenant is gone: nobody inherits a weight. Whether its account has
     /// no tag any more.
     pub(crate) fn clear_account(&self, id: TenantId) -> bool {
-        let mut ledgers = (0..self.geometry().tables()).map(|n| self.ledger(n));
-        if ledgers.any(|ledger| ledger.active(account_of(id)) > 0) {
+        let mut accounts = (0..self.geometry().tables()).map(|n| self.accounts(n));
+        if accounts.any(|accounts| accounts.active(account_of(id)) > 0) {
             return false;
         }
         for hw_queue in 0..self.geometry().tables() {
-            self.ledger(hw_queue).set_weight(account_of(id), 1);
+            self.accounts(hw_queue).set_weight(account_of(id), 1);
         }
         true
     }
@@ -354,7 +359,7 @@ impl Bitmaps {
     pub(crate) fn unmark(&self, class: Class) -> Vec<usize> {
         let hw_queues = 0..self.geometry().hw_queues;
         hw_queues
-            .filter(|&n| self.ledger(n).mark(class, false))
+            .filter(|&n| self.accounts(n).mark(class, false))
             .collect()
     }
 
@@ -365,7 +370,7 @@ impl Bitmaps {
 
     fn try_get_some(&self, target: Target, n: usize, class: Class, large: bool) -> PendingTags<'_> {
         let limits = self.limits(target, class);
-        let n = limits.map_or(n, |ledger| n.min(ledger.room(class)));
+        let n = limits.map_or(n, |accounts| n.min(accounts.room(class)));
         let bitmap = self.bitmap(target);
         let mut bits = Vec::new();
         if n > 0 {
@@ -380,8 +385,8 @@ impl Bitmaps {
             };
             bits.extend(std::iter::from_fn(past).take(n));
         }
-        if let Some(ledger) = limits {
-            bits.iter().for_each(|&bit| ledger.took(class, bit));
+        if let Some(accounts) = limits {
+            bits.iter().for_each(|&bit| accounts.took(class, bit));
         }
         PendingTags {
             bitmaps: self,
@@ -398,8 +403,8 @@ impl Bitmaps {
 
     /// A wait for bits of a target.
     pub(crate) fn wait_for(&self, target: Target, request: Request) -> TagWait {
-        if let Some(ledger) = self.limits(target, request.class) {
-            if ledger.is_limited() {
+        if let Some(accounts) = self.limits(target, request.class) {
+            if accounts.is_limited() {
                 self.look_for_idle(target.hw_queue);
             }
         }
@@ -433,7 +438,7 @@ impl Bitmaps {
         }
         let put = bitmap.put(bit);
         debug_assert!(put.is_ok(), "the bit came from this bitmap");
-        if many && self.ledger(place.0).is_limited() {
+        if many && self.accounts(place.0).is_limited() {
             self.look_for_idle(place.0);
         }
     }
@@ -445,11 +450,11 @@ impl Bitmaps {
         let _freezers = self.gate().tell_at_end();
         let many = self.gate().is_many();
         if many && self.bit_of(place.0, place.1).0.kind == Kind::Normal {
-            self.ledger(place.0).gives_all(bits);
+            self.accounts(place.0).gives_all(bits);
         }
         let put = bitmap.put_batch(bits);
         debug_assert!(put.is_ok(), "the bits came from this bitmap");
-        if many && self.ledger(place.0).is_limited() {
+        if many && self.accounts(place.0).is_limited() {
             self.look_for_idle(place.0);
         }
     }
@@ -458,7 +463,7 @@ impl Bitmaps {
     fn uncount(&self, (hw_queue, tag): (usize, usize)) {
         let (target, bit) = self.bit_of(hw_queue, tag);
         if target.kind == Kind::Normal {
-            self.ledger(hw_queue).gives(bit);
+            self.accounts(hw_queue).gives(bit);
         }
     }
 }
@@ -468,7 +473,7 @@ mod tests {
     use super::*;
     use crate::admission::Admission;
     use crate::bitmaps::{Geometry, Setup};
-    use crate::drained::Drained;
+    use crate::drain::DrainPass;
     use crate::freeze::Freeze;
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -529,7 +534,7 @@ mod tests {
         let message = put.unwrap_err();
         assert_eq!(message.downcast_ref(), Some(&"the waker's panic"));
         assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the freezer is told");
-        assert!(!Drained::of_all(&bitmaps).is_busy(&bitmaps));
+        assert!(!DrainPass::of_all(&bitmaps).is_busy(&bitmaps));
         waiter.end(&bitmaps);
         assert!(matches!(freeze.as_mut().poll(&mut cx), Poll::Ready(_)));
     }

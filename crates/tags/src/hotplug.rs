@@ -11,9 +11,9 @@
 
 use crate::active_queues::SERIAL;
 use crate::bitmaps::Bitmaps;
-use crate::drained::Drained;
+use crate::drain::DrainPass;
 use crate::error::DrainError;
-use crate::kind::QueueKind;
+use crate::queue_kind::QueueKind;
 use crate::shared::Shared;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl<T> Shared<T> {
         &self,
         hw_queue: usize,
         word: u64,
-        pass: &mut Drained,
+        pass: &mut DrainPass,
     ) -> Option<Result<(), DrainError>> {
         if self.bitmaps.active_queues().word(hw_queue) / SERIAL != word / SERIAL {
             let there = hw_queue < self.bitmaps.size().hw_queues();
@@ -142,14 +142,14 @@ impl<T> Shared<T> {
 
     pub(crate) fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
         let word = self.begin_drain(hw_queue)?;
-        let mut pass = Drained::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
         let end = self.end_drain(hw_queue, word, &mut pass);
         end.unwrap_or(Err(DrainError::InUse))
     }
 
     pub(crate) async fn drain(&self, hw_queue: usize) -> Result<(), DrainError> {
         let word = self.begin_drain(hw_queue)?;
-        let mut pass = Drained::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
         let mut end = None;
         let drained = self.bitmaps.gate().drained();
         drained
@@ -163,7 +163,7 @@ impl<T> Shared<T> {
 
     pub(crate) fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
         let word = self.begin_drain(hw_queue)?;
-        let mut pass = Drained::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
         let mut end = None;
         self.bitmaps.gate().drained().wait_while(|| {
             end = self.end_drain(hw_queue, word, &mut pass);
@@ -178,7 +178,7 @@ impl<T> Shared<T> {
         timeout: Duration,
     ) -> Result<(), DrainError> {
         let word = self.begin_drain(hw_queue)?;
-        let mut pass = Drained::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
         let clock = self.bitmaps.clock();
         let mut end = None;
         let drained = self.bitmaps.gate().drained();

@@ -1,7 +1,7 @@
 //! A set's hardware queues: which serves whom, and how one is drained.
 
 use crate::error::DrainError;
-use crate::kind::QueueKind;
+use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
 use std::fmt;
 use std::time::Duration;

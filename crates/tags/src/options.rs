@@ -1,6 +1,6 @@
 //! What kind of tag is wanted.
 
-use crate::kind::QueueKind;
+use crate::queue_kind::QueueKind;
 
 /// What kind of tag an allocation asks for: by default a normal one of the hardware queue that
 /// serves the calling CPU.

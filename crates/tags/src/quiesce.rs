@@ -3,7 +3,7 @@
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL.md has the proof.
 
 use crate::bitmaps::Bitmaps;
-use crate::drained::Drained;
+use crate::drain::DrainPass;
 use crate::error::FreezeError;
 use crate::gate::QUIESCE;
 use crate::set::TagSet;
@@ -41,8 +41,8 @@ pub struct QuiesceGuard {
 }
 
 impl QuiesceGuard {
-    fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
-        bitmaps.gate().raise(QUIESCE, || Self {
+    fn close(bitmaps: &Arc<Bitmaps>) -> Self {
+        bitmaps.gate().close(QUIESCE, || Self {
             bitmaps: bitmaps.clone(),
         })
     }
@@ -64,7 +64,7 @@ impl QuiesceGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_drain(&self) -> Result<(), FreezeError> {
-        let busy = Drained::of_all(&self.bitmaps).is_busy(&self.bitmaps);
+        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
         if busy {
             Err(FreezeError::InUse)
         } else {
@@ -82,7 +82,7 @@ impl QuiesceGuard {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub async fn drain(&self) {
-        let mut pass = Drained::of_all(&self.bitmaps);
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
         drained.listen_while(|| pass.is_busy(&self.bitmaps)).await;
     }
@@ -100,7 +100,7 @@ impl QuiesceGuard {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn drain_blocking(&self) {
-        let mut pass = Drained::of_all(&self.bitmaps);
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
         drained.wait_while(|| pass.is_busy(&self.bitmaps));
     }
@@ -124,7 +124,7 @@ impl QuiesceGuard {
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
         let clock = self.bitmaps.clock();
         let drained = self.bitmaps.gate().drained();
-        let mut pass = Drained::of_all(&self.bitmaps);
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let busy = || pass.is_busy(&self.bitmaps);
         let in_time = drained.wait_while_until(clock, clock.now() + timeout, busy);
         if in_time {
@@ -137,7 +137,7 @@ impl QuiesceGuard {
 
 impl Drop for QuiesceGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().lower(QUIESCE);
+        self.bitmaps.gate().open(QUIESCE);
     }
 }
 
@@ -165,7 +165,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn quiesce(&self) -> QuiesceGuard {
-        QuiesceGuard::raise(&self.shared().bitmaps)
+        QuiesceGuard::close(&self.shared().bitmaps)
     }
 
     /// Whether somebody quiesces the set. A frozen set is not quiesced by that.

@@ -50,7 +50,7 @@ impl<T> Shared<T> {
         // R3.
         bitmaps.each_of(0..geometry.tables(), |hw_queue| {
             let normal = depth - geometry.reserved;
-            bitmaps.ledger(hw_queue).set_depth(normal);
+            bitmaps.accounts(hw_queue).set_depth(normal);
             let kind = Kind::Normal;
             let bitmap = bitmaps.bitmap(Target { hw_queue, kind });
             let resized = bitmap.resize(normal);

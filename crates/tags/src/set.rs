@@ -3,7 +3,7 @@
 use crate::error::{FreezeError, RedeemError, TenantError};
 use crate::freeze::{Freeze, FrozenGuard};
 use crate::handle::Handle;
-use crate::iter::InFlight;
+use crate::in_flight::InFlight;
 use crate::shared::Shared;
 use crate::slot::Record;
 use crate::stats::SetStats;
@@ -181,7 +181,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
-        FrozenGuard::raise(&self.shared.bitmaps).drained_now()
+        FrozenGuard::close(&self.shared.bitmaps).drained_now()
     }
 
     /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
@@ -223,7 +223,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze_blocking(&self) -> FrozenGuard {
-        FrozenGuard::raise(&self.shared.bitmaps).wait_drained()
+        FrozenGuard::close(&self.shared.bitmaps).wait_drained()
     }
 
     /// As [`freeze`](TagSet::freeze), sleeping at most for `timeout`; after that the set is as it
@@ -248,7 +248,7 @@ impl<T: Send + 'static> TagSet<T> {
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let clock = self.shared.bitmaps.clock();
         let deadline = clock.now() + timeout;
-        FrozenGuard::raise(&self.shared.bitmaps).wait_drained_until(clock, deadline)
+        FrozenGuard::close(&self.shared.bitmaps).wait_drained_until(clock, deadline)
     }
 
     /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits

@@ -1,8 +1,8 @@
 //! What all handles and tags of a set share, and the way from a token back to its tag.
 
 use crate::bitmaps::Bitmaps;
+use crate::cpu_map::CpuMap;
 use crate::error::RedeemError;
-use crate::map::CpuMap;
 use crate::slot::{Record, Slot};
 use crate::tag::Tag;
 use crate::tenant::{Others, Taken};

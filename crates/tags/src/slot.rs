@@ -26,8 +26,8 @@
 
 use crate::bitmaps::{Bitmaps, Owner};
 use crate::error::RedeemError;
-use crate::kind::QueueKind;
-use crate::life::{End, Life};
+use crate::queue_kind::QueueKind;
+use crate::teardown::{End, Teardown};
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::Tenancy as _;
@@ -403,7 +403,7 @@ pub(crate) const PUT_AT_ONCE: usize = 32;
 /// A slot: its place, its record and its payload.
 ///
 /// It lies in the table of its set, which is freed when no handle is left and no tag is held
-/// or in flight: see [`life`](crate::life).
+/// or in flight: see [`teardown`](crate::teardown).
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
     /// Of the same set, as is the next: they live as long as the slot.
@@ -510,7 +510,7 @@ impl<T> Slot<T> {
     }
 
     /// Drops the payload if it is the caller's to drop (K4, K6).
-    pub(crate) fn bury(&self) {
+    pub(crate) fn drop_payload(&self) {
         if self.record.take_payload() {
             // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: nobody owns
             // the slot, and without handles nobody will. Its payload was there.
@@ -541,7 +541,7 @@ impl<T> Slot<T> {
         // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
         if gate.is_many() || !home.put_fast(slot.bit) {
             // SAFETY: as above.
-            unsafe { Self::free_beyond(this, bitmap) };
+            unsafe { Self::free_slow(this, bitmap) };
         } else if gate.is_watched_after_put() {
             // SAFETY: as above.
             unsafe { Self::tell_and_end(this) };
@@ -559,7 +559,7 @@ impl<T> Slot<T> {
     ///
     /// As for `free`.
     #[inline(never)]
-    unsafe fn free_beyond(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
+    unsafe fn free_slow(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
         // SAFETY: the tag is not counted out yet, so its set lives.
         let slot = unsafe { this.as_ref() };
         let _out = CountOut {
@@ -640,10 +640,10 @@ impl<T> Drop for CountOut<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the tag is not counted out yet, so its set lives.
-        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of a tag, once.
-        if let End::Refused(orphaned) = unsafe { Life::end(life, 1) } {
-            Self::late(self.slot, self.bitmaps, life, orphaned);
+        if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, 1) } {
+            Self::late(self.slot, self.bitmaps, teardown, orphaned);
         }
     }
 }
@@ -651,16 +651,21 @@ impl<T> Drop for CountOut<T> {
 impl<T> CountOut<T> {
     #[cold]
     #[inline(never)]
-    fn late(slot: NonNull<Slot<T>>, bitmaps: *const Bitmaps, life: *const Life, orphaned: bool) {
+    fn late(
+        slot: NonNull<Slot<T>>,
+        bitmaps: *const Bitmaps,
+        teardown: *const Teardown,
+        orphaned: bool,
+    ) {
         /// Counts out also if the payload's drop panics.
         struct Last {
             set: Owner,
-            life: *const Life,
+            teardown: *const Teardown,
         }
         impl Drop for Last {
             fn drop(&mut self) {
                 // SAFETY: K2 has refused.
-                if unsafe { Life::end_late(self.life) } {
+                if unsafe { Teardown::end_late(self.teardown) } {
                     // SAFETY: nobody else is left.
                     unsafe { self.set.free() };
                 }
@@ -668,10 +673,10 @@ impl<T> CountOut<T> {
         }
         // SAFETY: the tag is not counted out yet, so its set lives.
         let set = unsafe { Bitmaps::owner(bitmaps) };
-        let _last = Last { set, life };
+        let _last = Last { set, teardown };
         if orphaned {
             // SAFETY: as above, until `_last` is dropped.
-            unsafe { slot.as_ref() }.bury();
+            unsafe { slot.as_ref() }.drop_payload();
         }
     }
 }
@@ -688,13 +693,13 @@ impl<T> Drop for CountOutAll<'_, T> {
         struct Late<'a, T> {
             slots: std::slice::Iter<'a, NonNull<Slot<T>>>,
             bitmaps: *const Bitmaps,
-            life: *const Life,
+            teardown: *const Teardown,
             orphaned: bool,
         }
         impl<T> Late<'_, T> {
             fn run(&mut self) {
                 for &slot in self.slots.by_ref() {
-                    CountOut::late(slot, self.bitmaps, self.life, self.orphaned);
+                    CountOut::late(slot, self.bitmaps, self.teardown, self.orphaned);
                 }
             }
         }
@@ -704,13 +709,14 @@ impl<T> Drop for CountOutAll<'_, T> {
             }
         }
         // SAFETY: the tags are not counted out yet, so their set lives.
-        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of so many tags, once.
-        if let End::Refused(orphaned) = unsafe { Life::end(life, self.slots.len() as u64) } {
+        if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, self.slots.len() as u64) }
+        {
             let mut late = Late {
                 slots: self.slots.iter(),
                 bitmaps: self.bitmaps,
-                life,
+                teardown,
                 orphaned,
             };
             late.run();

@@ -10,7 +10,7 @@ use crate::tenant_handle::Tenant;
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _, Waiter};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::Ticket;
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::poll_fn;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn waiting<'a>(
 }
 
 /// A place among those who wait for a thaw, given up when it is dropped.
-struct Thaw<'a>(&'a Bitmaps, Option<Ticket>);
+struct Thaw<'a>(&'a Bitmaps, Option<WaiterKey>);
 
 impl Drop for Thaw<'_> {
     fn drop(&mut self) {

@@ -43,7 +43,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "the tag is freed when it is dropped"]
 pub struct Tag<T> {
-    /// Lives while the tag does: see [`life`](crate::life).
+    /// Lives while the tag does: see [`life`](crate::teardown).
     slot: NonNull<Slot<T>>,
     /// The slot's bitmap, so that a free need not wait for the slot's line.
     bitmap: NonNull<SbitmapQueue>,

@@ -5,8 +5,8 @@ use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::AllocError;
 use crate::grant::PendingTag;
 use crate::handle::Handle;
-use crate::kind::QueueKind;
 use crate::options::AllocOptions;
+use crate::queue_kind::QueueKind;
 use crate::stats::{Stripe, Striped, TenantStats};
 use crate::tag::Tag;
 use crate::tenant::{Taken, TenantInner, account_of};
@@ -234,7 +234,7 @@ impl<T: Send + 'static> Tenant<T> {
         let mut tags = self.quick_batch(options, n);
         let left = n - tags.len();
         if left > 0 || n == 0 {
-            match self.batch_beyond(options, left) {
+            match self.batch_slow(options, left) {
                 Ok(more) => tags.extend(more),
                 Err(why) if tags.is_empty() => return Err(self.refuse(why)),
                 Err(_) => {} // fewer than were asked for: nothing is refused
@@ -244,7 +244,7 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// The long way. A refusal is not counted yet: some tags may be there.
-    fn batch_beyond(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
+    fn batch_slow(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
         let bitmaps = self.bitmaps();
         loop {
             self.check(options)?;
@@ -595,7 +595,7 @@ impl<T: Send + 'static> Tenant<T> {
     #[must_use]
     pub fn share(&self, hw_queue: usize) -> Option<usize> {
         let there = hw_queue < self.bitmaps().geometry().hw_queues;
-        there.then(|| self.bitmaps().ledger(hw_queue).share(self.class()))?
+        there.then(|| self.bitmaps().accounts(hw_queue).share(self.class()))?
     }
 
     /// How many of its tags count towards its share of a hardware queue: those that it took while
@@ -613,7 +613,7 @@ impl<T: Send + 'static> Tenant<T> {
     #[must_use]
     pub fn counted(&self, hw_queue: usize) -> usize {
         if hw_queue < self.bitmaps().geometry().hw_queues {
-            self.bitmaps().ledger(hw_queue).active(self.class())
+            self.bitmaps().accounts(hw_queue).active(self.class())
         } else {
             0
         }

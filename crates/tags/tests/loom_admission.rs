@@ -1,4 +1,4 @@
-//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/bit.rs`; C1 to C3, M1 to
+//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/grant.rs`; C1 to C3, M1 to
 //! M4, E1 and E2 of PROTOCOL.md), driving the shipped set.
 //!
 //! Seen to fail, at the quick bound; "in turns" is the line of `WholeIo`, "in batches" that of the
@@ -31,7 +31,7 @@
 //! | E2, nobody is let in because too few tags are in use | `h26_newcomers_meet` |
 //! | a wake whose receiver is dropped goes to nobody | `h28_over_count` |
 //!
-//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/ledger.rs`): a wake
+//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/accounts.rs`): a wake
 //! worth several tags of which only one is handed on, newcomers who count those that were woken
 //! (E2), a mark that stays on a bit (C3).
 

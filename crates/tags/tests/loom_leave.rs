@@ -1,4 +1,4 @@
-//! Models of hardware queues that are left (`src/leave.rs`, D1 to D5, E1 and E2) and of quiescing
+//! Models of hardware queues that are left (`src/hotplug.rs`, D1 to D5, E1 and E2) and of quiescing
 //! (`src/quiesce.rs`), driving the shipped set.
 //!
 //! | weaken | fails |
@@ -6,7 +6,7 @@
 //! | D4, the look at the mark | all `h22_*` but `h22_a_drain_against_the_return` |
 //! | A2, the light fence | these and `c44_a_waiter` |
 //! | P3 asks for freezes and quiesces only | as D4 |
-//! | F2, the heavy fence in `raise` | `c44_a_waiter` |
+//! | F2, the heavy fence in `close` | `c44_a_waiter` |
 //! | E1, the Release in `set_short` | `h22_and_back` |
 //! | E2 notifies nobody | the run aborts |
 //! | D1 marks the queue before it says so in the gate's word | `h22_a_drain_beside_the_leave` |

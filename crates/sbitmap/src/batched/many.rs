@@ -2,7 +2,7 @@
 //! other.
 
 use super::Batched;
-use crate::batched::wait::Seat;
+use crate::batched::wait::BatchedWaiter;
 use crate::error::ResizeError;
 use crate::error::{GetError, GetManyError};
 use crate::request::Request;
@@ -118,7 +118,7 @@ impl Batched {
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            let mut wait = Leaving(self, Seat::new(Request::one(0)));
+            let mut wait = Leaving(self, BatchedWaiter::new(Request::one(0)));
             // A resize makes all waiters look again.
             let bit = poll_fn(|cx| {
                 if let Err(why) = self.can_have(n) {
@@ -135,7 +135,7 @@ impl Batched {
 }
 
 /// A wait that leaves the queue when it is dropped.
-struct Leaving<'a>(&'a Batched, Seat);
+struct Leaving<'a>(&'a Batched, BatchedWaiter);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {

@@ -7,7 +7,7 @@ mod wait;
 mod wake;
 
 pub use policy::WakePolicy;
-pub(crate) use wait::Seat;
+pub(crate) use wait::BatchedWaiter;
 
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};

@@ -1,7 +1,7 @@
 //! One waiter's stay, as a thread or as a task. Event names as in `PROTOCOL.md`.
 
 use super::Batched;
-use super::wake::Place;
+use super::wake::WaiterPos;
 use crate::error::GetError;
 use crate::request::Request;
 use inflight_sync::Parker;
@@ -13,22 +13,22 @@ use std::task::{Context, Poll, Waker};
 ///
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
-struct Stay<'a> {
+struct TurnsWaiter<'a> {
     queue: &'a Batched,
-    seat: Seat,
+    seat: BatchedWaiter,
 }
 
 /// What is asked for, and the place in a queue.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct BatchedWaiter {
     pub(crate) request: Request,
-    place: Option<Place>,
+    place: Option<WaiterPos>,
     /// The wait queue it has been woken from: until it has its bit it may try whoever waits, and
     /// if it finds none it waits there again.
     woken: Option<usize>,
 }
 
-impl Seat {
+impl BatchedWaiter {
     pub(crate) const fn new(request: Request) -> Self {
         Self {
             request,
@@ -70,7 +70,7 @@ enum Who<'a> {
     Task(&'a Waker),
 }
 
-impl Stay<'_> {
+impl TurnsWaiter<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
@@ -159,13 +159,13 @@ impl Stay<'_> {
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for TurnsWaiter<'_> {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-impl Stay<'_> {
+impl TurnsWaiter<'_> {
     /// Waits as a thread.
     fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
@@ -200,9 +200,9 @@ impl Stay<'_> {
 /// Stays that their owner keeps apart from the queue: of crates above.
 impl Batched {
     /// Lends a seat to its stay. Should `f` panic, the queue has been left.
-    fn with<R>(&self, seat: &mut Seat, f: impl FnOnce(&mut Stay<'_>) -> R) -> R {
-        let nowhere = || Seat::new(Request::one(0));
-        let mut stay = Stay {
+    fn with<R>(&self, seat: &mut BatchedWaiter, f: impl FnOnce(&mut TurnsWaiter<'_>) -> R) -> R {
+        let nowhere = || BatchedWaiter::new(Request::one(0));
+        let mut stay = TurnsWaiter {
             queue: self,
             seat: std::mem::replace(seat, nowhere()),
         };
@@ -213,7 +213,7 @@ impl Batched {
 
     pub(crate) fn poll_seat(
         &self,
-        seat: &mut Seat,
+        seat: &mut BatchedWaiter,
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
         let outcome = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
@@ -222,14 +222,14 @@ impl Batched {
 
     pub(crate) fn block_seat(
         &self,
-        seat: &mut Seat,
+        seat: &mut BatchedWaiter,
         clock: &Clock,
         deadline: Option<Instant>,
     ) -> Result<usize, GetError> {
         self.with(seat, |stay| stay.block(clock, deadline))
     }
 
-    pub(crate) fn leave_seat(&self, seat: &mut Seat) {
+    pub(crate) fn leave_seat(&self, seat: &mut BatchedWaiter) {
         self.with(seat, |stay| stay.give_up());
     }
 }

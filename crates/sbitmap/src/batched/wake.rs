@@ -10,7 +10,7 @@ use super::newcomer_gate::NewcomerGate;
 use super::policy::{QueueOrder, WAIT_QUEUES, WakePolicy};
 use crate::snapshot::WakeState;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use inflight_sync::wait::{Notify, Teller, Ticket, WaitList};
+use inflight_sync::wait::{Notify, Teller, WaitList, WaiterKey};
 use inflight_sync::{CachePadded, Mutex};
 use std::task::Waker;
 
@@ -62,9 +62,9 @@ struct Waiters {
 
 /// A waiter's place in one of the queues.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WaiterPos {
     pub(super) queue: usize,
-    ticket: Ticket,
+    ticket: WaiterKey,
 }
 
 impl WakeQueues {
@@ -83,7 +83,7 @@ impl WakeQueues {
     }
 
     /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
-    pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> Place {
+    pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> WaiterPos {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
         // Who was woken and found nothing waits where it waited: only newcomers go round, so that
@@ -99,11 +99,11 @@ impl WakeQueues {
         drop(waiters);
         // Ordering: S2, pairs with the fence in `freed` (P2).
         fence(Ordering::SeqCst);
-        Place { queue, ticket }
+        WaiterPos { queue, ticket }
     }
 
     /// Whether the waiter is still in its list; if so, a task is told by `waker` from now on.
-    pub(crate) fn still_waiting(&self, place: Place, waker: Option<&Waker>) -> bool {
+    pub(crate) fn still_waiting(&self, place: WaiterPos, waker: Option<&Waker>) -> bool {
         let list = &self.queues[place.queue].list;
         let Some(waker) = waker else {
             return list.lock().list.contains(place.ticket);
@@ -115,7 +115,7 @@ impl WakeQueues {
     }
 
     /// S5: leaves. Returns whether the waiter had been chosen by a wake.
-    pub(crate) fn leave(&self, place: Place) -> bool {
+    pub(crate) fn leave(&self, place: WaiterPos) -> bool {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
         let left = waiters.list.remove(place.ticket);

@@ -3,7 +3,7 @@
 //! Bits above the depth are looked at too: after a shrink they may still be in use.
 
 use super::Sbitmap;
-use crate::hint::Hint;
+use crate::cpu_hint::Hint;
 use crate::layout::low_mask;
 use crate::snapshot::Snapshot;
 use crate::word::offsets;

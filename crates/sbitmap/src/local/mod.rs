@@ -9,12 +9,12 @@
 
 mod batch;
 mod control;
-mod episode;
-mod look;
-mod marks;
+mod double_free;
+mod freeze;
+mod queries;
+mod refill;
 mod resize;
-mod slow;
-mod states;
+mod summary;
 mod words;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -24,11 +24,11 @@ use crate::error::PutError;
 use crate::layout::Layout;
 use crate::word::Check;
 use control::Control;
+use double_free::States;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
 use inflight_sync::rseq::Rseq;
 use inflight_sync::{CachePadded, Mutex, cpu};
-use states::States;
 use words::{Reach, Words};
 
 /// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
@@ -152,7 +152,7 @@ pub(crate) struct Local {
 #[derive(Debug)]
 struct Slow {
     /// E. Changes of mode, one at a time.
-    episode: Mutex<Episode>,
+    mode_lock: Mutex<Modes>,
     /// What may still be opened.
     budget: AtomicU32,
     /// Counts puts in the words, one tick for every 32.
@@ -164,7 +164,7 @@ struct Slow {
 
 /// What the holder of E knows.
 #[derive(Debug)]
-struct Episode {
+struct Modes {
     /// What stacks may hold after the next thaw.
     share: Share,
     /// How many CPUs use the ids.
@@ -204,7 +204,7 @@ impl Local {
             calm: shape.calm,
             control: Control::new(!stacks.is_empty() && shape.share.suffices()),
             slow: CachePadded::new(Slow {
-                episode: Mutex::new(Episode {
+                mode_lock: Mutex::new(Modes {
                     share: shape.share,
                     users,
                 }),
@@ -260,7 +260,7 @@ impl Local {
     ///
     /// Else an id that is to be given to `beyond`, if any.
     #[inline(always)]
-    pub(crate) fn get_here(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
+    pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
         let id = match rseq {
@@ -273,7 +273,7 @@ impl Local {
 
     /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
     #[inline(always)]
-    pub(crate) fn give_back_here(&self, rseq: Option<Rseq>, id: usize) -> bool {
+    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> bool {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
         let ended = below

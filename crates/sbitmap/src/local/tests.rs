@@ -223,7 +223,7 @@ fn stacks_follow_the_depth_and_the_users() {
     assert_eq!(of(64, 16).cap(), 2);
     assert_eq!(of(4_096, 64).cap(), 32);
     let store = of(1, 64);
-    assert!(store.is_settled(), "no stack for one id");
+    assert!(store.is_drained(), "no stack for one id");
     let pairs = |n: u32| {
         for _ in 0..n {
             let id = store.get().unwrap();
@@ -231,18 +231,18 @@ fn stacks_follow_the_depth_and_the_users() {
         }
     };
     pairs(1_000);
-    assert!(store.is_settled(), "still");
+    assert!(store.is_drained(), "still");
     let start = store.freezes();
     store.resize_to(4_096).unwrap();
     store.set_users(4);
     assert_eq!(store.cap(), LARGEST_CAP as u32);
     pairs(1_000);
-    assert!(!store.is_settled(), "it has stacks by now");
+    assert!(!store.is_drained(), "it has stacks by now");
     store.set_users(4_096);
     assert_eq!(store.cap(), 2);
     store.resize_to(1).unwrap();
     pairs(1_000);
-    assert!(store.is_settled(), "none again");
+    assert!(store.is_drained(), "none again");
     assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
 }
 
@@ -252,14 +252,14 @@ fn while_somebody_waits_getters_are_refused_and_puts_tell() {
         let id = store.get().unwrap();
         store.set_waiters(2);
         fence(Ordering::SeqCst);
-        store.settle();
-        assert!(store.is_settled());
+        store.drain_percpu();
+        assert!(store.is_drained());
         assert_eq!(store.get(), None);
         assert_eq!(store.try_get_mask(2).some(), None);
         assert_eq!(store.try_get_shallow(60), None);
         assert_eq!(store.give_back(id), Ok(true));
         store.thaw();
-        assert!(store.is_settled(), "no thaw while somebody waits");
+        assert!(store.is_drained(), "no thaw while somebody waits");
         assert_eq!(store.waiters(), 2);
         assert!(store.take().is_some());
         store.set_waiters(0);
@@ -276,7 +276,7 @@ fn plenty_thaws_and_the_stacks_come_back() {
         let id = store.get().unwrap();
         store.give_back(id).unwrap();
     }
-    assert!(!store.is_settled(), "thawed by 1000 puts");
+    assert!(!store.is_drained(), "thawed by 1000 puts");
     assert_eq!(store.freezes(), start + 1);
 }
 
@@ -298,12 +298,12 @@ fn stacks_are_guarded_while_ids_may_be_short() {
     }
     let start = store.freezes();
     pairs(10 * 32);
-    assert!(!store.is_settled() && !store.is_guarded());
+    assert!(!store.is_drained() && !store.is_guarded());
     store.freeze();
-    assert!(store.is_settled() && store.is_guarded());
+    assert!(store.is_drained() && store.is_guarded());
     pairs(2 * 32);
     assert!(
-        !store.is_settled() && store.is_guarded(),
+        !store.is_drained() && store.is_guarded(),
         "one tick is enough"
     );
     assert_eq!(store.weight(), 0);
@@ -317,7 +317,7 @@ fn stacks_are_guarded_while_ids_may_be_short() {
         }
     }
     assert!(
-        !store.is_settled() && !store.is_guarded(),
+        !store.is_drained() && !store.is_guarded(),
         "sections are let in"
     );
     assert_eq!(store.freezes(), start + 3);

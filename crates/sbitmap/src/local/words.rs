@@ -8,7 +8,7 @@
 //! the same count twice and no bit, nothing was put into it in between. In a large map marks tell
 //! which words are worth a look.
 
-use super::marks::{self, Marks};
+use super::summary::{self, Marks};
 use crate::layout::{Layout, Shallow, low_mask};
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
@@ -52,7 +52,7 @@ impl Reach {
 
     /// The groups of marks that tell of words in reach. The last may tell of others too.
     const fn groups(&self) -> usize {
-        self.layout.words().div_ceil(marks::WORDS)
+        self.layout.words().div_ceil(summary::WORDS)
     }
 
     #[inline]
@@ -137,13 +137,13 @@ impl Words {
         if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
             return Ok(Group { word: from, mask });
         }
-        let (first, groups) = (from / marks::WORDS, reach.groups());
+        let (first, groups) = (from / summary::WORDS, reach.groups());
         let mut sight = Sight::default();
         for range in [first..groups, 0..first] {
             for group in range {
                 let mut rest = self.marked(group, &mut sight);
                 while rest != 0 {
-                    let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                    let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
                     match self.take_from(word, reach.mask(word), n) {
                         Ok(mask) => return Ok(Group { word, mask }),
@@ -215,7 +215,7 @@ impl Words {
         for group in 0..reach.groups() {
             let mut rest = self.marked(group, &mut sight);
             while rest != 0 {
-                let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                 rest &= rest - 1;
                 if !self.is_empty(word, reach, &mut sight) {
                     return false;

@@ -74,7 +74,7 @@ impl Store for Shared {
     }
 
     #[inline]
-    fn deliver(&self, id: usize) {
+    fn set_owned(&self, id: usize) {
         self.map.set_owned(id, true);
     }
 
@@ -104,11 +104,11 @@ impl Store for Shared {
         self.waiters.store(n, Ordering::Relaxed);
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_drained(&self) -> bool {
         true
     }
 
-    fn settle(&self) {}
+    fn drain_percpu(&self) {}
 
     fn depth(&self) -> usize {
         self.map.depth()

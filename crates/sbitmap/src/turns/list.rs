@@ -13,7 +13,7 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// Names one stay of one waiter. A ticket of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct WaiterKey {
     pub(super) index: u32,
     pub(super) serial: u64,
 }
@@ -89,7 +89,7 @@ pub(super) struct Node {
     pub(super) part: usize,
     /// Has a part that its owner is to fetch; it stays in its place meanwhile.
     pub(super) full: bool,
-    /// In which period its token was taken, if it took one.
+    /// In which wake_epoch its token was taken, if it took one.
     pub(super) token: Option<u32>,
     pub(super) ids: Ids,
     /// The credits of the turn that its grant begins or goes on with.
@@ -192,7 +192,7 @@ impl List {
     }
 
     /// At the back of its lane, or at the front.
-    pub(super) fn push(&mut self, node: Node, front: bool) -> Ticket {
+    pub(super) fn push(&mut self, node: Node, front: bool) -> WaiterKey {
         let (class, lane) = (node.class, node.lane);
         let ticket = self.place(node);
         let index = ticket.index;
@@ -219,7 +219,7 @@ impl List {
     }
 
     /// A slot for the node, linked to nobody.
-    fn place(&mut self, node: Node) -> Ticket {
+    fn place(&mut self, node: Node) -> WaiterKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.len += 1;
@@ -233,10 +233,10 @@ impl List {
         if index == NIL {
             let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
             self.slots.push(slot);
-            return Ticket { index, serial };
+            return WaiterKey { index, serial };
         }
         self.free = std::mem::replace(self.slot(index), slot).next;
-        Ticket { index, serial }
+        WaiterKey { index, serial }
     }
 
     fn slot(&mut self, index: u32) -> &mut Slot {
@@ -244,28 +244,28 @@ impl List {
     }
 
     /// The node of a waiter that has not left, granted or not.
-    pub(super) fn node(&mut self, ticket: Ticket) -> Option<&mut Node> {
+    pub(super) fn node(&mut self, ticket: WaiterKey) -> Option<&mut Node> {
         let slot = self.slots.get_mut(ticket.index as usize)?;
         slot.node.as_mut().filter(|_| slot.serial == ticket.serial)
     }
 
-    pub(super) fn is_waiting(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_waiting(&self, ticket: WaiterKey) -> bool {
         self.peek(ticket).is_some_and(|n| n.state == State::Waiting)
     }
 
-    pub(super) fn peek(&self, ticket: Ticket) -> Option<&Node> {
+    pub(super) fn peek(&self, ticket: WaiterKey) -> Option<&Node> {
         let slot = self.slots.get(ticket.index as usize)?;
         slot.node.as_ref().filter(|_| slot.serial == ticket.serial)
     }
 
     /// Whether its owner has something to fetch.
-    pub(super) fn is_served(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_served(&self, ticket: WaiterKey) -> bool {
         let node = self.peek(ticket);
         node.is_some_and(|node| node.full || node.state != State::Waiting)
     }
 
     /// Takes the part that a node has out of it. It goes on, in its place.
-    pub(super) fn take_part(&mut self, ticket: Ticket) -> Option<(Ids, Option<u32>)> {
+    pub(super) fn take_part(&mut self, ticket: WaiterKey) -> Option<(Ids, Option<u32>)> {
         let node = self.node(ticket).filter(|node| node.full)?;
         node.full = false;
         // When it is the next again, turns that have begun meanwhile are over.
@@ -275,8 +275,8 @@ impl List {
         Some((ids, node.token.take()))
     }
 
-    /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
-    pub(super) fn unlink(&mut self, ticket: Ticket) -> &mut Node {
+    /// LaneEnds a waiter's waiting; its node stays for its owner. The caller says how it ended.
+    pub(super) fn unlink(&mut self, ticket: WaiterKey) -> &mut Node {
         debug_assert!(self.is_waiting(ticket));
         let slot = self.slot(ticket.index);
         let (prev, next) = (slot.prev, slot.next);
@@ -296,7 +296,7 @@ impl List {
     }
 
     /// Takes a waiter's node out, as it is, and frees its slot. `None` if it has left before.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Node> {
+    pub(super) fn remove(&mut self, ticket: WaiterKey) -> Option<Node> {
         if self.is_waiting(ticket) {
             self.unlink(ticket);
         }
@@ -322,7 +322,7 @@ impl List {
     }
 
     /// All who wait, from the newest to the oldest.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = Ticket> {
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = WaiterKey> {
         let mut at: Vec<u32> = self.classes.tails().collect();
         std::iter::from_fn(move || {
             let slot = |index: &u32| self.slots.get(*index as usize);
@@ -333,7 +333,7 @@ impl List {
             let index = *newest;
             let slot = slot(&index)?;
             *newest = slot.prev;
-            Some(Ticket {
+            Some(WaiterKey {
                 index,
                 serial: slot.serial,
             })
@@ -342,7 +342,7 @@ impl List {
 
     /// How to tell everybody. Threads stay as they are, tasks say anew how they want to be told.
     pub(super) fn notify_all(&mut self) -> Vec<Notify> {
-        let tickets: Vec<Ticket> = self.newest_first().collect();
+        let tickets: Vec<WaiterKey> = self.newest_first().collect();
         let mut all = Vec::with_capacity(tickets.len());
         for ticket in tickets.into_iter().rev() {
             let node = self.node(ticket).expect("it is in the list");

@@ -8,14 +8,14 @@
 
 mod chosen;
 mod credits;
-mod line;
 mod list;
 mod order;
 mod owned;
 mod wait;
+mod wait_queue;
 
 pub(crate) use list::Ids;
-pub(crate) use wait::Stay;
+pub(crate) use wait::TurnsWaiter;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
@@ -27,10 +27,10 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Teller;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
-use line::Line;
-use list::Ticket;
+use list::WaiterKey;
 use std::ops::Deref;
 use std::time::Duration;
+use wait_queue::WaitQueue;
 
 /// How many ids a turn of `Fair` has.
 const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
@@ -39,7 +39,7 @@ const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
 const TURN_LIFE: u32 = 11;
 
 /// After how many puts that found its token out that is given up.
-const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
+const STALL_LIMIT: u32 = if cfg!(loom) { 2 } else { 64 };
 
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct ModeRules {
     /// How many woken threads may be under way.
     pub(crate) tokens: u32,
     /// After how many puts that found the token out it is given up.
-    pub(crate) patience: u32,
+    pub(crate) stall_limit: u32,
     /// How long a turn that finds no id looks on before it waits, while puts come from another CPU:
     /// in steps of some 0.1 us. In all about what it costs to wake a thread on another CPU.
     pub(crate) spins: u32,
@@ -64,7 +64,7 @@ impl ModeRules {
         quantum: QUANTUM,
         life: TURN_LIFE,
         tokens: 1,
-        patience: PATIENCE,
+        stall_limit: STALL_LIMIT,
         // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
         spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
         yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
@@ -80,7 +80,7 @@ impl ModeRules {
         quantum: 1,
         life: 0,
         tokens: u32::MAX,
-        patience: 1,
+        stall_limit: 1,
         spins: 0,
         yields: 0,
     };
@@ -196,7 +196,7 @@ pub(crate) struct Turns<S> {
     gate: CachePadded<Gate>,
     /// Puts that found the gate closed since it last was opened.
     skipped: CachePadded<AtomicU32>,
-    line: CachePadded<Mutex<Line>>,
+    line: CachePadded<Mutex<WaitQueue>>,
 }
 
 impl<S: Store> Turns<S> {
@@ -225,7 +225,7 @@ impl<S: Store> Turns<S> {
                 putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
-            line: CachePadded::new(Mutex::new(Line::new(serial))),
+            line: CachePadded::new(Mutex::new(WaitQueue::new(serial))),
         }
     }
 
@@ -262,7 +262,7 @@ impl<S: Store> Turns<S> {
     fn take_in_turn(&self) -> Option<usize> {
         let turn = self.turn()?;
         let id = self.store.take()?;
-        self.store.deliver(id);
+        self.store.set_owned(id);
         credits::set(self.number, turn.serial, turn.credits - 1);
         Some(id)
     }
@@ -325,7 +325,7 @@ impl<S: Store> Turns<S> {
                 .skipped
                 .fetch_add(n, Ordering::Relaxed)
                 .saturating_add(n);
-            if skipped < self.rules.patience {
+            if skipped < self.rules.stall_limit {
                 return;
             }
         }
@@ -333,7 +333,7 @@ impl<S: Store> Turns<S> {
         let mut chosen = Chosen::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {
-            if self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
+            if self.skipped.load(Ordering::Relaxed) >= self.rules.stall_limit {
                 line.give_up_tokens();
                 self.serve(&mut line, None, &mut chosen);
             }
@@ -348,21 +348,21 @@ impl<S: Store> Turns<S> {
         self.tell(line, chosen, Teller::default());
     }
 
-    fn serve(&self, line: &mut Line, me: Option<Ticket>, chosen: &mut Chosen) {
+    fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut Chosen) {
         let wakeups = line.wakeups;
         line.serve(&self.store, &self.gate, &self.rules, me, chosen);
         self.has_woken(line, wakeups);
     }
 
     /// Patience begins anew with each token.
-    fn has_woken(&self, line: &Line, wakeups: u64) {
+    fn has_woken(&self, line: &WaitQueue, wakeups: u64) {
         if line.wakeups != wakeups && self.gate.is_closed() {
             // Relaxed: written by puts too, which at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
     }
 
-    fn serve_and_tell(&self, mut line: MutexGuard<'_, Line>, mut chosen: Chosen) {
+    fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: Chosen) {
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, Teller::default());
     }
@@ -372,7 +372,12 @@ impl<S: Store> Turns<S> {
     /// # Panics
     ///
     /// With the first panic of a waker, after all are told.
-    fn tell<'a>(&'a self, mut line: MutexGuard<'a, Line>, mut chosen: Chosen, mut teller: Teller) {
+    fn tell<'a>(
+        &'a self,
+        mut line: MutexGuard<'a, WaitQueue>,
+        mut chosen: Chosen,
+        mut teller: Teller,
+    ) {
         loop {
             let again = chosen.is_full();
             drop(line);
@@ -418,7 +423,7 @@ impl<S: Store> Turns<S> {
         let mut teller = Teller::default();
         teller.tell(refused);
         self.tell(line, chosen, teller);
-        self.store.settle();
+        self.store.drain_percpu();
     }
 
     pub(crate) fn is_closed(&self) -> bool {

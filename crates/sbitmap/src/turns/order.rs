@@ -5,7 +5,7 @@
 //! part that its owner has not fetched, the other is (F2). A queue whose users do not ask for a
 //! class has one, with one lane: first come, first served.
 
-use super::list::{List, NIL, Ticket};
+use super::list::{List, NIL, WaiterKey};
 use crate::request::Class;
 
 /// One of a class's two lines.
@@ -27,16 +27,16 @@ impl Lane {
 
 /// The first and the last of a lane, by slot.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct LaneEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
     /// A request that has had some of its parts: nobody of its lane comes before its end.
-    goes_on: Option<Ticket>,
+    goes_on: Option<WaiterKey>,
     /// The thread that looks now and then whether a token is lost.
-    pub(super) watcher: Option<Ticket>,
+    pub(super) watcher: Option<WaiterKey>,
 }
 
-impl Ends {
+impl LaneEnds {
     /// The slot of the next to be served.
     fn first(&self) -> u32 {
         self.goes_on.map_or(self.head, |ticket| ticket.index)
@@ -45,15 +45,15 @@ impl Ends {
 
 #[derive(Debug)]
 struct Lanes {
-    small: Ends,
-    large: Ends,
+    small: LaneEnds,
+    large: LaneEnds,
     /// Which is served next.
     next: Lane,
 }
 
 impl Lanes {
     const fn new() -> Self {
-        const NOBODY: Ends = Ends {
+        const NOBODY: LaneEnds = LaneEnds {
             head: NIL,
             tail: NIL,
             goes_on: None,
@@ -66,7 +66,7 @@ impl Lanes {
         }
     }
 
-    const fn ends(&self, lane: Lane) -> &Ends {
+    const fn ends(&self, lane: Lane) -> &LaneEnds {
         match lane {
             Lane::Small => &self.small,
             Lane::Large => &self.large,
@@ -95,7 +95,7 @@ pub(super) struct Classes {
     /// The class that is served next, if it can be.
     turn: usize,
     /// A waiter that has some ids and is to have more before anybody else is served.
-    pub(super) collecting: Option<Ticket>,
+    pub(super) collecting: Option<WaiterKey>,
 }
 
 impl Classes {
@@ -115,7 +115,7 @@ impl Classes {
         &mut self.all[class]
     }
 
-    pub(super) fn ends(&mut self, class: Class, lane: Lane) -> &mut Ends {
+    pub(super) fn ends(&mut self, class: Class, lane: Lane) -> &mut LaneEnds {
         let lanes = self.lanes(class);
         match lane {
             Lane::Small => &mut lanes.small,
@@ -124,7 +124,7 @@ impl Classes {
     }
 
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
         let ends = self.ends(class, lane);
         if ends.goes_on == Some(ticket) {
             ends.goes_on = None;
@@ -153,7 +153,7 @@ impl Classes {
 
     /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
         self.ends(class, lane).goes_on = Some(ticket);
         self.pass(class);
     }
@@ -173,7 +173,7 @@ impl List {
     /// The waiter whose turn it is, among the classes that `may` be served. `None`: nobody can be.
     ///
     /// One that collects is the next although its class may not be served any more.
-    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<Ticket> {
+    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<WaiterKey> {
         let classes = &self.classes;
         if self.is_empty() || classes.collecting.is_some() {
             return classes.collecting;
@@ -186,7 +186,7 @@ impl List {
             };
             let index = classes.all[class].first(|index| self.is_full(index))?;
             let serial = self.slots[index as usize].serial;
-            may(class as Class).then_some(Ticket { index, serial })
+            may(class as Class).then_some(WaiterKey { index, serial })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::list::Ids;
 use super::order::Lane;
-use super::wait::{Stay, Wait};
+use super::wait::{TurnsWaiter, Wait};
 use super::{Chosen, Turns};
 use crate::error::GetManyError;
 use crate::request::{Class, Request};
@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
     /// Lends a stay to its wait. Should `f` panic, the stay has left the line.
-    fn with<R>(&self, stay: &mut Stay, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
-        let nowhere = || Stay::new(Request::one(0));
+    fn with<R>(&self, stay: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
+        let nowhere = || TurnsWaiter::new(Request::one(0));
         let mut wait = Wait::with(self, std::mem::replace(stay, nowhere()));
         let result = f(&mut wait);
         *stay = std::mem::replace(&mut wait.stay, nowhere());
@@ -24,7 +24,7 @@ impl<S: Store> Turns<S> {
     /// Waits as a task: for all it wants, or for the next part.
     pub(crate) fn poll_stay(
         &self,
-        stay: &mut Stay,
+        stay: &mut TurnsWaiter,
         cx: &Context<'_>,
     ) -> Poll<Result<Ids, GetManyError>> {
         self.with(stay, |wait| wait.poll(cx))
@@ -33,7 +33,7 @@ impl<S: Store> Turns<S> {
     /// As `poll_stay` for a thread. If it does not come in time the line is left.
     pub(crate) fn block_stay(
         &self,
-        stay: &mut Stay,
+        stay: &mut TurnsWaiter,
         deadline: Option<Instant>,
     ) -> Result<Ids, GetManyError> {
         let outcome = self.with(stay, |wait| wait.block(deadline));
@@ -41,16 +41,16 @@ impl<S: Store> Turns<S> {
     }
 
     /// Leaves the line. What had been granted and not fetched goes back.
-    pub(crate) fn leave_stay(&self, stay: &mut Stay) {
+    pub(crate) fn leave_stay(&self, stay: &mut TurnsWaiter) {
         if stay.is_in_list() {
-            let nowhere = Stay::new(Request::one(0));
+            let nowhere = TurnsWaiter::new(Request::one(0));
             drop(Wait::with(self, std::mem::replace(stay, nowhere)));
         }
     }
 
     /// Serves whoever may be served by now.
     pub(crate) fn serve_all(&self) {
-        // Ordering: M4, pairs with V2 in `Line::serve`: either this sees that somebody waits, or
+        // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits, or
         // whoever has come to the line sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
@@ -70,7 +70,7 @@ impl<S: Store> Turns<S> {
         let may = next.is_none() && !comes_later && !line.closed;
         let id = may.then(|| self.store.take()).flatten();
         drop(line);
-        self.store.deliver(id?);
+        self.store.set_owned(id?);
         id
     }
 

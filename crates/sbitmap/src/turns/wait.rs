@@ -1,9 +1,9 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::chosen::Chosen;
-use super::line::Line;
-use super::list::{Ids, Kind, Node, State, Ticket};
+use super::list::{Ids, Kind, Node, State, WaiterKey};
 use super::order::Lane;
+use super::wait_queue::WaitQueue;
 use super::{Turns, credits};
 use crate::error::GetManyError;
 use crate::request::Request;
@@ -22,15 +22,15 @@ const WATCH_LONGEST: u32 = 32;
 
 /// What is asked for, and the place in the line.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct TurnsWaiter {
     /// What is still wanted of it.
     pub(super) request: Request,
-    place: Option<Ticket>,
+    place: Option<WaiterKey>,
     /// The last grant when the watcher looked last.
     seen: u32,
 }
 
-impl Stay {
+impl TurnsWaiter {
     pub(crate) const fn new(request: Request) -> Self {
         Self {
             request,
@@ -49,7 +49,7 @@ impl Stay {
 #[derive(Debug)]
 pub(super) struct Wait<'a, S: Store> {
     turns: &'a Turns<S>,
-    pub(super) stay: Stay,
+    pub(super) stay: TurnsWaiter,
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
@@ -60,20 +60,20 @@ struct Held<'a, S: Store> {
 
 impl<S: Store> Held<'_, S> {
     fn take(mut self) -> Ids {
-        self.deliver();
+        self.set_owned();
         mem::replace(&mut self.ids, Ids::One(None))
     }
 
-    fn deliver(&self) {
+    fn set_owned(&self) {
         for &id in self.ids.as_slice() {
-            self.turns.store.deliver(id);
+            self.turns.store.set_owned(id);
         }
     }
 }
 
 impl<S: Store> Drop for Held<'_, S> {
     fn drop(&mut self) {
-        self.deliver();
+        self.set_owned();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
             self.turns.rules.gives(ids);
@@ -96,7 +96,7 @@ enum Look {
 }
 
 impl<'a, S: Store> Wait<'a, S> {
-    pub(super) const fn with(turns: &'a Turns<S>, stay: Stay) -> Self {
+    pub(super) const fn with(turns: &'a Turns<S>, stay: TurnsWaiter) -> Self {
         Self { turns, stay }
     }
 
@@ -148,7 +148,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if thread {
             line.set_watcher(ticket, front);
         }
-        if behind && turns.store.is_settled() {
+        if behind && turns.store.is_drained() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
             line.waits += 1;
             return None;
@@ -157,9 +157,9 @@ impl<'a, S: Store> Wait<'a, S> {
         let waits = !line.list.is_served(ticket);
         line.waits += u64::from(waits);
         // Also one that has its first part stays, and counts on puts that pass the line.
-        if line.list.is_waiting(ticket) && !turns.store.is_settled() {
+        if line.list.is_waiting(ticket) && !turns.store.is_drained() {
             drop(line);
-            turns.store.settle(); // G4
+            turns.store.drain_percpu(); // G4
             line = turns.line.lock();
             turns.serve(&mut line, Some(ticket), &mut chosen); // G5
         }
@@ -174,8 +174,8 @@ impl<'a, S: Store> Wait<'a, S> {
     /// the lock.
     fn arrive(
         &mut self,
-        ticket: Ticket,
-        mut line: MutexGuard<'_, Line>,
+        ticket: WaiterKey,
+        mut line: MutexGuard<'_, WaitQueue>,
         mut chosen: Chosen,
     ) -> Outcome {
         let turns = self.turns;
@@ -220,11 +220,11 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Whether the wait is over; if not, a task is told by `waker` from now on.
-    fn look(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Look {
+    fn look(&mut self, ticket: WaiterKey, waker: Option<&Waker>) -> Look {
         let turns = self.turns;
         let mut line = turns.line.lock();
         let mut fresh = None;
-        let told_by = |line: &Line, waker: &Waker| {
+        let told_by = |line: &WaitQueue, waker: &Waker| {
             let notify = line.list.peek(ticket).and_then(|node| node.notify.as_ref());
             matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker))
         };
@@ -263,7 +263,8 @@ impl<'a, S: Store> Wait<'a, S> {
         is_out && !stalled
     }
 
-    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part.
+    /// LaneEnds the wait whatever its state. A grant that came just in time is kept, and so is a
+    /// part.
     fn leave(&mut self) -> Option<Outcome> {
         let ticket = self.stay.place?;
         let line = self.turns.line.lock();
@@ -275,7 +276,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
-    fn abandon(&mut self, ticket: Ticket, mut line: MutexGuard<'_, Line>) {
+    fn abandon(&mut self, ticket: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
         self.stay.place = None;
         let mut chosen = Chosen::default();
@@ -299,7 +300,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// A thread that has had a part comes for the next.
-    fn come_back(&mut self, ticket: Ticket, notify: Notify) -> Option<Outcome> {
+    fn come_back(&mut self, ticket: WaiterKey, notify: Notify) -> Option<Outcome> {
         let mut line = self.turns.line.lock();
         if line.list.is_served(ticket) {
             return Some(self.arrive(ticket, line, Chosen::default()));

@@ -354,8 +354,8 @@ fn granted_and_stopped(queue: &Arc<SbitmapQueue>, meanwhile: impl Fn(&dyn Fn() -
     assert_ne!(stopped.join().unwrap(), other);
 }
 
-/// L4. Two puts find the token out, as many as patience allows in a model: it is given up. When its
-/// holder comes after all, it counts for nothing.
+/// L4. Two puts find the token out, as many as stall_limit allows in a model: it is given up. When
+/// its holder comes after all, it counts for nothing.
 pub(crate) fn token_is_given_up_by_puts(new: New) {
     let (queue, ids) = taken(new, 3);
     granted_and_stopped(&queue, |_| {

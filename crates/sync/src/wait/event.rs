@@ -12,7 +12,7 @@
 //! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3
 //! sees the changed state; or W2 comes before N2, and N3 sees the waiter.
 
-use super::{Notify, Ticket, WaitList, notify_each};
+use super::{Notify, WaitList, WaiterKey, notify_each};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::time::{Clock, Instant};
 use crate::{Mutex, Parker};
@@ -172,7 +172,7 @@ impl Event {
     /// ```
     pub fn poll_while(
         &self,
-        place: &mut Option<Ticket>,
+        place: &mut Option<WaiterKey>,
         cx: &Context<'_>,
         mut condition: impl FnMut() -> bool,
     ) -> Poll<()> {
@@ -193,7 +193,7 @@ impl Event {
     /// ```
     /// inflight_sync::wait::Event::new().leave(&mut None);
     /// ```
-    pub fn leave(&self, place: &mut Option<Ticket>) {
+    pub fn leave(&self, place: &mut Option<WaiterKey>) {
         let Some(ticket) = place.take() else { return };
         let mut list = self.list.lock();
         let left = list.remove(ticket);
@@ -203,7 +203,7 @@ impl Event {
     }
 
     /// W1 and W2: makes sure the waiter is in the list and is told by `notify`.
-    fn enter(&self, place: &mut Option<Ticket>, notify: Notify) {
+    fn enter(&self, place: &mut Option<WaiterKey>, notify: Notify) {
         let mut list = self.list.lock();
         let replaced = match *place {
             Some(ticket) => list.replace(ticket, notify),
@@ -223,7 +223,7 @@ impl Event {
 #[derive(Debug)]
 struct Stay<'a> {
     event: &'a Event,
-    ticket: Option<Ticket>,
+    ticket: Option<WaiterKey>,
 }
 
 impl Stay<'_> {

@@ -6,7 +6,7 @@ mod event;
 mod list;
 
 pub use event::{Event, WaitWhile};
-pub use list::{Ticket, WaitList};
+pub use list::{WaitList, WaiterKey};
 
 use crate::{Unparker, thread};
 use std::any::Any;

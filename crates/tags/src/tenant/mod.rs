@@ -2,11 +2,11 @@
 
 mod counts;
 mod ids;
-mod ledger;
+mod shares;
 
 pub(crate) use counts::{Others, TenantInner};
 pub(crate) use ids::{Taken, TenantIds};
-pub(crate) use ledger::{Ledger, Shares};
+pub(crate) use shares::{ShareAccounts, Shares};
 
 use inflight_sbitmap::tenancy::Class;
 use inflight_steering::TenantId;

@@ -50,7 +50,7 @@ const TIED: [Tied; 4] = [
     },
     Tied {
         source: "crates/sbitmap/src/turns/mod.rs",
-        name: "PATIENCE",
+        name: "STALL_LIMIT",
         said: &[
             (FAIRNESS, "go on after {} more bits have come back"),
             (TURNS, "before it is given up | {} |"),

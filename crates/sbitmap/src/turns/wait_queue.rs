@@ -1,7 +1,7 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
 use super::chosen::Chosen;
-use super::list::{Kind, List, Node, State, Ticket};
+use super::list::{Kind, List, Node, State, WaiterKey};
 use super::order::Lane;
 use super::{Gate, Policy};
 use crate::store::Store;
@@ -9,14 +9,14 @@ use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Notify;
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     pub(super) list: List,
     /// Of the last grant. [`Gate::grants`] follows it.
     pub(super) serial: u32,
-    /// Threads that were granted and woken in this period and have not yet run.
+    /// Threads that were granted and woken in this wake_epoch and have not yet run.
     tokens: u32,
-    /// Ends when a token is given up for lost: it no longer counts.
-    period: u32,
+    /// LaneEnds when a token is given up for lost: it no longer counts.
+    wake_epoch: u32,
     /// Whether puts and gets know that somebody waits.
     announced: bool,
     /// Whether the queue is closed: for good.
@@ -27,13 +27,13 @@ pub(super) struct Line {
     pub(super) wakeups: u64,
 }
 
-impl Line {
+impl WaitQueue {
     pub(super) const fn new(serial: u32) -> Self {
         Self {
             list: List::new(),
             serial,
             tokens: 0,
-            period: 0,
+            wake_epoch: 0,
             announced: false,
             closed: false,
             held_up: false,
@@ -42,26 +42,26 @@ impl Line {
         }
     }
 
-    fn needs_token(&self, next: Ticket, rules: &Policy) -> bool {
+    fn needs_token(&self, next: WaiterKey, rules: &Policy) -> bool {
         self.tokens >= rules.tokens && self.list.peek(next).is_some_and(Node::sleeps)
     }
 
     /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
     /// it did: the next head may have waited for it.
     pub(super) fn return_token(&mut self, token: Option<u32>) -> bool {
-        let counts = token == Some(self.period);
+        let counts = token == Some(self.wake_epoch);
         self.tokens -= u32::from(counts);
         counts
     }
 
     /// Gives all tokens up for lost. Returns whether there were any.
     pub(super) fn give_up_tokens(&mut self) -> bool {
-        self.period = self.period.wrapping_add(1);
+        self.wake_epoch = self.wake_epoch.wrapping_add(1);
         std::mem::take(&mut self.tokens) > 0
     }
 
     /// Makes a thread the watcher of its lane: the newest of those who came to the back.
-    pub(super) fn set_watcher(&mut self, ticket: Ticket, front: bool) {
+    pub(super) fn set_watcher(&mut self, ticket: WaiterKey, front: bool) {
         let Some(watcher) = self.watcher(ticket) else {
             return;
         };
@@ -72,18 +72,18 @@ impl Line {
     }
 
     /// Of the lane of this waiter.
-    fn watcher(&mut self, of: Ticket) -> Option<Option<Ticket>> {
+    fn watcher(&mut self, of: WaiterKey) -> Option<Option<WaiterKey>> {
         let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
         Some(self.list.classes.ends(class, lane).watcher)
     }
 
-    fn watcher_mut(&mut self, of: Ticket) -> &mut Option<Ticket> {
+    fn watcher_mut(&mut self, of: WaiterKey) -> &mut Option<WaiterKey> {
         let node = self.list.peek(of).expect("it is here");
         let (class, lane) = (node.class, node.lane);
         &mut self.list.classes.ends(class, lane).watcher
     }
 
-    pub(super) fn is_watcher(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn is_watcher(&mut self, ticket: WaiterKey) -> bool {
         self.watcher(ticket) == Some(Some(ticket))
     }
 
@@ -92,12 +92,12 @@ impl Line {
     ///
     /// One that leaves by its turn was behind all other threads of its lane but those at the front,
     /// of which none is left by then.
-    pub(super) fn replace_watcher(&mut self, leaves: Ticket) -> Option<Notify> {
+    pub(super) fn replace_watcher(&mut self, leaves: WaiterKey) -> Option<Notify> {
         if !self.is_watcher(leaves) {
             return None;
         }
         let (class, lane) = self.list.peek(leaves).map(|node| (node.class, node.lane))?;
-        let is_thread = |ticket: &Ticket| {
+        let is_thread = |ticket: &WaiterKey| {
             let node = self.list.peek(*ticket);
             let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
             *ticket != leaves && node.is_some_and(here)
@@ -112,7 +112,7 @@ impl Line {
 
     /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
     pub(super) fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
-        let tickets: Vec<Ticket> = self.list.newest_first().collect();
+        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
         let mut refused = Vec::new();
         for ticket in tickets {
             let Some(node) = self.list.node(ticket) else {
@@ -133,7 +133,7 @@ impl Line {
 
     /// All who wait end their wait. Returns whom to tell.
     pub(super) fn refuse_all(&mut self) -> Vec<Notify> {
-        let tickets: Vec<Ticket> = self.list.newest_first().collect();
+        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
         let refuse = |ticket| {
             let node = self.list.unlink(ticket);
             node.state = State::Refused;
@@ -174,7 +174,7 @@ impl Line {
         store: &S,
         gate: &Gate,
         rules: &Policy,
-        me: Option<Ticket>,
+        me: Option<WaiterKey>,
         chosen: &mut Chosen,
     ) {
         self.announce(store, gate, rules);
@@ -194,7 +194,7 @@ impl Line {
         store: &S,
         gate: &Gate,
         rules: &Policy,
-        me: Option<Ticket>,
+        me: Option<WaiterKey>,
         chosen: &mut Chosen,
     ) {
         let mut first = true;
@@ -243,21 +243,21 @@ impl Line {
 
     fn grant(
         &mut self,
-        ticket: Ticket,
+        ticket: WaiterKey,
         rules: &Policy,
-        me: Option<Ticket>,
+        me: Option<WaiterKey>,
         gate: &Gate,
         chosen: &mut Chosen,
     ) {
         self.serial = self.serial.wrapping_add(1);
         gate.set_grants(self.serial);
-        let (serial, period) = (self.serial, self.period);
+        let (serial, wake_epoch) = (self.serial, self.wake_epoch);
         let node = self.list.node(ticket).expect("it waits");
         let (class, lane) = (node.class, node.lane);
         // Tokens without a limit need no counting.
         let limited = rules.tokens != u32::MAX;
         if limited && me != Some(ticket) && node.sleeps() {
-            node.token = Some(period);
+            node.token = Some(wake_epoch);
             self.tokens += 1;
         }
         let node = if node.has_all() {

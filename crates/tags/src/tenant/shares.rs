@@ -55,7 +55,7 @@ struct Marks {
 /// An access that says nothing else is Relaxed because what follows from it is ordered by the
 /// bitmap: by its fence between a change and the look for who waits (PROTOCOL.md, "Shares").
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ShareAccounts {
     policy: SharePolicy,
     /// How many tenants are marked. Read by every allocation, hardly ever written.
     users: CachePadded<AtomicUsize>,
@@ -71,7 +71,7 @@ pub(crate) struct Ledger {
     marks: Mutex<Marks>,
 }
 
-impl Ledger {
+impl ShareAccounts {
     /// For bits below `max_depth`, of which `depth` are shared.
     pub(crate) fn new(policy: SharePolicy, depth: usize, max_depth: usize) -> Self {
         let owners = match policy {
@@ -310,9 +310,9 @@ impl Ledger {
     }
 }
 
-/// What the bitmap knows of the ledger.
+/// What the bitmap knows of the accounts.
 #[derive(Debug)]
-pub(crate) struct Shares(pub(crate) Arc<Ledger>);
+pub(crate) struct Shares(pub(crate) Arc<ShareAccounts>);
 
 impl inflight_sbitmap::tenancy::Shares for Shares {
     fn may_take(&self, class: Class) -> bool {
@@ -344,13 +344,13 @@ impl inflight_sbitmap::tenancy::Shares for Shares {
 mod tests {
     use super::*;
 
-    fn shared_by(policy: SharePolicy, depth: usize, users: u32) -> Ledger {
-        let ledger = Ledger::new(policy, depth, depth);
+    fn shared_by(policy: SharePolicy, depth: usize, users: u32) -> ShareAccounts {
+        let accounts = ShareAccounts::new(policy, depth, depth);
         for class in 0..users {
-            assert!(ledger.mark(class, true));
-            assert!(!ledger.mark(class, true), "once");
+            assert!(accounts.mark(class, true));
+            assert!(!accounts.mark(class, true), "once");
         }
-        ledger
+        accounts
     }
 
     #[test]
@@ -366,8 +366,8 @@ mod tests {
             (32, 0, None),
             (1, 5, None),
         ] {
-            let ledger = shared_by(fair, depth, users);
-            assert_eq!(ledger.share(0), share, "{depth} by {users}");
+            let accounts = shared_by(fair, depth, users);
+            assert_eq!(accounts.share(0), share, "{depth} by {users}");
         }
         let unmarked = shared_by(fair, 32, 4);
         assert_eq!(unmarked.share(9), None, "no user, no limit");
@@ -375,47 +375,47 @@ mod tests {
 
     #[test]
     fn g16_own_active_4_of_32_by_10_may_not() {
-        let ledger = shared_by(SharePolicy::Fair { min: 4 }, 32, 10);
+        let accounts = shared_by(SharePolicy::Fair { min: 4 }, 32, 10);
         for bit in 0..4 {
-            assert!(ledger.may_take(3));
-            ledger.took(3, bit);
+            assert!(accounts.may_take(3));
+            accounts.took(3, bit);
         }
-        assert!(!ledger.may_take(3) && ledger.may_take(2));
-        ledger.gives(2);
-        assert!(ledger.may_take(3));
-        assert_eq!((ledger.active(3), ledger.room(3)), (3, 1));
-        ledger.gives(2);
-        assert_eq!(ledger.active(3), 3, "a bit leaves its account once");
+        assert!(!accounts.may_take(3) && accounts.may_take(2));
+        accounts.gives(2);
+        assert!(accounts.may_take(3));
+        assert_eq!((accounts.active(3), accounts.room(3)), (3, 1));
+        accounts.gives(2);
+        assert_eq!(accounts.active(3), 3, "a bit leaves its account once");
     }
 
     #[test]
     fn c32_weights_and_none() {
-        let ledger = shared_by(SharePolicy::Weighted { min: 1 }, 60, 3);
-        ledger.set_weight(0, 3);
+        let accounts = shared_by(SharePolicy::Weighted { min: 1 }, 60, 3);
+        accounts.set_weight(0, 3);
         assert_eq!(
-            [0, 1, 2].map(|class| ledger.share(class)),
+            [0, 1, 2].map(|class| accounts.share(class)),
             [36, 12, 12].map(Some)
         );
-        let none = Ledger::new(SharePolicy::None, 60, 60);
+        let none = ShareAccounts::new(SharePolicy::None, 60, 60);
         assert!(!none.mark(0, true) && !none.mark(1, true));
         assert!(none.is_marked(0), "so nobody tries again");
-        ledger.set_weight(1, 0);
-        assert_eq!(ledger.share(1), Some(1), "not nothing");
+        accounts.set_weight(1, 0);
+        assert_eq!(accounts.share(1), Some(1), "not nothing");
         assert_eq!(none.share(0), None);
     }
 
     #[test]
     fn c28_a_tenant_that_used_none_for_a_while_is_idle() {
-        let ledger = shared_by(SharePolicy::default(), 32, 3);
+        let accounts = shared_by(SharePolicy::default(), 32, 3);
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
-        ledger.took(0, 0);
-        assert_eq!(ledger.find_idle(at(1)), 0, "they were marked since");
-        assert_eq!(ledger.find_idle(at(1)), 0, "not again so soon");
-        ledger.took(1, 1);
-        ledger.gives(1);
-        assert_eq!(ledger.find_idle(at(2)), 1, "0 has a tag, 1 had one");
-        assert_eq!(ledger.share(1), Some(16));
-        assert_eq!(ledger.find_idle(at(3)), 1);
-        assert_eq!((ledger.share(0), ledger.is_shared()), (None, false));
+        accounts.took(0, 0);
+        assert_eq!(accounts.find_idle(at(1)), 0, "they were marked since");
+        assert_eq!(accounts.find_idle(at(1)), 0, "not again so soon");
+        accounts.took(1, 1);
+        accounts.gives(1);
+        assert_eq!(accounts.find_idle(at(2)), 1, "0 has a tag, 1 had one");
+        assert_eq!(accounts.share(1), Some(16));
+        assert_eq!(accounts.find_idle(at(3)), 1);
+        assert_eq!((accounts.share(0), accounts.is_shared()), (None, false));
     }
 }

@@ -46,7 +46,7 @@ impl Store for Local {
     }
 
     #[inline]
-    fn deliver(&self, id: usize) {
+    fn set_owned(&self, id: usize) {
         self.states.begin(id);
     }
 
@@ -72,11 +72,11 @@ impl Store for Local {
         self.control.set_waiters(n);
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_drained(&self) -> bool {
         self.control.load().is_drained()
     }
 
-    fn settle(&self) {
+    fn drain_percpu(&self) {
         self.freeze();
     }
 

@@ -22,7 +22,7 @@ const BIAS: u64 = 1 << 62;
 
 /// Counts the tags that have come to their end.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Teardown {
     /// K2. Read by every tag's end, written by the last handle.
     ended: Tally,
     /// `BIAS`, less the ends that were not in the tally; after K5 the number of tags there still
@@ -39,7 +39,7 @@ pub(crate) enum End {
     Refused(bool),
 }
 
-impl Life {
+impl Teardown {
     pub(crate) fn new() -> Self {
         Self {
             ended: Tally::new(Backend::best(), cpu::online()),

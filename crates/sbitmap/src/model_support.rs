@@ -86,8 +86,8 @@ impl LocalStore {
 
     /// As `get`, on the short way only.
     #[must_use]
-    pub fn get_here(&self) -> Option<usize> {
-        self.0.get_here(None).ok()
+    pub fn get_fast(&self) -> Option<usize> {
+        self.0.get_fast(None).ok()
     }
 
     /// Gives one back; `true`: serve the waiters.
@@ -123,8 +123,8 @@ impl LocalStore {
     }
 
     /// R3.
-    pub fn settle(&self) {
-        self.0.settle();
+    pub fn drain_percpu(&self) {
+        self.0.drain_percpu();
     }
 
     /// Closes and empties the stacks.

@@ -1,7 +1,7 @@
 //! Which hardware queue serves which CPU.
 
-use crate::group::Machine;
-use crate::kind::{Kinds, QueueKind, Span};
+use crate::cpu_groups::Machine;
+use crate::queue_kind::{Kinds, QueueKind, Span};
 use inflight_sync::Grown;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::{Mutex, cpu};

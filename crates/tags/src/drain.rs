@@ -8,14 +8,14 @@ use crate::bitmaps::{Bitmaps, Target};
 use inflight_sbitmap::tenancy::Tenancy as _;
 
 #[derive(Debug)]
-pub(crate) struct Drained {
+pub(crate) struct DrainPass {
     /// Those not yet passed, the present one last.
     targets: Vec<Target>,
     /// Bits below were seen clear in the present one.
     from: usize,
 }
 
-impl Drained {
+impl DrainPass {
     /// Of all hardware queues.
     pub(crate) fn of_all(bitmaps: &Bitmaps) -> Self {
         Self::of(bitmaps, |_| true)

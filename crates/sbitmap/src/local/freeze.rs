@@ -1,6 +1,6 @@
 //! Freeze, thaw, and what opens a stack.
 
-use super::{Episode, Local, Shape};
+use super::{Local, Modes, Shape};
 use crate::local::batch::Groups;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -14,26 +14,26 @@ impl Local {
     /// Ids are short: stacks will be guarded for a while.
     #[cold]
     pub(crate) fn freeze(&self) {
-        let episode = self.slow.episode.lock();
+        let mode_lock = self.slow.mode_lock.lock();
         // Relaxed is enough under E, which every change of mode holds.
         if !self.control.glance().is_drained() {
-            self.drain_all(&episode, self.calm.is_some());
+            self.drain_all(&mode_lock, self.calm.is_some());
         }
     }
 
     /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
     /// are.
-    pub(super) fn frozen(&self) -> MutexGuard<'_, Episode> {
-        let episode = self.slow.episode.lock();
+    pub(super) fn frozen(&self) -> MutexGuard<'_, Modes> {
+        let mode_lock = self.slow.mode_lock.lock();
         let seen = self.control.glance();
         if !seen.is_drained() {
-            self.drain_all(&episode, seen.is_guarded());
+            self.drain_all(&mode_lock, seen.is_guarded());
         }
-        episode
+        mode_lock
     }
 
     /// F1 to Z.
-    fn drain_all(&self, episode: &Episode, guarded_next: bool) {
+    fn drain_all(&self, mode_lock: &Modes, guarded_next: bool) {
         let guarded = self.control.glance().is_guarded();
         self.control.set_cold(); // F1
         for i in 0..self.stacks.len() {
@@ -57,7 +57,7 @@ impl Local {
         // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.
         self.slow
             .budget
-            .store(episode.share.budget, Ordering::Relaxed);
+            .store(mode_lock.share.budget, Ordering::Relaxed);
         self.slow.freezes.fetch_add(1, Ordering::Relaxed);
         self.note_none();
         self.control.set_drained(guarded_next); // Z
@@ -82,12 +82,12 @@ impl Local {
     /// Closes and empties the guarded stacks, and thaws for sections at once.
     #[cold]
     fn let_sections_in(&self) {
-        let Some(episode) = self.slow.episode.try_lock() else {
+        let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
             return; // somebody freezes
         };
         let seen = self.control.glance();
         if seen.is_warm() && seen.is_guarded() {
-            self.drain_all(&episode, false);
+            self.drain_all(&mode_lock, false);
             self.control.thaw(); // T
         }
     }
@@ -99,8 +99,8 @@ impl Local {
             return;
         }
         // A freezer at work is reason enough not to, and so are too few ids for a stack.
-        let episode = self.slow.episode.try_lock();
-        if episode.is_some_and(|episode| episode.share.suffices()) {
+        let mode_lock = self.slow.mode_lock.try_lock();
+        if mode_lock.is_some_and(|mode_lock| mode_lock.share.suffices()) {
             self.control.thaw(); // T
         }
     }
