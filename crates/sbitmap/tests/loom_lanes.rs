@@ -1,5 +1,5 @@
 //! Models of what crates above are given: lanes, parts and classes. Events as in
-//! `PROTOCOL-turns.md`, "Classes, lanes and parts".
+//! `PROTOCOL-lanes.md`.
 //!
 //! Seen to fail, at the quick bound:
 //!

@@ -1,4 +1,5 @@
-//! What crates above get: policies for newcomers, weights, classes and lanes. The line is compared with a naive one.
+//! What crates above get: policies for newcomers, weights, classes and lanes. The line is compared
+//! with a naive one.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -189,7 +190,7 @@ struct Naive {
     gone: bool,
 }
 
-/// The rules of PROTOCOL-turns.md, "Classes, lanes and parts", by looking at everybody.
+/// The rules of PROTOCOL-lanes.md, by looking at everybody.
 #[derive(Debug)]
 struct Oracle {
     limit: usize,

@@ -11,7 +11,7 @@
 //! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
 //! ```
 //!
-//! PROTOCOL.md has the proof. The word is in `gate`.
+//! PROTOCOL-freeze.md has the proof. The word is in `gate`.
 
 use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;

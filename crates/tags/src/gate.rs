@@ -2,7 +2,7 @@
 //!
 //! Freezes and quiesces are counted in it. It also says that some hardware queue is inactive, that
 //! the set is closed, and that there are several tenants. So one look at it finds out whether all
-//! is plain. PROTOCOL.md, "Freeze", has the events and the proof.
+//! is plain. PROTOCOL-freeze.md, has the events and the proof.
 
 use crate::error::AllocError;
 use inflight_sync::CachePadded;

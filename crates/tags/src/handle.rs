@@ -1,6 +1,6 @@
 //! What keeps a set: its handles, and what the last of them leaves to its tags.
 //!
-//! K3 to K5 of [`life`](crate::teardown). PROTOCOL.md, "Memory", has the proof.
+//! K3 to K5 of [`teardown`](crate::teardown). PROTOCOL.md, "Memory", has the proof.
 
 use crate::shared::Shared;
 use inflight_sync::Arc;

@@ -7,7 +7,7 @@
 //! return:    E1 unmark it                  E2 notify `drained`
 //! ```
 //!
-//! PROTOCOL.md has the proof.
+//! PROTOCOL-freeze.md has the proof.
 
 use crate::active_queues::SERIAL;
 use crate::bitmaps::Bitmaps;

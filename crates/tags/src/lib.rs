@@ -122,3 +122,8 @@ pub use inflight_topology::Topology;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+// Keeps the examples of the book's page true.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tags.md")]
+struct Book;

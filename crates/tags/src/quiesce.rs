@@ -1,6 +1,6 @@
 //! Quiescing: no tag is given out, while those that are out live on.
 //!
-//! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL.md has the proof.
+//! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
 use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;

@@ -4,7 +4,7 @@
 //! growth: R1 make the slots    R2 heavy fence    R3 the bitmaps' depth
 //! ```
 //!
-//! PROTOCOL.md has the proof.
+//! PROTOCOL-freeze.md has the proof.
 
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::ResizeError;

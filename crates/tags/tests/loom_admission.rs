@@ -1,5 +1,5 @@
-//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/grant.rs`; C1 to C3, M1 to
-//! M4, E1 and E2 of PROTOCOL.md), driving the shipped set.
+//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/grant.rs`; C1 to C3 and M1
+//! to M4 of PROTOCOL-shares.md, E1 and E2 of the bitmap's PROTOCOL.md), driving the shipped set.
 //!
 //! Seen to fail, at the quick bound; "in turns" is the line of `WholeIo`, "in batches" that of the
 //! other policies:

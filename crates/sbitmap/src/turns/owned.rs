@@ -50,8 +50,8 @@ impl<S: Store> Turns<S> {
 
     /// Serves whoever may be served by now.
     pub(crate) fn serve_all(&self) {
-        // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits, or
-        // whoever has come to the line sees what lets it be served.
+        // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits,
+        // or whoever has come to the line sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
             self.serve_and_tell(self.line.lock(), Chosen::default());

@@ -1,4 +1,4 @@
-//! One hardware queue's accounts. Event names as in PROTOCOL.md, "Shares".
+//! One hardware queue's accounts. Event names as in PROTOCOL-shares.md.
 
 use super::SharePolicy;
 use inflight_sbitmap::tenancy::Class;
@@ -53,7 +53,7 @@ struct Marks {
 /// Who has how many of a hardware queue's normal tags, and how many each may have.
 ///
 /// An access that says nothing else is Relaxed because what follows from it is ordered by the
-/// bitmap: by its fence between a change and the look for who waits (PROTOCOL.md, "Shares").
+/// bitmap: by its fence between a change and the look for who waits (PROTOCOL-shares.md).
 #[derive(Debug)]
 pub(crate) struct ShareAccounts {
     policy: SharePolicy,
