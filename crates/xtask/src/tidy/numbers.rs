@@ -59,10 +59,7 @@ const TIED: [Tied; 4] = [
     Tied {
         source: "crates/tags/src/shared.rs",
         name: "DEFAULT_TIMEOUT",
-        said: &[(
-            "crates/tags/src/builder.rs",
-            "by default {}\n    /// seconds",
-        )],
+        said: &[("crates/tags/src/builder.rs", "by default {} /// seconds")],
     },
 ];
 
