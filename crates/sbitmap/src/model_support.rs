@@ -3,7 +3,7 @@
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::local::{Local, Shape, Share};
+use crate::local::{Flat, Local, Shape, Share};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
 use crate::request::Rules;
@@ -33,6 +33,14 @@ pub struct Geometry {
 #[derive(Debug)]
 pub struct LocalStore(Local);
 
+/// Marks for the words of more than so many, and none for groups.
+const fn words(words: usize) -> Flat {
+    Flat {
+        words,
+        groups: usize::MAX,
+    }
+}
+
 impl LocalStore {
     /// With a budget for all stacks.
     #[must_use]
@@ -43,26 +51,36 @@ impl LocalStore {
     /// As `new`, with marks for the words of more than `flat`.
     #[must_use]
     pub fn with_marks(of: Geometry, flat: usize) -> Self {
+        Self::with_check(of, words(flat), Check::Trusted)
+    }
+
+    /// As `new`, with marks for all words and for all groups of them.
+    #[must_use]
+    pub fn with_tops(of: Geometry) -> Self {
+        let flat = Flat {
+            words: 0,
+            groups: 0,
+        };
         Self::with_check(of, flat, Check::Trusted)
     }
 
     /// As `new`, and looks for double frees that do not race.
     #[must_use]
     pub fn checked(of: Geometry) -> Self {
-        Self::with_check(of, usize::MAX, Check::Sequential)
+        Self::with_check(of, words(usize::MAX), Check::Sequential)
     }
 
     /// As `new`. After a freeze stacks are guarded, for `calm` puts of a CPU.
     #[must_use]
     pub fn guarded(of: Geometry, calm: u32) -> Self {
-        Self::of(of, usize::MAX, Check::Trusted, Some(calm))
+        Self::of(of, words(usize::MAX), Check::Trusted, Some(calm))
     }
 
-    fn with_check(of: Geometry, flat: usize, check: Check) -> Self {
+    fn with_check(of: Geometry, flat: Flat, check: Check) -> Self {
         Self::of(of, flat, check, None)
     }
 
-    fn of(of: Geometry, flat: usize, check: Check, calm: Option<u32>) -> Self {
+    fn of(of: Geometry, flat: Flat, check: Check, calm: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,

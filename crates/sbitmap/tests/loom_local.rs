@@ -33,6 +33,8 @@
 //! | X1 missing, no X2, CLOSING read as no mark | `h1_marked_rotate` |
 //! | X3 does not look | `h1_marked_rotate_locked` |
 //! | X4 clears whatever has happened | `h1_marked_put` |
+//! | PT missing | `h1_topped_*`, `h4_topped_*` |
+//! | no X2 or X3 of a group | `h1_topped_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
 //! | D without the lock where stacks are guarded | `i1_guarded_steal`, `h4_guarded_put_sleep` |
 //! | activation for sections where stacks are guarded | `i1_guarded_short_way` |
@@ -40,7 +42,9 @@
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
 //! the count of changes to SET and both sums of a pass; X3's and the reading's Acquire and X4's
-//! Release, which carry the chain of proof 3 and are covered by fences in these models.
+//! Release, which carry the chain of proof 3 and are covered by fences in these models. Of the
+//! groups: the fence of PT, for which a third thread must have set the mark that PM reads (not seen
+//! with three preemptions either), and A2, which one reading is as good as up to 256 words.
 #![cfg(loom)]
 
 use inflight_sbitmap::BitMask;
@@ -156,6 +160,21 @@ impl Queue {
             thaw_after: NEVER,
         };
         let queue = Self::over(depth, LocalStore::with_marks(geometry, 0));
+        queue.store.freeze();
+        queue
+    }
+
+    /// As `marked`, and the group of marks has a mark too.
+    fn topped(backend: Backend, depth: usize) -> Arc<Self> {
+        let geometry = Geometry {
+            backend,
+            cpus: 2,
+            depth,
+            shift: 0,
+            cap: 2,
+            thaw_after: NEVER,
+        };
+        let queue = Self::over(depth, LocalStore::with_tops(geometry));
         queue.store.freeze();
         queue
     }
@@ -501,6 +520,54 @@ models! {
         queue.assert_free(0);
     };
 
+    /// As `h1_marked_put`, with a mark for the group: it is cleared too (X1 to X4 of the group
+    /// against P2 PM PT).
+    h1_topped_put / h1_topped_put_locked (TWO, TWO) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let id = queue.take_marked();
+        let other = spawn(&queue, 0, move |queue| queue.put(id));
+        on(1);
+        let early = queue.store.get();
+        other.join().unwrap();
+        let late = queue.store.get();
+        assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
+    };
+
+    /// As it, where the group has lost its mark before the put, and is not cleared again.
+    h1_topped_none / h1_topped_none_locked (TWO, TWO) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        assert_eq!(queue.store.get(), None);
+        let other = spawn(&queue, 0, move |queue| queue.put(id));
+        on(1);
+        let early = queue.store.get();
+        other.join().unwrap();
+        let late = queue.store.get();
+        assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
+    };
+
+    /// A put into a group that has lost its mark against a getter that goes to sleep and looks at
+    /// marked groups only.
+    h4_topped_put_sleep / h4_topped_put_sleep_locked (TWO, ONE) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        assert_eq!(queue.store.get(), None);
+        let other = spawn(&queue, 1, |queue| {
+            let id = queue.get_blocking();
+            queue.touch(id);
+        });
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
+    /// One id moves from word to word behind the scanner's back, and the group loses its mark
+    /// whenever nobody has put it back yet.
+    h1_topped_rotate / h1_topped_rotate_locked (TWO, ONE) |backend| {
+        let queue = Queue::topped(backend, 2);
+        rotate_beside_another(&queue);
+    };
+
     /// One id moves from word to word behind the scanner's back, and words without ids lose their
     /// marks meanwhile.
     h1_marked_rotate / h1_marked_rotate_locked (TWO, ONE) |backend| {
@@ -707,6 +774,36 @@ fn h1_marked_two_clearers() {
         let last = queue.store.get();
         let owners = got.iter().chain([&last]).flatten().count();
         assert_eq!(owners, 1, "one id, {got:?} and {last:?}");
+    });
+}
+
+/// Two ids of one word come back, the second put reads the mark that the first has set, and the
+/// group loses its mark meanwhile: whoever has put an id gets one, or the third thread has it.
+#[test]
+fn h1_topped_two_putters() {
+    check("h1_topped_two_putters", TWO, || {
+        let geometry = Geometry {
+            backend: Backend::BusyFlag,
+            cpus: 2,
+            depth: 2,
+            shift: 1,
+            cap: 2,
+            thaw_after: NEVER,
+        };
+        let queue = Queue::over(2, LocalStore::with_tops(geometry));
+        queue.store.freeze();
+        let (first, second) = (queue.get(), queue.get());
+        let putter = spawn(&queue, 0, move |queue| queue.put(first));
+        let getter = spawn(&queue, 1, |queue| queue.store.get());
+        on(0);
+        queue.put(second);
+        let got = queue.store.get();
+        let other = getter.join().unwrap();
+        putter.join().unwrap();
+        assert!(
+            got.is_some() || other.is_some(),
+            "an id is free and not seen"
+        );
     });
 }
 

@@ -29,6 +29,7 @@ use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
 use inflight_sync::rseq::Rseq;
 use inflight_sync::{CachePadded, Mutex, cpu};
+pub(crate) use words::Flat;
 use words::{Reach, Words};
 
 /// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
@@ -53,8 +54,11 @@ const STACKS_A_TICK: usize = 16;
 /// It is what a barrier costs: so many without a lock have made up for it.
 const CALM: u32 = 2_048;
 
-/// As many words are looked at one by one: half a nanosecond each.
-const FLAT: usize = 16;
+/// As many words, and groups of marks, are looked at one by one: half a nanosecond each.
+const FLAT: Flat = Flat {
+    words: 16,
+    groups: 4,
+};
 
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
@@ -68,8 +72,8 @@ pub(crate) struct Shape {
     pub(crate) thaw_after: u32,
     /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
     pub(crate) calm: Option<u32>,
-    /// More words than this have marks.
-    pub(crate) flat: usize,
+    /// More words than this have marks, and more groups of them.
+    pub(crate) flat: Flat,
 }
 
 impl Shape {

@@ -4,6 +4,9 @@
 //! times a mark was set 32 | SET 16 | CLOSING 16
 //! ```
 //!
+//! In a map of many groups the groups have marks in their turn, in the same way: a group is to its
+//! own mark what a word is to the mark of the word, and a mark in it what an id is in the word.
+//!
 //! A word without any mark is empty, but for ids whose put has not ended. A put sets the mark of
 //! its word if it is not set (PM). Who finds a marked word empty clears it: CLOSING first, then a
 //! look at the word, and cleared only if nothing happened to these marks in between (X1 to X4). A
@@ -57,6 +60,10 @@ impl Marks {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) const fn groups(&self) -> usize {
+        self.0.len()
     }
 
     #[inline]
