@@ -315,7 +315,7 @@ impl Words {
                     self.marks.set(group.word);
                     if !self.tops.is_empty() {
                         // Ordering: PT, pairs with X2 in `clear_top`. Where it is no instruction
-                        // (x86-64) loads are not reordered, and a mark that was read is everybody's.
+                        // (x86-64) loads are not reordered, and a mark that was read all have.
                         fence_after_rmw();
                         self.tops.set(group.word / summary::WORDS);
                     }
