@@ -1,10 +1,10 @@
 //! What a set takes of memory, as docs/tags.md states it.
 #![cfg(not(any(loom, shuttle, miri)))]
 
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, Stacks};
 use inflight_tags::TagSet;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Counting;
 
