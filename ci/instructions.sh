@@ -2,7 +2,7 @@
 # Instructions of a get+put pair, which do not depend on the machine's mood: by callgrind as the
 # difference of two run lengths, and for restartable sequences, which valgrind lacks, by a debugger
 # that steps through one pair. Under valgrind the thread's CPU number is set, because there asking
-# for it is a call of the system and not a load. By hand.
+# for it is a call of the system and not a load. Of items: ci/workqueue-instructions.sh. By hand.
 source "$(dirname "$0")/lib.sh"
 if ! command -v valgrind >/dev/null 2>&1; then
     skip instructions "no valgrind"
@@ -13,7 +13,7 @@ program="$target/release/instructions"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
-# instructions NAME PAIRS, instructions --items MACHINE ITEMS: of a whole run.
+# instructions NAME PAIRS: of a whole run.
 instructions() {
     valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$program" "$@" \
         2>"$scratch/log" >/dev/null || { cat "$scratch/log"; return 1; }
@@ -25,14 +25,6 @@ printf '%-36s %s\n' "get+put, 64 ids, under valgrind" "instructions"
     few="$(instructions "$name" 10000)"
     many="$(instructions "$name" 30000)"
     printf '%-36s %8.1f\n' "$name" "$(awk "BEGIN { print ($many - $few) / 20000 }")"
-done
-
-# Of a queue's whole path, submitter and workers, one submitter on machines of 2, 64 and 256 CPUs.
-printf '\n%-36s %s\n' "item of an unbound queue" "instructions"
-for machine in "core:2" "numa:2 cache:4 core:8" "numa:2 cache:8 core:8 smt:2"; do
-    few="$(instructions --items "$machine" 12800)"
-    many="$(instructions --items "$machine" 38400)"
-    printf '%-36s %8.1f\n' "$machine" "$(awk "BEGIN { print ($many - $few) / 25600 }")"
 done
 
 if ! command -v gdb >/dev/null 2>&1 || [ "$("$program" --step checked)" != Rseq ]; then

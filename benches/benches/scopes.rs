@@ -8,9 +8,9 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use inflight_benches::machine::Machine;
+use inflight_benches::pools::DEFAULT_MAX_ACTIVE;
 use inflight_benches::scopes::{BURSTS, Load, Own, Rayon, TURNS, Target, Tokio, run};
 use inflight_topology::Scope;
-use inflight_workqueue::DEFAULT_MAX_ACTIVE;
 
 /// Each submitter's, for the line of percentiles.
 const ITEMS: u64 = 50_000;
@@ -45,7 +45,7 @@ fn scopes(c: &mut Criterion) {
     let cpus = machine.cpus;
     let mut group = c.benchmark_group("scopes");
     for scope in Scope::ALL {
-        let own = Own::new(scope, DEFAULT_MAX_ACTIVE);
+        let own = Own::of_scope(scope, DEFAULT_MAX_ACTIVE);
         one(&mut group, scope.name(), &own, TURNS, cpus);
     }
     one(&mut group, "rayon", &Rayon::new(cpus), TURNS, cpus);
@@ -57,7 +57,7 @@ fn limits(c: &mut Criterion) {
     for limit in [1, 8, 64] {
         let mut group = c.benchmark_group(format!("max_active {limit}"));
         for submitters in 1..=cpus {
-            let own = Own::new(Scope::System, limit);
+            let own = Own::of_scope(Scope::System, limit);
             let name = format!("ours/{submitters}");
             one(&mut group, &name, &own, BURSTS, submitters);
             let name = format!("rayon, {limit} threads/{submitters}");

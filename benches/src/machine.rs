@@ -1,10 +1,16 @@
 //! Where and how the measured threads run.
 
+use core_affinity::CoreId;
 use std::fmt;
 use std::hint;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// A real-time thread that does not sleep for so many seconds ends the process: it would keep its
+/// CPU for ever, and the machine with it.
+const ENDLESS: u64 = 10;
 
 /// How the machine lets us measure.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +29,7 @@ impl Machine {
     pub fn prepare() -> Self {
         let realtime = thread::spawn(become_realtime).join().unwrap_or(false);
         Self {
-            cpus: core_affinity::get_core_ids().map_or(1, |cores| cores.len()),
+            cpus: cpus(),
             realtime,
             raised: raise_priority(),
         }
@@ -32,18 +38,51 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let class = if self.realtime {
-            "SCHED_RR"
-        } else {
-            "the normal class (SCHED_RR is not permitted)"
-        };
         let nice = if self.raised { "nice -20" } else { "nice 0" };
+        let class = if self.realtime {
+            "SCHED_RR".to_owned()
+        } else {
+            format!("the normal class at {nice} (SCHED_RR is not permitted)")
+        };
         write!(
             f,
-            "{} CPUs; pinned threads in {class}; loads of many threads unpinned at {nice}",
+            "{} CPUs; loads of one and two threads and throughput of pools in {class}, submitters \
+             pinned; latencies (submitters pinned), sleepers and many threads (not pinned) at \
+             {nice}",
             self.cpus
         )
     }
+}
+
+/// Runs `f` on a thread of its own in the real-time class, if permitted, and on any CPU: what it
+/// makes inherits that.
+///
+/// # Panics
+///
+/// If `f` does.
+pub fn realtime<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let body = || {
+            let _ = become_realtime();
+            f()
+        };
+        scope.spawn(body).join().expect("the load does not panic")
+    })
+}
+
+/// Runs `f` on a thread of its own, pinned to the first CPU.
+///
+/// # Panics
+///
+/// If `f` does.
+pub fn pinned<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let body = || {
+            pin(0);
+            f()
+        };
+        scope.spawn(body).join().expect("the load does not panic")
+    })
 }
 
 /// Runs `f` on a thread of its own, pinned to the first CPU, in the real-time class if permitted.
@@ -100,29 +139,77 @@ pub fn together<R: Send>(f: impl Fn(usize) -> R + Sync) -> ([R; 2], Overlap) {
     ([a.0, b.0], Overlap { wall, share })
 }
 
+/// How many CPUs the process could use when this was first asked. A thread that is pinned has one.
+#[must_use]
+pub fn cpus() -> usize {
+    cores().len().max(1)
+}
+
+pub(crate) fn cores() -> &'static [CoreId] {
+    static CORES: OnceLock<Vec<CoreId>> = OnceLock::new();
+    CORES.get_or_init(|| core_affinity::get_core_ids().unwrap_or_default())
+}
+
+/// Pins the calling thread, and those it will start, to the `cpu`-th of the process's CPUs.
+pub fn pin(cpu: usize) {
+    if let Some(core) = cores().get(cpu) {
+        core_affinity::set_for_current(*core);
+    }
+}
+
 /// Pins the calling thread and makes it real-time, as far as permitted.
 fn settle(cpu: usize) {
-    if let Some(core) = core_affinity::get_core_ids().and_then(|cores| cores.get(cpu).copied()) {
-        core_affinity::set_for_current(core);
-    }
+    pin(cpu);
     let _ = become_realtime();
 }
 
+/// The number of the second CPU, or of the one there is.
+#[must_use]
+pub(crate) fn second_cpu() -> usize {
+    let core = cores().get(1).or(cores().first());
+    core.map_or(0, |core| core.id)
+}
+
 /// Makes the calling thread, and those it will start, real-time, if permitted.
-#[cfg(target_os = "linux")]
 #[must_use]
 pub fn become_realtime() -> bool {
+    realtime_class(1)
+}
+
+#[cfg(target_os = "linux")]
+fn limit_realtime() {
+    let micros = ENDLESS * 1_000_000;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid place for the answer.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+    assert_eq!(got, 0, "every Linux has this limit");
+    limit.rlim_cur = limit.rlim_cur.min(micros);
+    // SAFETY: `limit` lives through the call, which only reads it.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) };
+    assert_eq!(set, 0, "anybody may lower the soft limit");
+}
+
+/// Puts the calling thread before all others of this process, if permitted. It must not spin.
+pub(crate) fn outrank() {
+    let _ = realtime_class(2);
+}
+
+#[cfg(target_os = "linux")]
+fn realtime_class(priority: i32) -> bool {
+    static LIMITED: Once = Once::new();
+    LIMITED.call_once(limit_realtime);
     // SAFETY: all fields are integers, for which zero is valid.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
-    param.sched_priority = 1;
+    param.sched_priority = priority;
     // SAFETY: 0 is the calling thread, and `param` lives through the call, which only reads it.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) == 0 }
 }
 
-/// Not here.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn become_realtime() -> bool {
+fn realtime_class(_priority: i32) -> bool {
     false
 }
 

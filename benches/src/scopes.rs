@@ -5,10 +5,9 @@
 //! [`TURNS`] that is one empty item at a time, as the kernel's own benchmark of scopes has it; with
 //! [`BURSTS`] a limit of active items is felt.
 
-use crate::pools::compute;
+pub use crate::pools::Own;
+use crate::pools::{OwnWork, compute};
 use crossbeam::channel::{self, Receiver, Sender};
-use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::fmt;
 use std::iter;
 use std::sync::{Arc, Barrier};
@@ -123,56 +122,18 @@ pub fn run(target: &dyn Target, load: Load, submitters: usize, items: u64) -> Ru
     }
 }
 
-/// A queue of ours.
-#[derive(Debug)]
-pub struct Own {
-    wq: Workqueue,
-    /// Runs it.
-    _system: WorkqueueSystem,
-}
-
-impl Own {
-    /// An unbound queue of that scope.
-    ///
-    /// # Panics
-    ///
-    /// If the machine has no topology.
-    #[must_use]
-    pub fn new(scope: Scope, max_active: usize) -> Self {
-        let machine = Topology::discover().expect("a machine with a CPU");
-        Self::on(machine, scope, max_active)
-    }
-
-    /// An unbound queue of that scope on such a machine.
-    ///
-    /// # Panics
-    ///
-    /// If the limit is none.
-    #[must_use]
-    pub fn on(machine: Topology, scope: Scope, max_active: usize) -> Self {
-        let builder = WorkqueueSystem::builder().topology(machine);
-        let system = builder.build().expect("a system");
-        let draft = system.workqueue("bench").unbound(Attrs::new().scope(scope));
-        let wq = draft.max_active(max_active).build().expect("a good limit");
-        Self {
-            wq,
-            _system: system,
-        }
-    }
-}
-
 /// Works that are queued again and again.
 struct Works<'a> {
-    wq: &'a Workqueue,
-    works: Vec<Work>,
+    own: &'a Own,
+    works: Vec<OwnWork>,
     queued: usize,
 }
 
 impl Target for Own {
     fn submitter(&self, Load { window, cost }: Load) -> Box<dyn Submitter + '_> {
-        let works = iter::repeat_with(|| Work::new(move || compute(cost)));
+        let works = iter::repeat_with(|| OwnWork::new(move || compute(cost)));
         Box::new(Works {
-            wq: &self.wq,
+            own: self,
             works: works.take(window).collect(),
             queued: 0,
         })
@@ -181,15 +142,12 @@ impl Target for Own {
 
 impl Submitter for Works<'_> {
     fn submit(&mut self) {
-        let queued = self.wq.queue(&self.works[self.queued]);
-        assert!(queued.expect("the queue is open").is_queued(), "it has run");
+        self.works[self.queued].queue(self.own);
         self.queued += 1;
     }
 
     fn wait(&mut self) {
-        for work in &self.works[..self.queued] {
-            work.flush().expect("this is no work");
-        }
+        self.works[..self.queued].iter().for_each(OwnWork::flush);
         self.queued = 0;
     }
 }

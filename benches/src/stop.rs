@@ -5,7 +5,7 @@ use std::hint;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks at the cycles.
 const LOOK: Duration = Duration::from_millis(5);
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: u32 = 6_000;
 
 struct Stop {
-    queue: SbitmapQueue,
+    queue: Arc<SbitmapQueue>,
     /// The last cycle that is to stop.
     stopped: AtomicUsize,
     /// How many cycles have come to their end.
@@ -23,7 +23,8 @@ struct Stop {
     gate: Barrier,
 }
 
-/// Runs the cycles: `waiters` threads wait by turns in each of the ways there are.
+/// Runs the cycles: `waiters` threads wait by turns in each of the ways there are. How long they
+/// took.
 ///
 /// # Errors
 ///
@@ -32,9 +33,9 @@ struct Stop {
 /// # Panics
 ///
 /// If an id is in use after a cycle.
-pub fn cycles(queue: SbitmapQueue, waiters: usize, cycles: usize) -> Result<(), usize> {
+pub fn cycles(queue: &Arc<SbitmapQueue>, waiters: usize, cycles: usize) -> Result<Duration, usize> {
     let stop = Arc::new(Stop {
-        queue,
+        queue: queue.clone(),
         stopped: AtomicUsize::new(0),
         finished: AtomicUsize::new(0),
         gate: Barrier::new(waiters + 1),
@@ -44,12 +45,18 @@ pub fn cycles(queue: SbitmapQueue, waiters: usize, cycles: usize) -> Result<(), 
         thread::spawn(move || (1..=cycles).for_each(|cycle| stop.wait_through(me, cycle)));
     }
     let driver = {
-        let stop = stop.clone();
-        thread::spawn(move || (1..=cycles).for_each(|cycle| stop.drive(cycle)))
+        let (stop, watcher) = (stop.clone(), thread::current());
+        thread::spawn(move || {
+            let start = Instant::now();
+            (1..=cycles).for_each(|cycle| stop.drive(cycle));
+            let took = start.elapsed();
+            watcher.unpark();
+            took
+        })
     };
     let (mut seen, mut looks) = (0, 0);
     while !driver.is_finished() {
-        thread::sleep(LOOK);
+        thread::park_timeout(LOOK);
         let finished = stop.finished.load(Ordering::Relaxed);
         looks = if finished > seen { 0 } else { looks + 1 };
         if looks > PATIENCE {
@@ -57,8 +64,7 @@ pub fn cycles(queue: SbitmapQueue, waiters: usize, cycles: usize) -> Result<(), 
         }
         seen = finished;
     }
-    driver.join().expect("all ids come back");
-    Ok(())
+    Ok(driver.join().expect("all ids come back"))
 }
 
 impl Stop {

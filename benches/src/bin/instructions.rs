@@ -1,16 +1,16 @@
 //! `instructions NAME PAIRS`: get+put pairs of one contender, for callgrind to count.
 //! `instructions --list`: the names.
 //! `instructions --step checked|trusted`: a few pairs of ours, for a debugger to step through.
-//! `instructions --items MACHINE ITEMS`: items of an unbound queue on a described machine.
-//! What `ci/instructions.sh` runs.
+//! `instructions --items spawn|work MACHINE ITEMS`: items of an unbound queue on a described
+//! machine.
+//! What `ci/instructions.sh` and `ci/workqueue-instructions.sh` run.
 
-use inflight_benches::scopes::{Load, Own, Target};
+use inflight_benches::pools::{Own, Submitted};
 use inflight_benches::{ours, rivals};
 use inflight_sbitmap::SbitmapQueue;
 use inflight_topology::{Scope, Topology};
 use std::hint::black_box;
 use std::process::ExitCode;
-use std::time::Duration;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -28,11 +28,13 @@ fn main() -> ExitCode {
             assert!((0..8).all(|_| counted_pair(black_box(&queue))));
             ExitCode::SUCCESS
         }
-        ["--items", machine, items] => {
+        ["--items", what @ ("spawn" | "work"), machine, items] => {
             let (Ok(machine), Ok(items)) = (Topology::synthetic(machine), items.parse()) else {
                 return usage();
             };
-            run_items(machine, items);
+            inflight_sync::cpu::set_current_for_thread(Some(0));
+            let own = Own::on(machine, Scope::CacheShard, 1024);
+            Submitted::new(own, what == "work").run(items);
             ExitCode::SUCCESS
         }
         [name, pairs] => {
@@ -57,23 +59,10 @@ fn counted_pair(queue: &SbitmapQueue) -> bool {
     queue.try_get().is_some_and(|id| queue.put(id).is_ok())
 }
 
-/// One submitter on the first CPU, 64 works at a time, `max_active` 1024.
-fn run_items(machine: Topology, items: usize) {
-    inflight_sync::cpu::set_current_for_thread(Some(0));
-    let own = Own::on(machine, Scope::CacheShard, 1024);
-    let mut submitter = own.submitter(Load {
-        window: 64,
-        cost: Duration::ZERO,
-    });
-    for _ in 0..items / 64 {
-        (0..64).for_each(|_| submitter.submit());
-        submitter.wait();
-    }
-}
-
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: instructions --list | --step checked|trusted | --items MACHINE ITEMS | NAME PAIRS"
+        "usage: instructions --list | --step checked|trusted \
+         | --items spawn|work MACHINE ITEMS | NAME PAIRS"
     );
     ExitCode::from(2)
 }

@@ -1,8 +1,8 @@
 //! The loads, for any pool.
 
 use super::Pool;
-use crate::machine::process_cpu_time;
-use inflight_sync::CachePadded;
+use super::count::{Items, Spent, ran, until_ran};
+use crate::machine::pin;
 use std::cell::Cell;
 use std::fmt;
 use std::hint::{black_box, spin_loop};
@@ -10,38 +10,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Items that have run. One load runs at a time in a process.
-static DONE: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
-
-/// How long a load took.
-#[derive(Clone, Copy, Debug)]
-pub struct Spent {
-    /// From the first item queued to the last one ended.
-    pub wall: Duration,
-    /// How many CPUs the process used meanwhile.
-    pub cpus: f64,
-}
-
 /// What a burst of sleeping items gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
     /// See [`Spent::wall`].
     pub wall: Duration,
     /// The most threads beside those that were there before the pool.
-    pub peak: usize,
-    /// How many of them were left a second later.
-    pub later: usize,
+    pub threads: usize,
 }
 
-/// The loads, for any contender: the inner loop knows its type.
+/// The loads, for any contender: the inner loop knows its type. Each verifies that each item ran
+/// once, and panics if not.
 pub trait PoolLoads: fmt::Debug + Send + Sync {
-    /// `n` items that count themselves, from so many producers. They capture 32 bytes, or nothing.
-    fn empty(&self, n: u64, producers: usize, capture: bool) -> Spent;
+    /// `n` items that count themselves. They capture 32 bytes, or nothing.
+    fn spawn(&self, n: u64, capture: bool) -> Spent;
 
-    /// An item that queues itself `hops` times.
+    /// `n` items of 32 bytes from two threads, one on each of the first two CPUs.
+    fn two_producers(&self, n: u64) -> Spent;
+
+    /// `n` items of 32 bytes, 1,000 at a time; their results are waited for one by one.
+    fn spawn_and_wait(&self, n: u64) -> Spent;
+
+    /// A closure that queues the next one, `hops` times.
     fn chain(&self, hops: u64) -> Spent;
 
-    /// Submit, done, the submitter wakes: so many times, with a busy pause before each. In ns.
+    /// Submit, done, the submitter knows: so many times, with a busy pause before each. In ns.
     fn ping(&self, times: usize, pause: Duration) -> Vec<u32>;
 
     /// `n` items that compute for `each`.
@@ -51,11 +44,11 @@ pub trait PoolLoads: fmt::Debug + Send + Sync {
     /// were to say that they sleep and cannot.
     fn mixed(&self, say: bool) -> Option<Spent>;
 
-    /// 1,000 items that sleep for 1 ms. `base` threads were there before the pool.
-    fn burst(&self, say: bool, base: usize) -> Option<Burst>;
+    /// `n` items that sleep for 1 ms. `base` threads were there before the pool.
+    fn burst(&self, n: u64, say: bool, base: usize) -> Option<Burst>;
 
     /// Queues `n` items while `workers` others keep all threads, and then calls `queued`.
-    fn hold(&self, workers: usize, n: usize, queued: &mut dyn FnMut());
+    fn hold(&self, workers: usize, n: u64, queued: &mut dyn FnMut());
 }
 
 /// A pool that lives as long as the process, so that items may refer to it.
@@ -65,27 +58,6 @@ pub(super) struct Lasting<P: Pool>(&'static P);
 /// Boxes one for the table.
 pub(super) fn lasting<P: Pool>(pool: P) -> Box<dyn PoolLoads> {
     Box::new(Lasting(Box::leak(Box::new(pool))))
-}
-
-pub(super) fn done() {
-    // Ordering: Release, pairs with the load of whoever waits for the count.
-    DONE.fetch_add(1, Ordering::Release);
-}
-
-/// Runs `start`, then waits until `n` items have called [`done`].
-pub(super) fn until_done(n: u64, wait: impl Fn(), start: impl FnOnce()) -> Spent {
-    DONE.store(0, Ordering::Relaxed);
-    let (begin, cpu) = (Instant::now(), process_cpu_time());
-    start();
-    // Ordering: Acquire, pairs with `done`.
-    while DONE.load(Ordering::Acquire) < n {
-        wait();
-    }
-    let wall = begin.elapsed();
-    Spent {
-        wall,
-        cpus: (process_cpu_time() - cpu).as_secs_f64() / wall.as_secs_f64(),
-    }
 }
 
 /// A short wait that leaves the CPU to the workers.
@@ -100,83 +72,113 @@ pub(crate) fn compute(time: Duration) {
     }
 }
 
+/// What the items capture: 32 bytes, the index among them.
+pub(super) fn captured(index: u64) -> [u64; 4] {
+    black_box([index, 2, 3, 4])
+}
+
+/// What the items do with it.
+pub(super) fn use_captured(captured: &[u64; 4]) {
+    ran(black_box(captured)[0]);
+}
+
 const SLEEP: Duration = Duration::from_millis(1);
 
-fn sleeping<P: Pool>(say: bool) {
+fn sleeping<P: Pool>(say: bool, index: u64) {
     if say {
         P::may_sleep(|| thread::sleep(SLEEP));
     } else {
         thread::sleep(SLEEP);
     }
-    done();
+    ran(index);
 }
 
 fn hop<P: Pool>(pool: &'static P, left: u64) {
     if left == 0 {
-        return done();
+        return ran(0);
     }
     pool.spawn(move || hop(pool, left - 1));
 }
 
+fn produce<P: Pool>(pool: &P, indices: std::ops::Range<u64>) {
+    for index in indices {
+        let captured = captured(index);
+        pool.spawn(move || use_captured(&captured));
+    }
+}
+
 impl<P: Pool> PoolLoads for Lasting<P> {
-    fn empty(&self, n: u64, producers: usize, capture: bool) -> Spent {
-        let each = n / producers as u64;
-        let produce = || {
-            for _ in 0..each {
-                if capture {
-                    let captured = black_box([1_u64, 2, 3, 4]);
-                    self.0.spawn(move || {
-                        black_box(&captured);
-                        done();
-                    });
-                } else {
-                    self.0.spawn(done);
+    fn spawn(&self, n: u64, capture: bool) -> Spent {
+        if capture {
+            until_ran(Items::indexed(n), thread::yield_now, || {
+                produce(self.0, 0..n)
+            })
+        } else {
+            until_ran(Items::alike(n), thread::yield_now, || {
+                for _ in 0..n {
+                    self.0.spawn(|| ran(0));
                 }
-            }
-        };
-        until_done(each * producers as u64, thread::yield_now, || {
-            if producers == 1 {
-                return produce();
-            }
+            })
+        }
+    }
+
+    fn two_producers(&self, n: u64) -> Spent {
+        until_ran(Items::indexed(n), thread::yield_now, || {
             thread::scope(|scope| {
-                for _ in 0..producers {
-                    scope.spawn(produce);
+                for (cpu, indices) in [0..n / 2, n / 2..n].into_iter().enumerate() {
+                    scope.spawn(move || {
+                        pin(cpu);
+                        produce(self.0, indices);
+                    });
                 }
             });
         })
     }
 
+    fn spawn_and_wait(&self, n: u64) -> Spent {
+        // Indices count the waits: each handle gives the result of its own item.
+        until_ran(
+            Items::indexed(n),
+            || (),
+            || {
+                let mut handles = Vec::with_capacity(1_000);
+                for first in (0..n).step_by(1_000) {
+                    let indices = first..n.min(first + 1_000);
+                    handles.extend(indices.clone().map(|index| {
+                        let captured = captured(index);
+                        self.0.spawn_waited(move || black_box(&captured)[0])
+                    }));
+                    for (index, wait) in indices.zip(handles.drain(..)) {
+                        let result = wait();
+                        assert_eq!(result, index, "the result of another item");
+                        ran(result);
+                    }
+                }
+            },
+        )
+    }
+
     fn chain(&self, hops: u64) -> Spent {
-        until_done(1, nap, || hop(self.0, hops))
+        // The last one counts: it has come if and only if each hop was made, once if each was.
+        until_ran(Items::alike(1), nap, || hop(self.0, hops))
     }
 
     fn ping(&self, times: usize, pause: Duration) -> Vec<u32> {
-        static REACHED: AtomicBool = AtomicBool::new(false);
         let ping = |_| {
             compute(pause);
-            REACHED.store(false, Ordering::Relaxed);
-            let me = thread::current();
             let start = Instant::now();
-            self.0.spawn(move || {
-                // Ordering: Release, pairs with the load below.
-                REACHED.store(true, Ordering::Release);
-                me.unpark();
-            });
-            // Ordering: Acquire, pairs with the store above.
-            while !REACHED.load(Ordering::Acquire) {
-                thread::park();
-            }
+            self.0.ping();
             start.elapsed().as_nanos() as u32
         };
         (0..times).map(ping).collect()
     }
 
     fn fan_out(&self, n: u64, each: Duration) -> Spent {
-        until_done(n, nap, || {
-            for _ in 0..n {
+        until_ran(Items::indexed(n), nap, || {
+            for index in 0..n {
                 self.0.spawn(move || {
                     compute(each);
-                    done();
+                    ran(index);
                 });
             }
         })
@@ -186,14 +188,14 @@ impl<P: Pool> PoolLoads for Lasting<P> {
         if say && !P::CAN_SAY {
             return None;
         }
-        let spent = until_done(512, nap, || {
-            for i in 0..512 {
-                if i % 8 == 0 {
-                    self.0.spawn(move || sleeping::<P>(say));
+        let spent = until_ran(Items::indexed(512), nap, || {
+            for index in 0..512 {
+                if index % 8 == 0 {
+                    self.0.spawn(move || sleeping::<P>(say, index));
                 } else {
-                    self.0.spawn(|| {
+                    self.0.spawn(move || {
                         compute(Duration::from_micros(20));
-                        done();
+                        ran(index);
                     });
                 }
             }
@@ -201,61 +203,52 @@ impl<P: Pool> PoolLoads for Lasting<P> {
         Some(spent)
     }
 
-    fn burst(&self, say: bool, base: usize) -> Option<Burst> {
+    fn burst(&self, n: u64, say: bool, base: usize) -> Option<Burst> {
         if say && !P::CAN_SAY {
             return None;
         }
-        let (naps, peak) = (Cell::new(0_usize), Cell::new(0));
+        let (naps, most) = (Cell::new(0_usize), Cell::new(0));
         let look = || {
             // Rarely: to count them takes a good part of a nap.
             if naps.get() % 16 == 0 {
-                peak.set(thread_count().max(peak.get()));
+                most.set(thread_count().max(most.get()));
             }
             naps.set(naps.get() + 1);
             nap();
         };
-        let spent = until_done(1000, look, || {
-            for _ in 0..1000 {
-                self.0.spawn(move || sleeping::<P>(say));
+        let spent = until_ran(Items::indexed(n), look, || {
+            for index in 0..n {
+                self.0.spawn(move || sleeping::<P>(say, index));
             }
         });
-        peak.set(thread_count().max(peak.get()));
-        thread::sleep(Duration::from_secs(1));
         Some(Burst {
             wall: spent.wall,
-            peak: peak.get().saturating_sub(base),
-            later: thread_count().saturating_sub(base),
+            threads: thread_count().max(most.get()).saturating_sub(base),
         })
     }
 
-    fn hold(&self, workers: usize, n: usize, queued: &mut dyn FnMut()) {
+    fn hold(&self, workers: usize, n: u64, queued: &mut dyn FnMut()) {
         static HELD: AtomicBool = AtomicBool::new(true);
         static HOLDING: AtomicU64 = AtomicU64::new(0);
         HOLDING.store(0, Ordering::Relaxed);
         // Ordering: Release, here and below, pairs with the holders' loads.
         HELD.store(true, Ordering::Release);
-        until_done((workers + n) as u64, nap, || {
-            for _ in 0..workers {
-                self.0.spawn(|| {
+        until_ran(Items::indexed(n + workers as u64), nap, || {
+            for index in 0..workers as u64 {
+                self.0.spawn(move || {
                     HOLDING.fetch_add(1, Ordering::Relaxed);
                     // Ordering: Acquire, pairs with the stores outside.
                     while HELD.load(Ordering::Acquire) {
                         nap();
                     }
-                    done();
+                    ran(n + index);
                 });
             }
             // Relaxed: a count, nothing is handed over.
             while HOLDING.load(Ordering::Relaxed) < workers as u64 {
                 nap();
             }
-            for _ in 0..n {
-                let captured = black_box([1_u64, 2, 3, 4]);
-                self.0.spawn(move || {
-                    black_box(&captured);
-                    done();
-                });
-            }
+            produce(self.0, 0..n);
             queued();
             HELD.store(false, Ordering::Release);
         });

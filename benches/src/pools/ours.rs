@@ -1,332 +1,273 @@
-//! Ours, and what only ours can do.
+//! Ours: the one file here that calls the workqueue crate.
 
-use super::loads::{Spent, compute, done, lasting, nap, until_done};
-use super::memory::resident;
-use super::{Pool, PoolContender, PoolLoads};
+use super::loads::lasting;
+use super::{Pool, PoolContender};
 use crate::Part::{Ours, Variant};
-use inflight_sync::cpu;
-use inflight_topology::Scope;
-use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem, blocking};
+use crate::machine;
+use inflight_sync::{CachePadded, cpu};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, SystemBuilder, Work, Workqueue, WorkqueueSystem, blocking};
+use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// The default number of active items.
+pub const DEFAULT_MAX_ACTIVE: usize = inflight_workqueue::DEFAULT_MAX_ACTIVE;
 
 /// One queue of each kind, on pools that no other contender shares.
 #[must_use]
 pub fn ours() -> Vec<PoolContender> {
-    let contender = |name, part, make| PoolContender {
-        name,
-        part,
-        make,
-        grows: false,
-    };
+    let contender = |name, part, make| PoolContender { name, part, make };
     vec![
-        contender("unbound", Ours, |_| lasting(queue(Queue::Unbound))),
-        contender("bound", Variant, |_| lasting(queue(Queue::Bound))),
-        contender("ordered", Variant, |_| lasting(queue(Queue::Ordered))),
-        contender("unbound, max_active 64", Variant, |_| {
-            lasting(queue(Queue::Limited(64)))
+        contender("unbound", Ours, |_| lasting(Own::new(Kind::Unbound))),
+        contender("unbound, first time", Variant, |_| {
+            lasting(Own::new(Kind::Brief))
+        }),
+        contender("bound, other CPU", Variant, |_| {
+            lasting(Own::new(Kind::BoundThere))
+        }),
+        contender("bound, own CPU", Variant, |_| {
+            lasting(Own::new(Kind::BoundHere))
+        }),
+        contender("ordered", Variant, |_| lasting(Own::new(Kind::Ordered))),
+        contender("max_active 64", Variant, |_| {
+            lasting(Own::new(Kind::Limited(64)))
+        }),
+        contender("max_active 128", Variant, |_| {
+            lasting(Own::new(Kind::Limited(128)))
         }),
     ]
 }
 
 /// A queue to measure.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Queue {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One pool for all CPUs.
     Unbound,
-    Bound,
+    /// Unbound, and its idle workers leave soon.
+    Brief,
+    /// Bound to the CPU that the submitter is on.
+    BoundHere,
+    /// Bound to the second CPU; submitters are on the first.
+    BoundThere,
+    /// One item at a time.
     Ordered,
     /// Unbound, with so many active items.
     Limited(usize),
     /// Unbound, and no worker is brought because one is found asleep.
     Unsampled,
-    /// Unbound, and the CPU time of its items is measured.
-    Metered,
 }
 
-/// An unbound queue with so many active items.
-#[must_use]
-pub fn limited(max_active: usize) -> Box<dyn PoolLoads> {
-    lasting(queue(Queue::Limited(max_active)))
-}
-
-/// An unbound queue whose items' CPU time is measured.
-#[must_use]
-pub fn metered() -> Box<dyn PoolLoads> {
-    lasting(queue(Queue::Metered))
-}
-
-#[derive(Debug)]
-struct Own {
+/// A queue of ours, in a system of its own or that other queues share.
+#[derive(Clone)]
+pub struct Own {
     wq: Workqueue,
+    kind: Kind,
+    trace: Arc<Trace>,
     /// Runs it.
-    _system: WorkqueueSystem,
+    system: Arc<WorkqueueSystem>,
 }
 
-fn queue(kind: Queue) -> Own {
-    let mut builder = WorkqueueSystem::builder().idle_timeout(Duration::from_millis(500));
-    if matches!(kind, Queue::Unsampled) {
-        builder = builder.sampling(false);
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
-    builder = builder.cpu_time(matches!(kind, Queue::Metered));
-    let system = builder.build().expect("this machine has a topology");
-    let draft = system.workqueue("bench");
-    let attrs = Attrs::new().scope(Scope::System).strict(false);
-    let builder: WorkqueueBuilder = match kind {
-        Queue::Unbound | Queue::Unsampled | Queue::Metered => draft.unbound(attrs).max_active(2048),
-        Queue::Bound => draft.bound().max_active(2048),
-        Queue::Ordered => draft.ordered_with(attrs),
-        Queue::Limited(max) => draft.unbound(attrs).max_active(max),
-    };
-    Own {
-        wq: builder.build().expect("a good name and limit"),
-        _system: system,
+}
+
+/// What a system tells while somebody wants to know: a count for each CPU.
+struct Trace {
+    wanted: AtomicBool,
+    events: [CachePadded<AtomicU64>; 16],
+}
+
+impl Own {
+    /// A queue in a system of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no topology.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        let mut builder = WorkqueueSystem::builder().sampling(kind != Kind::Unsampled);
+        if kind == Kind::Brief {
+            builder = builder.idle_timeout(Duration::from_millis(500));
+        }
+        let mut one = Self::several(builder, kind, 1);
+        one.swap_remove(0)
+    }
+
+    /// So many unbound queues over one pool. If they can be traced, each step of each item calls a
+    /// function that looks whether somebody wants to know.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no topology.
+    #[must_use]
+    pub fn sharing_a_pool(queues: usize, traceable: bool) -> Vec<Self> {
+        let builder = WorkqueueSystem::builder();
+        let trace = Trace::new();
+        let builder = match traceable {
+            true => {
+                let trace = trace.clone();
+                builder.trace(move |_| trace.event())
+            }
+            false => builder,
+        };
+        let mut all = Self::several(builder, Kind::Unbound, queues);
+        all.iter_mut().for_each(|own| own.trace = trace.clone());
+        all
+    }
+
+    fn several(builder: SystemBuilder, kind: Kind, queues: usize) -> Vec<Self> {
+        let system = Arc::new(builder.build().expect("this machine has a topology"));
+        let attrs = || Attrs::new().scope(Scope::System).strict(false);
+        let queue = |index| {
+            let draft = system.workqueue(format!("bench-{index}"));
+            let builder = match kind {
+                Kind::Unbound | Kind::Brief | Kind::Unsampled => {
+                    draft.unbound(attrs()).max_active(2048)
+                }
+                Kind::BoundHere | Kind::BoundThere => draft.bound().max_active(2048),
+                Kind::Ordered => draft.ordered_with(attrs()),
+                Kind::Limited(max) => draft.unbound(attrs()).max_active(max),
+            };
+            Self {
+                wq: builder.build().expect("a good name and limit"),
+                kind,
+                trace: Trace::new(),
+                system: system.clone(),
+            }
+        };
+        (0..queues).map(queue).collect()
+    }
+
+    /// An unbound queue of that scope.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no topology.
+    #[must_use]
+    pub fn of_scope(scope: Scope, max_active: usize) -> Self {
+        let machine = Topology::discover().expect("a machine with a CPU");
+        Self::on(machine, scope, max_active)
+    }
+
+    /// An unbound queue of that scope on such a machine.
+    ///
+    /// # Panics
+    ///
+    /// If the limit is none.
+    #[must_use]
+    pub fn on(machine: Topology, scope: Scope, max_active: usize) -> Self {
+        let system = WorkqueueSystem::builder().topology(machine).build();
+        let system = system.expect("a machine has a CPU");
+        let draft = system.workqueue("bench").unbound(Attrs::new().scope(scope));
+        Self {
+            wq: draft.max_active(max_active).build().expect("a good limit"),
+            kind: Kind::Limited(max_active),
+            trace: Trace::new(),
+            system: Arc::new(system),
+        }
+    }
+
+    /// Returns when all that was queued before has ended.
+    pub(crate) fn flush(&self) {
+        self.wq.flush().expect("nobody waits for itself");
+    }
+
+    /// How many characters the dump of its system has.
+    pub(super) fn dump(&self) -> usize {
+        self.system.dump().len()
+    }
+
+    /// Whether steps of items are counted from now on.
+    pub(super) fn trace(&self, wanted: bool) {
+        // Relaxed: when it is seen does not matter.
+        self.trace.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// How many steps have been counted.
+    pub(super) fn traced(&self) -> u64 {
+        let count = |events: &CachePadded<AtomicU64>| events.load(Ordering::Relaxed);
+        self.trace.events.iter().map(count).sum()
+    }
+}
+
+impl Trace {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            wanted: AtomicBool::new(false),
+            events: std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))),
+        })
+    }
+
+    fn event(&self) {
+        if self.wanted.load(Ordering::Relaxed) {
+            let events = &self.events[cpu::current() % self.events.len()];
+            events.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl Pool for Own {
     fn spawn(&self, f: impl FnOnce() + Send + 'static) {
-        drop(self.wq.spawn(f));
+        match self.kind {
+            Kind::BoundThere => drop(self.wq.spawn_on(machine::second_cpu(), f)),
+            _ => drop(self.wq.spawn(f)),
+        }
     }
+
+    fn spawn_waited(&self, f: impl FnOnce() -> u64 + Send + 'static) -> impl FnOnce() -> u64 {
+        let handle = self.wq.spawn(f);
+        move || handle.wait().expect("it ends well")
+    }
+
+    fn ping(&self) {
+        let handle = match self.kind {
+            Kind::BoundHere => self.wq.spawn_on(cpu::current(), || ()),
+            _ => self.wq.spawn(|| ()),
+        };
+        handle.wait().expect("it ends well");
+    }
+
     fn may_sleep(f: impl FnOnce()) {
         blocking(f);
     }
+
     const CAN_SAY: bool = true;
 }
 
-/// Works that are queued again and again.
-#[derive(Debug)]
-pub struct Reusable {
-    own: Own,
-    works: Vec<Work>,
-}
+/// A reusable work.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWork(Work);
 
-impl Reusable {
-    /// So many works for an unbound or an ordered queue.
-    #[must_use]
-    pub fn new(ordered: bool, works: usize) -> Self {
-        let kind = if ordered {
-            Queue::Ordered
-        } else {
-            Queue::Unbound
-        };
-        Self {
-            own: queue(kind),
-            works: (0..works).map(|_| Work::new(done)).collect(),
-        }
+impl OwnWork {
+    pub(crate) fn new(f: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Work::new(f))
     }
 
-    /// Queues each of them once.
-    #[must_use]
-    pub fn run(&self) -> Spent {
-        until_done(self.works.len() as u64, thread::yield_now, || {
-            for work in &self.works {
-                let queued = self.own.wq.queue(work).expect("the queue is open");
-                assert!(queued.is_queued(), "it has ended");
-            }
-        })
-    }
-}
-
-/// Bytes in memory for each of so many works that are queued and wait. Only in a process that has
-/// done nothing else.
-#[must_use]
-pub fn memory_of_queued(works: usize) -> f64 {
-    let own = queue(Queue::Limited(1));
-    let works: Vec<_> = (0..works).map(|_| Work::new(|| ())).collect();
-    let open = Arc::new(AtomicBool::new(false));
-    drop(own.wq.spawn({
-        let open = open.clone();
-        move || {
-            // Ordering: Acquire, pairs with the store below.
-            while !open.load(Ordering::Acquire) {
-                nap();
-            }
-        }
-    }));
-    let before = resident();
-    for work in &works {
-        let queued = own.wq.queue(work).expect("the queue is open");
-        assert!(queued.is_queued(), "once");
-    }
-    let queued = resident();
-    // Ordering: Release, pairs with the load above.
-    open.store(true, Ordering::Release);
-    own.wq.flush().expect("nobody waits for itself");
-    queued.saturating_sub(before) as f64 / works.len() as f64
-}
-
-/// A work that runs again and again.
-#[derive(Debug)]
-pub struct Again {
-    own: Own,
-    left: Arc<AtomicU64>,
-    work: Work,
-}
-
-/// One hop less; `false` if there is none left.
-fn hops_on(left: &AtomicU64) -> bool {
-    // Relaxed: a work does not run twice at once, and the queue orders its runs.
-    let hops = left.load(Ordering::Relaxed);
-    left.store(hops.saturating_sub(1), Ordering::Relaxed);
-    if hops == 0 {
-        done();
-    }
-    hops > 0
-}
-
-impl Again {
-    /// On an unbound queue: it queues itself.
-    #[must_use]
-    pub fn queued() -> Self {
-        let own = queue(Queue::Unbound);
-        let left = Arc::new(AtomicU64::new(0));
-        let me: Arc<OnceLock<Work>> = Arc::default();
-        let work = Work::new({
-            let (wq, left, me) = (own.wq.clone(), left.clone(), me.clone());
-            move || {
-                if hops_on(&left) {
-                    let work = me.get().expect("set before the first run");
-                    wq.queue(work).expect("the queue is open");
-                }
-            }
-        });
-        me.set(work.clone()).expect("only here");
-        Self { own, left, work }
+    /// Runs again each time it says so.
+    pub(super) fn repeating(f: impl Fn() -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        Self(Work::repeating("again", f))
     }
 
-    /// On an unbound queue: it says so.
-    #[must_use]
-    pub fn said() -> Self {
-        let own = queue(Queue::Unbound);
-        let left = Arc::new(AtomicU64::new(0));
-        let work = Work::repeating("again", {
-            let left = left.clone();
-            move || match hops_on(&left) {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        });
-        Self { own, left, work }
+    /// Queues it, and panics if it waits already.
+    pub(crate) fn queue(&self, own: &Own) {
+        let queued = own.wq.queue(&self.0).expect("the queue is open");
+        assert!(queued.is_queued(), "it waits for its run already");
     }
 
-    /// `hops` times.
-    #[must_use]
-    pub fn run(&self, hops: u64) -> Spent {
-        self.left.store(hops, Ordering::Relaxed);
-        until_done(1, nap, || {
-            self.own.wq.queue(&self.work).expect("the queue is open");
-        })
-    }
-}
-
-/// As [`PoolLoads::ping`](super::PoolLoads::ping), through the bound pool of the submitter's CPU
-/// and a handle that is waited for.
-pub fn ping_bound() -> impl Fn(usize, Duration) -> Vec<u32> {
-    let own = queue(Queue::Bound);
-    move |times, pause| {
-        let own = &own; // All of it: the system must last.
-        let ping = |_| {
-            compute(pause);
-            let start = Instant::now();
-            let handle = own.wq.spawn_on(cpu::current(), || ());
-            handle.wait().expect("it ends well");
-            start.elapsed().as_nanos() as u32
-        };
-        (0..times).map(ping).collect()
-    }
-}
-
-/// As [`PoolLoads::ping`](super::PoolLoads::ping), by a call that needs no worker.
-pub fn ping_call() -> impl Fn(usize, Duration) -> Vec<u32> {
-    let own = queue(Queue::Unbound);
-    move |times, pause| {
-        let own = &own; // All of it: the system must last.
-        let ping = |_| {
-            compute(pause);
-            let start = Instant::now();
-            own.wq.call(|| ()).expect("it ends well");
-            start.elapsed().as_nanos() as u32
-        };
-        (0..times).map(ping).collect()
-    }
-}
-
-/// Works that are queued and cannot run yet.
-#[derive(Debug)]
-pub struct Pending {
-    own: Own,
-    works: Vec<Work>,
-}
-
-impl Pending {
-    /// So many, behind one that runs.
-    #[must_use]
-    pub fn new(works: usize) -> Self {
-        Self {
-            own: queue(Queue::Unsampled),
-            works: (0..works).map(|_| Work::new(|| ())).collect(),
-        }
+    /// Whether it was taken back before its run.
+    pub(super) fn cancel(&self) -> bool {
+        self.0.cancel()
     }
 
-    fn queue(&self) {
-        for work in &self.works {
-            self.own.wq.queue(work).expect("the queue is open");
-        }
-    }
-
-    /// Queues them behind items that hold all slots, then takes each one back.
-    #[must_use]
-    pub fn cancel(&self) -> Spent {
-        let (held, holding) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-        // As many as run at once.
-        let holders: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from))
-            .map(|_| {
-                let (held, holding) = (held.clone(), holding.clone());
-                self.own.wq.spawn(move || {
-                    holding.fetch_add(1, Ordering::Relaxed);
-                    // Ordering: Acquire, pairs with the store below; hands nothing over.
-                    while held.load(Ordering::Acquire) {
-                        nap();
-                    }
-                })
-            })
-            .collect();
-        // Relaxed: a count, nothing is handed over.
-        while holding.load(Ordering::Relaxed) < holders.len() as u64 {
-            nap();
-        }
-        self.queue();
-        let spent = until_done(0, nap, || {
-            assert!(self.works.iter().all(Work::cancel), "they could not run");
-        });
-        // Ordering: Release, pairs with the holders' loads.
-        held.store(false, Ordering::Release);
-        for holder in holders {
-            holder.wait().expect("it ends well");
-        }
-        spent
-    }
-
-    /// Queues them and waits for each.
-    #[must_use]
-    pub fn flush_each(&self) -> Spent {
-        until_done(0, nap, || {
-            self.queue();
-            for work in &self.works {
-                work.flush().expect("not from inside");
-            }
-        })
-    }
-
-    /// Queues them and waits for all.
-    #[must_use]
-    pub fn flush(&self) -> Spent {
-        until_done(0, nap, || {
-            self.queue();
-            self.own.wq.flush().expect("not from inside");
-        })
+    /// Returns when the run has ended for which it was queued last.
+    pub(crate) fn flush(&self) {
+        self.0.flush().expect("nobody waits for itself");
     }
 }

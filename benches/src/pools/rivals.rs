@@ -1,47 +1,31 @@
 //! The rivals.
 
 use super::loads::lasting;
-use super::{Pool, PoolContender};
+use super::{Pool, PoolContender, PoolLoads};
 use crate::Part::Rival;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// All of them.
+/// Pools of so many threads.
 #[must_use]
 pub fn rivals() -> Vec<PoolContender> {
-    let rival = |name, make| PoolContender {
-        name,
-        part: Rival,
-        make,
-        grows: false,
-    };
-    let growing = |name, make| PoolContender {
-        grows: true,
-        ..rival(name, make)
-    };
     vec![
         rival("rayon", |n| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build();
             lasting(Rayon(pool.expect("threads can be had")))
         }),
-        rival("tokio spawn", |n| lasting(Tokio(runtime(n)))),
-        growing("tokio spawn_blocking", |n| {
-            lasting(TokioBlocking(runtime(n)))
-        }),
-        growing("blocking", |_| lasting(Unblock)),
+        rival("tokio", |n| lasting(Tokio(runtime(n)))),
         rival("threadpool", |n| {
             lasting(Threadpool(threadpool::ThreadPool::new(n)))
         }),
+        // It may have more threads than it keeps; these are as many as the others have.
         rival("rusty_pool", |n| {
             lasting(Rusty(rusty_pool::ThreadPool::new(
                 n,
-                512,
+                n,
                 Duration::from_secs(60),
             )))
-        }),
-        rival("affinitypool", |n| {
-            lasting(Affinity(affinitypool::Threadpool::new(n)))
         }),
         rival("async-executor", |n| lasting(AsyncExecutor::new(n))),
         rival("crossbeam-channel", |n| {
@@ -60,7 +44,42 @@ pub fn rivals() -> Vec<PoolContender> {
             }
             lasting(Flume(send))
         }),
+        rival("kanal", |n| {
+            let (send, receive) = kanal::unbounded::<Job>();
+            for _ in 0..n {
+                let receive = receive.clone();
+                thread::spawn(move || receive.for_each(|job| job()));
+            }
+            lasting(Kanal(send))
+        }),
     ]
+}
+
+/// Pools that start more threads while theirs are taken: for items that sleep. They start one for
+/// nearly every closure, which is too slow for the loads of many small ones.
+#[must_use]
+pub fn growing_rivals() -> Vec<PoolContender> {
+    vec![
+        rival("tokio spawn_blocking", |n| {
+            lasting(TokioBlocking(runtime(n)))
+        }),
+        rival("blocking", |_| lasting(Unblock)),
+        rival("rusty_pool, 512 threads", |n| {
+            lasting(Rusty(rusty_pool::ThreadPool::new(
+                n,
+                512,
+                Duration::from_secs(60),
+            )))
+        }),
+    ]
+}
+
+fn rival(name: &'static str, make: fn(usize) -> Box<dyn PoolLoads>) -> PoolContender {
+    PoolContender {
+        name,
+        part: Rival,
+        make,
+    }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -88,6 +107,12 @@ impl Pool for Tokio {
     fn spawn(&self, f: impl FnOnce() + Send + 'static) {
         drop(self.0.spawn(async move { f() }));
     }
+
+    fn spawn_waited(&self, f: impl FnOnce() -> u64 + Send + 'static) -> impl FnOnce() -> u64 {
+        let handle = self.0.spawn(async move { f() });
+        move || self.0.block_on(handle).expect("it ends well")
+    }
+
     fn may_sleep(f: impl FnOnce()) {
         tokio::task::block_in_place(f);
     }
@@ -134,20 +159,10 @@ impl Pool for Rusty {
     fn spawn(&self, f: impl FnOnce() + Send + 'static) {
         self.0.execute(f);
     }
-}
 
-struct Affinity(affinitypool::Threadpool);
-
-impl std::fmt::Debug for Affinity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Affinity")
-    }
-}
-
-impl Pool for Affinity {
-    fn spawn(&self, f: impl FnOnce() + Send + 'static) {
-        // Dropping the future would cancel the closure, and the pool has no way to detach it.
-        std::mem::forget(self.0.spawn(f));
+    fn spawn_waited(&self, f: impl FnOnce() -> u64 + Send + 'static) -> impl FnOnce() -> u64 {
+        let handle = self.0.evaluate(f);
+        move || handle.await_complete()
     }
 }
 
@@ -171,6 +186,11 @@ impl Pool for AsyncExecutor {
     fn spawn(&self, f: impl FnOnce() + Send + 'static) {
         self.0.spawn(async move { f() }).detach();
     }
+
+    fn spawn_waited(&self, f: impl FnOnce() -> u64 + Send + 'static) -> impl FnOnce() -> u64 {
+        let task = self.0.spawn(async move { f() });
+        move || inflight_sync::block_on(task)
+    }
 }
 
 #[derive(Debug)]
@@ -186,6 +206,15 @@ impl Pool for Crossbeam {
 struct Flume(flume::Sender<Job>);
 
 impl Pool for Flume {
+    fn spawn(&self, f: impl FnOnce() + Send + 'static) {
+        self.0.send(Box::new(f)).expect("threads are there");
+    }
+}
+
+#[derive(Debug)]
+struct Kanal(kanal::Sender<Job>);
+
+impl Pool for Kanal {
     fn spawn(&self, f: impl FnOnce() + Send + 'static) {
         self.0.send(Box::new(f)).expect("threads are there");
     }

@@ -7,23 +7,17 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// What is asked of the program.
+/// What is asked of the program: it reads that itself, and prints the help.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Print everything measured as JSON
-    #[arg(long)]
-    json: bool,
-    /// Only this section (repeatable): pair, churn, try-lock, two, ring, mask, demand, scarce,
-    /// tasks, spawn, requeue, ping, fanout, mixed, burst, curve, cancel, memory, meter, token,
-    /// tenants, iter, freeze
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
-    /// A few rounds: shows that it works, measures little
-    #[arg(long)]
-    quick: bool,
-    /// Also print every contender of every load
-    #[arg(long)]
-    cells: bool,
+    /// As the program has them; `--help` prints them
+    #[arg(
+        value_name = "OPTIONS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    options: Vec<String>,
 }
 
 /// Builds and runs it. Whether it could measure: a goal that is not met is no failure.
@@ -32,20 +26,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut command = Command::new(cargo);
     command.current_dir(root);
     command.args(["run", "--release", "--quiet", "-p", "inflight-benches"]);
-    command.args(["--bin", "ratios", "--"]);
-    let flags = [
-        ("--json", options.json),
-        ("--quick", options.quick),
-        ("--cells", options.cells),
-    ];
-    for (flag, on) in flags {
-        if on {
-            command.arg(flag);
-        }
-    }
-    for name in &options.only {
-        command.args(["--only", name]);
-    }
+    command
+        .args(["--bin", "ratios", "--"])
+        .args(&options.options);
     let status = command.status().context("cannot run cargo")?;
     Ok(status.success())
 }

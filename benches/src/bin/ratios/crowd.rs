@@ -114,6 +114,9 @@ fn scarce_cells(what: &str, all: &Scarce) -> Vec<Cell> {
             unit: unit.into(),
             results: all.iter().filter_map(|rounds| rounds.figure(of)).collect(),
             overlap: None,
+            at: None,
+            lacking: vec![],
+            aside: 0,
         })
         .into()
 }
@@ -220,6 +223,9 @@ pub(crate) fn tasks(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         unit: unit.into(),
         results: all.iter().filter_map(|rounds| rounds.figure(of)).collect(),
         overlap: None,
+        at: None,
+        lacking: vec![],
+        aside: 0,
     });
     let middle = |name: &str, of: Of| {
         let found = all.iter().find(|rounds| rounds.name == name);

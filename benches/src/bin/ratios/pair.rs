@@ -22,9 +22,8 @@ fn pairs_of_two(plan: &Plan, contenders: &[Contender<dyn Loads>]) -> Vec<Cell> {
             ids.two_pairs(n)
         })
     };
-    [(64, 0), (1024, 0), (10_240, 0), (64, 95), (1024, 95)]
-        .map(cell)
-        .into()
+    let cases = [(64, 0), (1024, 0), (10_240, 0), (64, 95), (1024, 95)];
+    cases.into_iter().flat_map(cell).collect()
 }
 
 pub(crate) fn two(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
@@ -33,12 +32,14 @@ pub(crate) fn two(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         return nothing;
     }
     let cells = pairs_of_two(plan, &bounded(rivals_together()));
-    let rows = vec![
-        Row::worst(what, &cells, "SbitmapQueue", None, Goal::AtMost(0.2)),
-        Row::worst(what, &cells, TRUSTED, None, Goal::AtMost(0.16)),
-        Row::worst(what, &cells, "SbitmapQueue", CRATE, Goal::AtMost(0.2)),
-        Row::worst(what, &cells, "SbitmapQueue", RING, Goal::AtMost(0.015)),
+    let row = |ours, rival, goal| Row::by_state(what, &cells, ours, rival, Goal::AtMost(goal));
+    let rows = [
+        row(OURS, None, 0.2),
+        row(TRUSTED, None, 0.16),
+        row(OURS, CRATE, 0.2),
+        row(OURS, RING, 0.015),
     ];
+    let rows = rows.concat();
     (cells, rows)
 }
 
@@ -50,19 +51,14 @@ pub(crate) fn ring(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let whole = "get on one core, put_batch on the other, against the ring alone";
     // Ours changes between two modes now and then: a sample must be long beside that.
     let n = 200_000 / plan.divisor;
-    let mut cells = Vec::new();
-    for depth in [64, 256, 1024] {
+    let one = |depth| {
         let load = (what, format!("{depth} ids"));
+        let contenders = bounded(rivals_together());
         let one = |ids: &dyn Loads| ids.ring(n, Completer::Single);
-        cells.push(together(
-            plan,
-            load,
-            &bounded(rivals_together()),
-            depth,
-            0,
-            one,
-        ));
-    }
+        together(plan, load, &contenders, depth, 0, one)
+    };
+    let small = one(64);
+    let large = [256, 1024].map(one).concat();
     let nothing = rivals_together()
         .into_iter()
         .filter(|c| c.name == "nothing");
@@ -70,31 +66,21 @@ pub(crate) fn ring(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         .into_iter()
         .chain(nothing)
         .collect();
-    for depth in [64, 256, 1024] {
+    let batch = [64, 256, 1024].map(|depth| {
         let load = (whole, format!("{depth} ids"));
         let all = |ids: &dyn Loads| ids.ring(n, Completer::Batch);
-        cells.push(together(plan, load, &with_batches, depth, 0, all));
-    }
-    let alone = Some("nothing");
-    let (small, large, batch) = (&cells[..1], &cells[1..3], &cells[3..]);
-    let rows = vec![
-        Row::worst(
-            &format!("{what}, 64 ids"),
-            small,
-            OURS,
-            None,
-            Goal::AtMost(0.5),
-        ),
-        Row::worst(
-            &format!("{what}, 256 ids and up"),
-            large,
-            OURS,
-            None,
-            Goal::AtMost(0.35),
-        ),
-        Row::worst(whole, batch, OURS, alone, Goal::AtMost(1.4)),
+        together(plan, load, &with_batches, depth, 0, all)
+    });
+    let batch = batch.concat();
+    let row = |what: &str, cells: &[Cell], rival, goal| {
+        Row::by_state(what, cells, OURS, rival, Goal::AtMost(goal))
+    };
+    let rows = [
+        row(&format!("{what}, 64 ids"), &small, None, 0.5),
+        row(&format!("{what}, 256 ids and up"), &large, None, 0.35),
+        row(whole, &batch, Some("nothing"), 1.4),
     ];
-    (cells, rows)
+    ([small, large, batch].concat(), rows.concat())
 }
 
 const OURS: &str = "SbitmapQueue";
@@ -119,17 +105,13 @@ pub(crate) fn demand(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         rows.push(exact);
         return (vec![missed], rows);
     }
-    let cell = together(
-        plan,
-        (what, "64 ids".into()),
-        &bounded(rivals_together()),
-        64,
-        0,
-        |ids| ids.demand(40, n),
-    );
-    let one = std::slice::from_ref(&cell);
-    let row = Row::worst(what, one, OURS, RING, Goal::AtMost(0.6));
-    (vec![cell, missed], vec![row, exact])
+    let contenders = bounded(rivals_together());
+    let load = (what, "64 ids".into());
+    let mut cells = together(plan, load, &contenders, 64, 0, |ids| ids.demand(40, n));
+    let mut rows = Row::by_state(what, &cells, OURS, RING, Goal::AtMost(0.6));
+    cells.push(missed);
+    rows.push(exact);
+    (cells, rows)
 }
 
 /// What a process without restartable sequences measures.
@@ -172,10 +154,8 @@ pub(crate) fn try_lock(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     };
     let split = cells.iter().position(|cell| cell.overlap.is_some());
     let (one, two) = cells.split_at(split.unwrap_or(cells.len()));
-    let rows = vec![
-        Row::worst(what[0], one, OURS, RING, goals[0]),
-        Row::worst(what[1], two, OURS, RING, goals[1]),
-    ];
+    let mut rows = vec![Row::worst(what[0], one, OURS, RING, goals[0])];
+    rows.extend(Row::by_state(what[1], two, OURS, RING, goals[1]));
     (cells, rows)
 }
 

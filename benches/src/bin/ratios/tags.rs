@@ -74,12 +74,12 @@ pub(crate) fn token(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
             continue;
         }
         let load = (what, format!("{DEPTH} tags"));
-        let cell = together_by(plan, load, &names, |i| made[i].two(n, tokens));
+        let by_state = together_by(plan, load, &names, |i| made[i].two(n, tokens));
         for ours in [OURS, NO_AGES] {
-            let one = std::slice::from_ref(&cell);
-            rows.push(Row::worst(what, one, ours, None, Goal::AtMost(0.7)));
+            let goal = Goal::AtMost(0.7);
+            rows.extend(Row::by_state(what, &by_state, ours, None, goal));
         }
-        cells.push(cell);
+        cells.extend(by_state);
     }
     (cells, rows)
 }
@@ -111,6 +111,9 @@ pub(crate) fn tenants(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
             })
             .collect(),
         overlap: None,
+        at: None,
+        lacking: vec![],
+        aside: 0,
     };
     let errors = cell(what, "%", |s| s.error);
     let speed = "8 tenants of unequal greed: completions of all";
