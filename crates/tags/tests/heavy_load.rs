@@ -76,9 +76,11 @@ fn never() -> Admission {
 #[test]
 fn patch_2_who_loses_a_wake_keeps_its_queue() {
     // Eight tags: a batch of one. Three waiters at each of the eight queues.
-    let dev = dev(8, Admission::preempt());
+    let dev = dev(8, never());
     let mut held: Vec<_> = (0..8).map(|_| dev.try_alloc().unwrap()).collect();
     let mut tasks: Vec<_> = (0..24).map(|_| Task::waiting(&dev)).collect();
+    // One more came and went: a newcomer would join the second queue, the first is served next.
+    drop(Task::waiting(&dev));
     for round in 0..72 {
         drop(held.pop());
         held.push(dev.try_alloc().unwrap()); // an overtaker

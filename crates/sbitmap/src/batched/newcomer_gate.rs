@@ -50,6 +50,12 @@ impl NewcomerGate {
         self.forced.load(Ordering::Relaxed) || waiters() <= newcomers.threshold
     }
 
+    /// Whether who was woken and found nothing waits where it waited. Kernels send it to the next
+    /// queue; that it keeps its queue is part of the rules about newcomers.
+    pub(super) const fn loser_keeps_queue(&self) -> bool {
+        self.newcomers.is_some()
+    }
+
     /// E3: a batch of `batch` wakes is due while `free()` bits are free.
     pub(super) fn batch_is_due(&self, batch: u32, free: impl FnOnce() -> usize) {
         let Some(newcomers) = &self.newcomers else {

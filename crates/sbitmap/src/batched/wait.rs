@@ -23,8 +23,7 @@ struct TurnsWaiter<'a> {
 pub(crate) struct BatchedWaiter {
     pub(crate) request: Request,
     place: Option<WaiterPos>,
-    /// The wait queue it has been woken from: until it has its bit it may try whoever waits, and
-    /// if it finds none it waits there again.
+    /// The wait queue it has been woken from: until it has its bit it may try whoever waits.
     woken: Option<usize>,
 }
 
@@ -102,7 +101,9 @@ impl TurnsWaiter<'_> {
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
         let mark = waits.gate.mark(self.seat.request, self.queue.map.depth());
-        self.seat.place = Some(waits.register(notify, mark, self.seat.woken));
+        let keeps = waits.gate.loser_keeps_queue();
+        let kept = self.seat.woken.filter(|_| keeps);
+        self.seat.place = Some(waits.register(notify, mark, kept));
         if self.queue.waits.gate.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();

@@ -86,8 +86,7 @@ impl WakeQueues {
     pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> WaiterPos {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
-        // Who was woken and found nothing waits where it waited: only newcomers go round, so that
-        // the queues stay level. Relaxed: which queue is a matter of balance.
+        // Relaxed: which queue is a matter of balance.
         let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
