@@ -703,10 +703,11 @@ impl<T: Send + 'static> Tenant<T> {
         if let Some(since) = since {
             let now = self.bitmaps().clock().now();
             let waited = now.as_nanos().saturating_sub(since.as_nanos());
-            // Relaxed: a statistic.
-            self.tenant
-                .longest_wait
-                .fetch_max(waited, Ordering::Relaxed);
+            let longest = &self.tenant.longest_wait;
+            // Relaxed: a statistic. Read first: it is seldom written, and its line stays with all.
+            if waited > longest.load(Ordering::Relaxed) {
+                longest.fetch_max(waited, Ordering::Relaxed);
+            }
         }
     }
 

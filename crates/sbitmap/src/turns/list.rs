@@ -7,6 +7,7 @@
 
 use super::order::{Classes, Lane};
 use crate::request::{Class, Request};
+use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
@@ -97,6 +98,9 @@ pub(super) struct Node {
     pub(super) state: State,
     /// `None` while somebody is about to tell it, or has told it.
     pub(super) notify: Option<Notify>,
+    /// Whether it is to have several ids without others in between. The last id of a request that
+    /// came in parts is one of several.
+    pub(super) several: bool,
     /// Whether the turns before it have ended for its sake.
     pub(super) collects: bool,
 }
@@ -118,6 +122,7 @@ impl Node {
             credits,
             state: State::Waiting,
             notify: Some(notify),
+            several: of.want > 1 || of.large,
             collects: false,
         }
     }
@@ -133,12 +138,6 @@ impl Node {
     /// Whether it has as many as it is given at once.
     pub(super) fn has_part(&self) -> bool {
         self.ids.as_slice().len() >= self.part.min(self.want)
-    }
-
-    /// Whether it is to have several ids without others in between. The last id of a request that
-    /// came in parts is one of several.
-    pub(super) fn is_several(&self) -> bool {
-        self.want > 1 || self.lane == Lane::Large
     }
 
     pub(super) fn has_some(&self) -> bool {
@@ -157,7 +156,8 @@ pub(super) struct Slot {
     pub(super) node: Option<Node>,
     /// Of the stay the slot holds or held last.
     pub(super) serial: u64,
-    pub(super) prev: u32,
+    /// Of the first of a lane it means nothing.
+    prev: u32,
     /// Next waiter, or next free slot.
     next: u32,
 }
@@ -168,6 +168,8 @@ pub(super) struct List {
     pub(super) classes: Classes,
     free: u32,
     len: usize,
+    /// How many of those who wait want several ids.
+    several: usize,
     next_serial: u64,
 }
 
@@ -178,6 +180,7 @@ impl List {
             classes: Classes::new(),
             free: NIL,
             len: 0,
+            several: 0,
             next_serial: 0,
         }
     }
@@ -191,9 +194,15 @@ impl List {
         self.len == 0
     }
 
+    /// Whether nobody waits for several ids.
+    pub(super) const fn all_want_one(&self) -> bool {
+        self.several == 0
+    }
+
     /// At the back of its lane, or at the front.
     pub(super) fn push(&mut self, node: Node, front: bool) -> WaiterKey {
         let (class, lane) = (node.class, node.lane);
+        self.several += usize::from(node.several);
         let ticket = self.place(node);
         let index = ticket.index;
         let ends = self.classes.ends(class, lane);
@@ -282,17 +291,41 @@ impl List {
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("it was waiting");
         let (class, lane) = (node.class, node.lane);
-        match prev {
-            NIL => self.classes.ends(class, lane).head = next,
-            prev => self.slot(prev).next = next,
-        }
-        match next {
-            NIL => self.classes.ends(class, lane).tail = prev,
-            next => self.slot(next).prev = prev,
+        self.several -= usize::from(node.several);
+        let ends = self.classes.ends(class, lane);
+        if ends.head == ticket.index {
+            // The new head is not touched: its line is cold.
+            ends.head = next;
+            if next == NIL {
+                ends.tail = NIL;
+            }
+        } else {
+            if next == NIL {
+                ends.tail = prev;
+            } else {
+                self.slot(next).prev = prev;
+            }
+            self.slot(prev).next = next;
         }
         self.len -= 1;
         self.classes.left(class, lane, ticket);
         self.node(ticket).expect("it was waiting")
+    }
+
+    /// The waiter in this slot is served next, and then the one behind it: with thousands of them
+    /// what each needs is cold.
+    pub(super) fn prefetch_next(&self, index: u32) {
+        let Some(slot) = self.slots.get(index as usize) else {
+            return;
+        };
+        if let Some(notify) = slot.node.as_ref().and_then(|node| node.notify.as_ref()) {
+            notify.prefetch();
+        }
+        if let Some(behind) = self.slots.get(slot.next as usize) {
+            // Two lines.
+            prefetch_to_write(behind);
+            prefetch_to_write(&behind.serial);
+        }
     }
 
     /// Takes a waiter's node out, as it is, and frees its slot. `None` if it has left before.
@@ -323,16 +356,16 @@ impl List {
 
     /// All who wait, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = WaiterKey> {
-        let mut at: Vec<u32> = self.classes.tails().collect();
+        let mut at: Vec<(u32, u32)> = self.classes.heads_and_tails().collect();
         std::iter::from_fn(move || {
-            let slot = |index: &u32| self.slots.get(*index as usize);
-            let newest = at
+            let slot = |index: u32| self.slots.get(index as usize);
+            let (head, newest) = at
                 .iter_mut()
-                .filter(|index| **index != NIL)
-                .max_by_key(|index| slot(index).map(|slot| slot.serial))?;
+                .filter(|(_, index)| *index != NIL)
+                .max_by_key(|(_, index)| slot(*index).map(|slot| slot.serial))?;
             let index = *newest;
-            let slot = slot(&index)?;
-            *newest = slot.prev;
+            let slot = slot(index)?;
+            *newest = if index == *head { NIL } else { slot.prev };
             Some(WaiterKey {
                 index,
                 serial: slot.serial,

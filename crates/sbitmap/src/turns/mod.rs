@@ -317,8 +317,8 @@ impl<S: Store> Turns<S> {
     /// P4 and P5: somebody may wait for the `n` ids that were given.
     #[cold]
     fn after_put(&self, n: usize) {
-        self.gate.put_here();
         if self.gate.is_closed() {
+            self.gate.put_here();
             let n = u32::try_from(n).expect("a map has at most 2^24 bits");
             // Relaxed: a count; whoever reaches the limit looks again under the lock.
             let skipped = self
@@ -330,6 +330,7 @@ impl<S: Store> Turns<S> {
             }
         }
         let mut line = self.line.lock();
+        self.gate.put_here();
         let mut chosen = Chosen::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {

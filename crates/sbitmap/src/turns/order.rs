@@ -81,10 +81,13 @@ impl Lanes {
             (Some(_), None) => Lane::Small,
             (None, None) => self.next,
         };
-        [lane, lane.other()]
-            .map(|lane| self.ends(lane).first())
-            .into_iter()
-            .find(|&index| index != NIL && !is_full(index))
+        let lanes = [lane, lane.other()].map(|lane| self.ends(lane));
+        let first = lanes.into_iter().find(|ends| {
+            let first = ends.first();
+            // Only a request that goes on can have a part.
+            first != NIL && (ends.goes_on.is_none() || !is_full(first))
+        });
+        first.map(LaneEnds::first)
     }
 }
 
@@ -163,8 +166,9 @@ impl Classes {
         self.turn = class as usize + 1;
     }
 
-    pub(super) fn tails(&self) -> impl Iterator<Item = u32> {
-        let both = |lanes: &Lanes| [lanes.small.tail, lanes.large.tail];
+    pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
+        let of = |ends: &LaneEnds| (ends.head, ends.tail);
+        let both = move |lanes: &Lanes| [of(&lanes.small), of(&lanes.large)];
         self.all.iter().flat_map(both)
     }
 }
@@ -174,9 +178,16 @@ impl List {
     ///
     /// One that collects is the next although its class may not be served any more.
     pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<WaiterKey> {
+        let index = self.next_slot(may)?;
+        let serial = self.slots[index as usize].serial;
+        Some(WaiterKey { index, serial })
+    }
+
+    /// Its slot, which is not touched: its line is cold.
+    pub(super) fn next_slot(&self, may: impl Fn(Class) -> bool) -> Option<u32> {
         let classes = &self.classes;
         if self.is_empty() || classes.collecting.is_some() {
-            return classes.collecting;
+            return classes.collecting.map(|ticket| ticket.index);
         }
         let n = classes.all.len();
         (0..n).find_map(|i| {
@@ -185,8 +196,7 @@ impl List {
                 wrapped => wrapped % n,
             };
             let index = classes.all[class].first(|index| self.is_full(index))?;
-            let serial = self.slots[index as usize].serial;
-            may(class as Class).then_some(WaiterKey { index, serial })
+            may(class as Class).then_some(index)
         })
     }
 

@@ -42,8 +42,9 @@ impl WaitQueue {
         }
     }
 
-    fn needs_token(&self, next: WaiterKey, rules: &Policy) -> bool {
-        self.tokens >= rules.tokens && self.list.peek(next).is_some_and(Node::sleeps)
+    fn needs_token(&self, next: u32, rules: &Policy) -> bool {
+        let node = || self.list.slots[next as usize].node.as_ref();
+        self.tokens >= rules.tokens && node().is_some_and(Node::sleeps)
     }
 
     /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
@@ -148,14 +149,15 @@ impl WaitQueue {
         gate.set_grants(self.serial);
     }
 
-    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives.
-    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Policy) {
+    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
+    /// the slot of the next.
+    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Policy) -> Option<u32> {
         let somebody_waits = self.closed || !self.list.is_empty();
         if self.announced != somebody_waits {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
         }
-        let next = self.list.next(|class| rules.may_take(class));
+        let next = self.list.next_slot(|class| rules.may_take(class));
         // Tasks need no token.
         gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
         let held_up = !self.list.is_empty() && next.is_none();
@@ -163,6 +165,7 @@ impl WaitQueue {
             self.held_up = held_up;
             gate.hold_up(held_up);
         }
+        next
     }
 
     /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
@@ -208,7 +211,7 @@ impl WaitQueue {
             let Some(ticket) = self.list.next(|class| rules.may_take(class)) else {
                 break;
             };
-            if me != Some(ticket) && self.needs_token(ticket, rules) {
+            if me != Some(ticket) && self.needs_token(ticket.index, rules) {
                 break;
             }
             let node = self.list.node(ticket).expect("it waits");
@@ -226,16 +229,21 @@ impl WaitQueue {
                 self.list.classes.collecting = Some(ticket);
             }
         }
-        self.announce(store, gate, rules);
+        if let Some(next) = self.announce(store, gate, rules) {
+            self.list.prefetch_next(next);
+        }
     }
 
     /// While the next collects several ids nobody takes any past it.
     fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Policy) {
+        if self.list.all_want_one() {
+            return;
+        }
         let next = self.list.next(|class| rules.may_take(class));
         let Some(next) = next.and_then(|next| self.list.node(next)) else {
             return;
         };
-        if next.is_several() && !next.collects {
+        if next.several && !next.collects {
             next.collects = true;
             self.end_turns(gate, rules);
         }
