@@ -18,6 +18,12 @@ skip() {
     printf '\n== %s SKIPPED: %s\n' "$1" "$2"
 }
 
+# have PROGRAM...: whether all of them are there.
+have() {
+    local program
+    for program in "$@"; do command -v "$program" >/dev/null 2>&1 || return 1; done
+}
+
 # component NAME [TOOLCHAIN]: whether a component of the toolchain is there or can be had.
 component() {
     local toolchain="${2:-}"

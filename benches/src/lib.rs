@@ -6,6 +6,7 @@
 //! virtual call is paid per sample and not per id.
 
 mod batches;
+pub mod commits;
 pub mod distance;
 mod ids;
 mod loads;

@@ -5,16 +5,19 @@
 //! | [`sbitmap`] | numbers `0..depth`, handed out fast from every CPU, with waiting | `inflight-sbitmap` |
 //! | [`tags`] | tag sets: the permission to have a request in flight, its slot, and its token | `inflight-tags` |
 //! | [`workqueue`] | queues with limits of their own over shared workers that are replaced when they block | `inflight-workqueue` |
+//! | [`flush`] | cache flushes shared by those who wait, durable writes, a log with group commit | `inflight-flush` |
 //! | [`topology`] | which CPUs share what, pinning, and where completions and woken threads belong | `inflight-topology` |
 //! | [`sync`] | the door to atomics, locks, threads and time that makes all of it model-checkable | `inflight-sync` |
 //!
 //! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue, on
-//! the CPU that submitted the request.
+//! the CPU that submitted the request, and [`Requeue`] sends requests again that the device refused
+//! for now.
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
 //! All state lives in values. With `--cfg loom` every type works inside [`model::check`]. The
 //! feature `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and
-//! [`workqueue`]; `futures`, `serve` and `tracing` are those of [`workqueue`].
+//! [`workqueue`]; `futures`, `serve` and `tracing` are those of [`workqueue`], and `io-uring` is
+//! that of [`flush`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
 //! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow
@@ -45,6 +48,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub use inflight_flush as flush;
 pub use inflight_sbitmap as sbitmap;
 pub use inflight_steering as steering;
 pub use inflight_sync as sync;
@@ -52,11 +56,13 @@ pub use inflight_tags as tags;
 pub use inflight_topology as topology;
 pub use inflight_workqueue as workqueue;
 
+mod requeue;
 mod workqueue_sink;
 
 pub mod model;
 pub mod prelude;
 
+pub use requeue::Requeue;
 pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]

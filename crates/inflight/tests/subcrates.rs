@@ -42,6 +42,8 @@ fn handles_are_shareable() {
     shareable::<inflight::sbitmap::SbitmapQueue>();
     shareable::<inflight::tags::TagSet<Vec<u8>>>();
     shareable::<inflight::tags::Tenant<Vec<u8>>>();
+    shareable::<inflight::flush::FlushDomain>();
+    shareable::<inflight::flush::log::Log>();
     shareable::<inflight::topology::Topology>();
     shareable::<inflight::workqueue::WorkqueueSystem>();
     shareable::<inflight::workqueue::Workqueue>();

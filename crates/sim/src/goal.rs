@@ -40,6 +40,20 @@ impl Margin {
             by: 1.0 - value / limit,
         }
     }
+
+    /// Either limit may be negative or 0.
+    pub(crate) fn within(
+        what: &str,
+        at: &str,
+        value: f64,
+        limits: &std::ops::RangeInclusive<f64>,
+    ) -> Self {
+        let (low, high) = (*limits.start(), *limits.end());
+        Self {
+            seen: format!("{what} {value:.3}, within {low:.1} to {high:.1}, at {at}"),
+            by: (value - low).min(high - value) / (high - low),
+        }
+    }
 }
 
 /// The goal, if the table has something to say of it.

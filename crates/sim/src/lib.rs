@@ -7,6 +7,7 @@
 //! | [`cpus`] | CPUs, caches and a scheduler, with threads that run segments of work |
 //! | [`dmcrypt`] | encryption under affinity scopes, with the shipped decisions of worker pools |
 //! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |
+//! | [`flush`] | what an eager flush costs a journal, over the shipped flush machine |
 //! | [`hdd`] | split IO on one hard disk, under each admission policy of a tag set |
 //!
 //! The program `inflight-sim` is the command line of it. Models, constants and results stand in
@@ -17,7 +18,9 @@ pub mod cpus;
 pub mod dmcrypt;
 pub mod enqueue;
 pub mod exec;
+pub mod flush;
 mod goal;
 pub mod hdd;
+pub mod placement;
 
 pub use goal::Goal;

@@ -5,10 +5,10 @@ mod options;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use inflight_sim::{Goal, dmcrypt, enqueue, hdd};
-use options::{Command, Dmcrypt, Enqueue, Hdd, Options, one_line};
+use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, placement};
+use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Options, Placement, one_line};
 use serde_json::json;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         Command::Hdd(hdd) => run_hdd(hdd),
         Command::Dmcrypt(dmcrypt) => run_dmcrypt(dmcrypt),
         Command::Enqueue(enqueue) => run_enqueue(enqueue),
+        Command::Flush(flush) => run_flush(flush),
+        Command::Placement(placement) => run_placement(placement),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -43,20 +45,7 @@ fn refuse(why: &str) -> ExitCode {
 
 /// Whether everything that was to be checked holds.
 fn run_hdd(options: &Hdd) -> Result<bool> {
-    // Before the runs: who waited for them does not learn afterwards that the path is wrong. An old
-    // drawing stays until there is a new one.
-    let open = |file| {
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(file)
-    };
-    let writing = |file: &PathBuf| format!("writing the drawing to {}", file.display());
-    let mut drawing = match &options.svg {
-        Some(file) => Some(open(file).with_context(|| writing(file))?),
-        None => None,
-    };
+    let mut drawing = Drawing::open(options.svg.as_ref())?;
     let (jobs, policies) = (options.job_counts(), options.policies());
     let progress = progress(jobs.len() * policies.len());
     let table = hdd::Table::run(
@@ -66,17 +55,11 @@ fn run_hdd(options: &Hdd) -> Result<bool> {
         || progress.inc(1),
     )?;
     progress.finish_and_clear();
-    if let (Some(file), Some(drawing)) = (&options.svg, &mut drawing) {
-        let curves = hdd::svg(&table).map_err(|error| anyhow::anyhow!("drawing: {error}"))?;
-        drawing
-            .set_len(0)
-            .and_then(|()| drawing.write_all(curves.as_bytes()))
-            .with_context(|| writing(file))?;
-    }
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
+    drawing.write(|| hdd::svg(&table))?;
+    let goals = match options.check {
+        true if options.splits() => table.goals(),
+        true => table.unsplit_goals(),
+        false => Vec::new(),
     };
     if options.json {
         print_json(&json!({
@@ -147,6 +130,110 @@ fn run_enqueue(options: &Enqueue) -> Result<bool> {
         print_text(&format!("{options}{table}"), &goals)?;
     }
     Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_flush(options: &Flush) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let progress = progress(flush::cil_flush().len());
+    let models = flush::Model::published();
+    let seeds = options.seeds as u64;
+    let table = flush::Table::run(&models, options.seed, seeds, || progress.inc(1));
+    progress.finish_and_clear();
+    drawing.write(|| flush::plot(&table))?;
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seed": options.seed,
+            "seeds": options.seeds,
+            "flush_ratio": table.flush_ratio,
+            "mean_error_pct": table.mean_error_pct(),
+            "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_placement(options: &Placement) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let controls = if options.no_controls {
+        Vec::new()
+    } else {
+        placement::controls()
+    };
+    let rows = options.tables().into_iter().flat_map(placement::published);
+    let rows = rows.filter(|row| options.wants(row.clients)).count();
+    let progress = progress(rows + controls.len() * placement::CONTROL_CLIENTS.len());
+    let table = placement::Table::run(
+        &options.tables(),
+        |clients| options.wants(clients),
+        |side| options.change(side),
+        options.seeds(),
+        || progress.inc(1),
+    )
+    .with_controls(&controls, options.seeds(), || progress.inc(1));
+    progress.finish_and_clear();
+    drawing.write(|| placement::plot(&table))?;
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        let (near, _) = table.within(placement::POINTS);
+        print_json(&json!({
+            "seed": options.seed,
+            "seeds": options.seeds,
+            "settings": options.settings(),
+            "within_6_points": near,
+            "rows": table.rows,
+            "controls": table.controls,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+/// The file of a drawing that was asked for. It is opened before the runs: who waited for them does
+/// not learn afterwards that the path is wrong. An old drawing stays until there is a new one.
+struct Drawing(Option<(PathBuf, File)>);
+
+impl Drawing {
+    fn open(path: Option<&PathBuf>) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self(None));
+        };
+        let mut options = OpenOptions::new();
+        let opened = options.create(true).truncate(false).write(true).open(path);
+        let file = opened.with_context(|| writing(path))?;
+        Ok(Self(Some((path.clone(), file))))
+    }
+
+    fn write(
+        &mut self,
+        draw: impl FnOnce() -> Result<String, Box<dyn std::error::Error>>,
+    ) -> Result<()> {
+        let Some((path, file)) = &mut self.0 else {
+            return Ok(());
+        };
+        let curves = draw().map_err(|error| anyhow::anyhow!("drawing: {error}"))?;
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.write_all(curves.as_bytes()));
+        written.with_context(|| writing(path))
+    }
+}
+
+fn writing(file: &std::path::Path) -> String {
+    format!("writing the drawing to {}", file.display())
 }
 
 fn print_json(value: &serde_json::Value) -> Result<()> {

@@ -22,7 +22,14 @@ fn json_has_a_row_for_each_job_count_and_an_outcome_for_each_policy() {
     let jobs: Vec<_> = rows.iter().map(|row| row["jobs"].as_u64()).collect();
     assert_eq!(jobs, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].map(Some));
     for row in rows {
-        for policy in ["preempt", "per_waiter", "per_tag", "elastic", "ours"] {
+        for policy in [
+            "preempt",
+            "per_waiter",
+            "per_tag",
+            "as_posted",
+            "elastic",
+            "ours",
+        ] {
             let rate = row["policies"][policy]["mib_s"].as_f64();
             assert!(rate.is_some_and(|rate| rate > 10.0), "{policy}: {row}");
         }
@@ -46,7 +53,7 @@ fn job_counts_and_policies_are_those_asked_for() {
         "hdd --jobs 3,7 --policy per-tag,preempt --seconds 1 --warm-up 1",
     ));
     assert!(
-        printed.contains("preempt     per_tag  preempt's error"),
+        printed.contains("preempt     per_tag   errors: preempt, as_posted"),
         "{printed}"
     );
     assert!(!printed.contains("elastic"), "{printed}");
@@ -74,6 +81,7 @@ fn the_drawing_has_a_curve_for_each_column() {
         "preempt",
         "per_waiter",
         "per_tag",
+        "as_posted",
         "elastic",
         "ours",
     ] {
@@ -107,7 +115,7 @@ fn bad_input_is_refused_in_one_line_and_nothing_is_printed() {
         ("hdd --jobs 1,,2", "'' for '--jobs"),
         (
             "hdd --policy best",
-            "one of preempt, per_waiter, per_tag, elastic, ours",
+            "one of preempt, per_waiter, per_tag, as_posted, elastic, ours, in_turn",
         ),
         ("hdd --seconds 0", "number of seconds above 0"),
         ("hdd --seconds -1", "number of seconds above 0"),
@@ -117,6 +125,8 @@ fn bad_input_is_refused_in_one_line_and_nothing_is_printed() {
         ("hdd --small-every 0", "within 1 to"),
         ("hdd --nr-requests 10241", "within 1 to 10240"),
         ("hdd --cache -1", "'-1'"),
+        ("hdd --piece-kib 3", "within 4 to"),
+        ("hdd --rules --policy ours", "cannot be used with"),
         ("hdd --dispatch lifo", "one of fifo, sorted"),
         ("hdd --sed 1", "did you mean '--seed'"),
         (
@@ -273,4 +283,63 @@ fn enqueue_runs_what_was_asked_for() {
     let output = run("enqueue --scope cash");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("one of cpu, smt, cache_shard"));
+}
+
+#[test]
+fn placement_json_has_every_published_row_and_the_controls() {
+    let printed = text(&run("placement --json --seeds 1"));
+    let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 21);
+    for row in rows {
+        assert!(row["table"].is_string() && row["clients"].is_u64(), "{row}");
+        for number in ["published_gain_pct", "gain_pct"] {
+            assert!(
+                row[number].as_f64().is_some_and(|gain| gain < 100.0),
+                "{row}"
+            );
+        }
+        assert!(row["before"]["migrations_per_io"].is_f64(), "{row}");
+    }
+    let first = &rows[5];
+    assert_eq!(first["table"], "kworker_stack_numa48_llc24");
+    let gain = first["published_gain_pct"].as_f64().expect("a number");
+    assert!((gain - 48.53).abs() < 0.01, "{gain}");
+    let controls = json["controls"].as_array().expect("controls");
+    assert!(
+        controls
+            .iter()
+            .any(|row| row["control"] == "journal_unbound")
+    );
+}
+
+#[test]
+fn placement_check_fails_where_the_order_is_not_the_published() {
+    let arguments = "placement --check --seeds 1 --no-controls --table irq_migrate --clients 1,8";
+    assert!(text(&run(arguments)).contains("holds: pulled within the cache, 1 to 8"));
+    let other = run(&format!("{arguments} --order previous-first"));
+    assert_eq!(other.status.code(), Some(1));
+    let printed = String::from_utf8(other.stdout).expect("it prints UTF-8");
+    assert!(
+        printed.contains("FAILS: pulled within the cache, 1 to 8"),
+        "{printed}"
+    );
+    assert!(printed.contains("not the published rules"), "{printed}");
+}
+
+#[test]
+fn placement_refuses_bad_input_in_one_line() {
+    for (arguments, expected) in [
+        ("--table irq", "one of kworker_stack_uma8"),
+        ("--clients 0", "1 to 4096"),
+        ("--order last", "pull-first, previous-first"),
+        ("--load far", "nowhere, same-cache, anywhere"),
+        ("--plot /nowhere/at/all.svg", "/nowhere/at/all.svg"),
+    ] {
+        let output = run(&format!("placement {arguments}"));
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let said = String::from_utf8(output.stderr).expect("it prints UTF-8");
+        let one_line = said.contains(expected) && said.lines().count() == 1;
+        assert!(one_line && output.stdout.is_empty(), "{said}");
+    }
 }

@@ -9,6 +9,8 @@ const KIB: u64 = 1024;
 fn model(cache_pieces: usize) -> Model {
     Model {
         cache_pieces,
+        burst: 1,
+        burst_chance: 0.5,
         ..Model::default()
     }
 }
@@ -38,7 +40,7 @@ fn drain(disk: &mut Disk<u64>, begun: Reaction<u64>) -> (Vec<u64>, Vec<Duration>
 #[test]
 fn single_ios_take_what_was_published() {
     for published in single_io() {
-        let mut disk = Disk::new(model(0));
+        let mut disk = Disk::new(model(0), 1);
         let begun = disk.submit(request(1 << 30, published.kib * KIB));
         let (_, times) = drain(&mut disk, begun);
         let mib = published.kib as f64 / 1024.0;
@@ -51,7 +53,7 @@ fn single_ios_take_what_was_published() {
 #[test]
 fn splitting_costs_nothing_where_pieces_are_contiguous() {
     let whole = model(320).run_time(4096 * KIB);
-    let mut disk = Disk::new(model(320));
+    let mut disk = Disk::new(model(320), 1);
     let mut times = Vec::new();
     let first = disk.submit(request(1 << 30, 128 * KIB));
     for piece in 1..32 {
@@ -70,7 +72,7 @@ fn splitting_costs_nothing_where_pieces_are_contiguous() {
 
 #[test]
 fn a_request_is_acknowledged_when_the_cache_has_it_or_when_written_without_one() {
-    let mut disk = Disk::new(model(2));
+    let mut disk = Disk::new(model(2), 1);
     assert_eq!(disk.submit(request(5000, 1)).acknowledged, [5000]);
     assert_eq!(disk.submit(request(100, 1)).acknowledged, [100]);
     assert!(
@@ -79,7 +81,7 @@ fn a_request_is_acknowledged_when_the_cache_has_it_or_when_written_without_one()
     );
     assert_eq!(disk.written().acknowledged, [900]);
 
-    let mut disk = Disk::new(model(0));
+    let mut disk = Disk::new(model(0), 1);
     assert!(disk.submit(request(5000, 1)).acknowledged.is_empty());
     assert_eq!(disk.written().acknowledged, [5000]);
 }
@@ -87,7 +89,7 @@ fn a_request_is_acknowledged_when_the_cache_has_it_or_when_written_without_one()
 #[test]
 fn the_cache_is_written_upwards_and_then_from_the_lowest() {
     // Without a cache the order of acknowledgements is that of writes.
-    let mut disk = Disk::new(model(0));
+    let mut disk = Disk::new(model(0), 1);
     let begun = disk.submit(request(500, 10));
     for start in [400, 900, 510, 100, 505, 900] {
         let _ = disk.submit(request(start, 10));
@@ -103,7 +105,7 @@ fn the_cache_is_written_upwards_and_then_from_the_lowest() {
 
 #[test]
 fn what_a_write_lets_in_is_there_for_the_next_choice() {
-    let mut disk = Disk::new(model(2));
+    let mut disk = Disk::new(model(2), 1);
     let _ = disk.submit(request(0, 10));
     let _ = disk.submit(request(5000, 10));
     let _ = disk.submit(request(10, 10));
@@ -115,10 +117,11 @@ fn what_a_write_lets_in_is_there_for_the_next_choice() {
 
 #[test]
 fn a_sorting_scheduler_sends_upwards() {
-    let mut disk = Disk::new(Model {
+    let model = Model {
         dispatch: Dispatch::Sorted,
         ..model(1)
-    });
+    };
+    let mut disk = Disk::new(model, 1);
     let mut order = disk.submit(request(500, 10)).acknowledged;
     for start in [700, 100, 510, 600] {
         order.extend(disk.submit(request(start, 10)).acknowledged);
@@ -129,17 +132,38 @@ fn a_sorting_scheduler_sends_upwards() {
     assert_eq!(order, [500, 510, 600, 700, 100]);
 }
 
+#[test]
+fn a_cache_that_waits_for_room_acknowledges_in_bursts() {
+    let model = Model {
+        burst: 4,
+        burst_chance: 1.0,
+        ..model(8)
+    };
+    let mut disk = Disk::new(model, 1);
+    let submit = |place: u64| disk.submit(request(place * 100, 10)).acknowledged.len();
+    let taken: usize = (0..400).map(submit).sum();
+    let at_once: Vec<_> = (0..400)
+        .map(|_| disk.written().acknowledged.len())
+        .collect();
+    assert_eq!(taken + at_once.iter().sum::<usize>(), 400);
+    assert_eq!(at_once.iter().max(), Some(&4));
+    for burst in 1..=4 {
+        assert!(at_once.contains(&burst), "bursts of {burst}: {at_once:?}");
+    }
+}
+
 proptest! {
     /// Arrivals and writes in any order, places that coincide: each request is acknowledged once
     /// and written once, and the disk rests only when it has nothing.
     #[test]
     fn nothing_is_lost(
         cache in 0_usize..6,
+        burst in 1_usize..5,
         sorted: bool,
         steps in prop::collection::vec(prop::option::of(0_u64..8), 1..80),
     ) {
         let dispatch = if sorted { Dispatch::Sorted } else { Dispatch::Fifo };
-        let mut disk = Disk::new(Model { dispatch, drive_depth: 3, ..model(cache) });
+        let mut disk = Disk::new(Model { dispatch, burst, drive_depth: 3, ..model(cache) }, 1);
         let (mut acknowledged, mut writing, mut written) = (Vec::new(), false, 0);
         let mut arrived = 0;
         let mut note = |reaction: Reaction<u64>, writing: &mut bool| {

@@ -18,6 +18,7 @@ mod control;
 mod engine;
 mod header;
 mod job;
+mod log_load;
 mod memory;
 mod options;
 mod pattern;
@@ -37,7 +38,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-use crate::options::Options;
+use crate::options::{Options, Pattern};
 use crate::report::Report;
 
 const EXIT_CORRUPT: u8 = 1;
@@ -61,12 +62,16 @@ fn start(options: Options) -> Result<ExitCode> {
     let config = options.check()?;
     report_file_too_large_as_an_error()?;
     let json = config.json;
+    if config.rw == Pattern::Log {
+        print(&log_load::run(&config, &config.log)?, json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = run::run(config)?;
     print(&report, json)?;
     Ok(conclude(&report))
 }
 
-fn print(report: &Report, json: bool) -> Result<()> {
+fn print(report: &(impl serde::Serialize + std::fmt::Display), json: bool) -> Result<()> {
     let mut text = if json {
         serde_json::to_string_pretty(report)?
     } else {

@@ -10,9 +10,10 @@ use inflight::tags::{Admission, NoPreempt, Steering};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::log_load::LogLoad;
 use crate::queues::Queues;
 use crate::values::{
-    parse_count, parse_number, parse_percent, parse_runtime, parse_size, parse_switch,
+    parse_count, parse_number, parse_percent, parse_range, parse_runtime, parse_size, parse_switch,
 };
 
 /// Blocks and pieces are multiples of this, the smallest sector there is.
@@ -41,11 +42,13 @@ pub(crate) enum Pattern {
     /// Sequential reads and writes.
     #[value(alias = "readwrite")]
     Rw,
+    /// A log with group commit: --committers append records and force each.
+    Log,
 }
 
 impl Pattern {
     pub(crate) fn reads(self) -> bool {
-        !matches!(self, Self::Write | Self::Randwrite)
+        !matches!(self, Self::Write | Self::Randwrite | Self::Log)
     }
 
     pub(crate) fn writes(self) -> bool {
@@ -64,6 +67,7 @@ impl Pattern {
             Self::Randwrite => "randwrite",
             Self::Randrw => "randrw",
             Self::Rw => "rw",
+            Self::Log => "log",
         }
     }
 }
@@ -177,10 +181,15 @@ pub(crate) struct Options {
           default_missing_value = "1", value_parser = parse_switch)]
     direct: bool,
 
-    /// fdatasync after every N writes of a job; 0 never
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
-          value_parser = parse_number)]
+    /// fdatasync after every N writes of a job, shared with other jobs; 0 never
+    #[arg(long, visible_alias = "fdatasync", value_name = "N", default_value_t = 0,
+          allow_negative_numbers = true, value_parser = parse_number)]
     fsync: u64,
+
+    /// Each write is durable before the next of its lane
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
+          default_missing_value = "1", value_parser = parse_switch)]
+    fua: bool,
 
     /// Put a header and a checksum in every block written, and check every block read
     /// [default: none; crc32c on a temporary file]
@@ -243,6 +252,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     serve: Option<PathBuf>,
 
+    /// With --rw log: the lengths of records, in bytes
+    #[arg(long, value_name = "MIN..MAX", default_value = "300..1000", value_parser = parse_range)]
+    record: (usize, usize),
+
+    /// With --rw log: a checkpoint of so many bytes after as many bytes of records [default: none]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_size)]
+    checkpoint: Option<u64>,
+
+    /// With --rw log: how many threads commit
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true,
+          value_parser = parse_count)]
+    committers: usize,
+
     /// Seed of the random offsets [default: a new one for every run]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_number)]
     randseed: Option<u64>,
@@ -262,6 +284,9 @@ pub(crate) struct Config {
     pub(crate) number_ios: Option<u64>,
     pub(crate) direct: bool,
     pub(crate) fsync: u64,
+    pub(crate) fua: bool,
+    /// Of `--rw log`, whose --filename is a folder.
+    pub(crate) log: LogLoad,
     pub(crate) verify: Checksum,
     pub(crate) engine: EngineChoice,
     pub(crate) json: bool,
@@ -340,7 +365,7 @@ impl Options {
             "--rwmixread is for --rw randrw and rw, not for {}",
             rw.name()
         );
-        let iodepth = within("--iodepth", self.iodepth, MAX_IODEPTH)?;
+        let (log, iodepth) = (self.log()?, within("--iodepth", self.iodepth, MAX_IODEPTH)?);
         let numjobs = within("--numjobs", self.numjobs, MAX_JOBS)?;
         let tenants = within("--tenants", self.tenants.unwrap_or(numjobs), MAX_JOBS)?;
         ensure!(
@@ -367,6 +392,8 @@ impl Options {
             number_ios: self.number_ios,
             direct: self.direct,
             fsync: self.fsync,
+            fua: self.fua,
+            log,
             verify: self.verify.unwrap_or(if temporary {
                 Checksum::Crc32c
             } else {
@@ -393,6 +420,14 @@ impl Options {
             strict: self.strict,
             serve: self.serve,
             randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
+        })
+    }
+
+    fn log(&self) -> Result<LogLoad> {
+        Ok(LogLoad {
+            record: self.record,
+            checkpoint: self.checkpoint,
+            committers: within("--committers", self.committers, MAX_JOBS)?,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
+use inflight::flush::Counters;
 use inflight::tags::TenantStats;
 use inflight::tags::steering::SteeringStats;
 
@@ -156,6 +157,37 @@ fn reaping(jobs: &[JobStats]) -> Reaping {
     sum
 }
 
+/// Flushes of the file.
+#[derive(Debug, Serialize)]
+struct FlushReport {
+    /// Asked for, by `--fsync` and `--fua`.
+    asked: u64,
+    issued: u64,
+    /// How many shared one.
+    merged_mean: f64,
+    merged_max: u64,
+    /// How long they took; bounds, not more than twice too high.
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
+}
+
+impl FlushReport {
+    /// None if none was asked for.
+    fn new(counters: &Counters) -> Option<Self> {
+        let micros = |time: Duration| rounded(time.as_secs_f64() * 1e6);
+        (counters.requested() > 0).then(|| Self {
+            asked: counters.requested(),
+            issued: counters.issued,
+            merged_mean: rounded(counters.mean_merged()),
+            merged_max: counters.max_merged,
+            p50_us: micros(counters.flush_time.quantile(0.5)),
+            p99_us: micros(counters.flush_time.quantile(0.99)),
+            max_us: micros(counters.flush_time.max()),
+        })
+    }
+}
+
 /// To three decimals, which is more than a measurement is worth.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
@@ -187,6 +219,8 @@ pub(crate) struct Report {
     read_lat_us: Option<LatencyReport>,
     write_lat_us: Option<LatencyReport>,
     fsync_lat_us: Option<LatencyReport>,
+    fua: bool,
+    flushes: Option<FlushReport>,
     cpu: Option<CpuReport>,
     tags: TagReport,
     tag_waits: u64,
@@ -223,6 +257,7 @@ pub(crate) struct Measured {
     /// The name of each group of jobs, and what it counted.
     pub(crate) tenants: Vec<(String, TenantStats)>,
     pub(crate) steering: SteeringStats,
+    pub(crate) flushes: Counters,
     /// None without `--verify`.
     pub(crate) checks: Option<CheckReport>,
     pub(crate) jobs: Vec<JobStats>,
@@ -295,6 +330,8 @@ impl Report {
             read_lat_us: LatencyReport::new(&all.read_lat),
             write_lat_us: LatencyReport::new(&all.write_lat),
             fsync_lat_us: LatencyReport::new(&all.sync_lat),
+            fua: config.fua,
+            flushes: FlushReport::new(&measured.flushes),
             cpu: measured.spent.map(|(_, cpu)| CpuReport {
                 user_percent: percent(cpu.user),
                 system_percent: percent(cpu.system),
@@ -376,6 +413,24 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+
+    fn flush_row(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(flushes) = &self.flushes else {
+            return Ok(());
+        };
+        writeln!(
+            f,
+            "  flushes    {} asked for, {} issued; shared by {:.2}, at most {}; us p50 {:.0} p99 \
+             {:.0} max {:.0}",
+            flushes.asked,
+            flushes.issued,
+            flushes.merged_mean,
+            flushes.merged_max,
+            flushes.p50_us,
+            flushes.p99_us,
+            flushes.max_us
+        )
     }
 
     fn resource_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -509,6 +564,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         self.latency_rows(f)?;
+        self.flush_row(f)?;
         writeln!(f)?;
         self.resource_rows(f)?;
         writeln!(

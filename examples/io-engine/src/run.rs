@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use inflight::WorkqueueSink;
+use inflight::flush::FlushDomain;
 use inflight::tags::{Completions, Steering, TagSet, Tenant};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::serve::Server;
@@ -202,6 +203,7 @@ impl Machine {
             _server: crew.server,
             shared: Arc::new(Shared {
                 control: Control::new(jobs),
+                domain: FlushDomain::builder().build(),
                 run: fastrand::u64(..),
                 file: Arc::new(target.file),
                 name: target.name,
@@ -259,6 +261,7 @@ impl Machine {
                 tag_wakeups: tags.wakeups,
                 tenants: tenants.map(|t| (t.name().to_owned(), t.stats())).collect(),
                 steering: self.completions.stats(),
+                flushes: self.shared.domain.counters(),
                 checks,
                 jobs,
                 interrupted: control.interrupted(),

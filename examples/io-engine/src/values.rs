@@ -23,6 +23,15 @@ pub(crate) fn parse_number(text: &str) -> Result<u64> {
     })
 }
 
+/// `MIN..MAX`, whole numbers of bytes.
+pub(crate) fn parse_range(text: &str) -> Result<(usize, usize)> {
+    let range = text.split_once("..").and_then(|(least, most)| {
+        let range = (least.parse().ok()?, most.parse().ok()?);
+        (range.0 <= range.1 && range.1 <= 1 << 20).then_some(range)
+    });
+    range.context("not MIN..MAX, up to 1048576 bytes")
+}
+
 /// The same for what is counted in memory.
 pub(crate) fn parse_count(text: &str) -> Result<usize> {
     usize::try_from(parse_number(text)?).context("too large")

@@ -2,6 +2,7 @@
 //! acknowledged and how long the next write takes.
 
 use super::model::{Dispatch, Model};
+use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub struct Disk<T> {
     /// in the cache are acknowledged.
     held: BTreeMap<Place, Request<Option<T>>>,
     arrived: u64,
+    /// With so much room a full cache takes requests again.
+    room: usize,
+    rng: Rng,
     /// What is being written.
     writing: Option<Place>,
     /// Where the head stands, and how long the run is that ended there.
@@ -73,9 +77,9 @@ enum Scheduler<T> {
 }
 
 impl<T> Disk<T> {
-    /// An idle disk with an empty cache.
+    /// An idle disk with an empty cache. The seed is that of its bursts.
     #[must_use]
-    pub fn new(model: Model) -> Self {
+    pub fn new(model: Model, seed: u64) -> Self {
         let scheduled = match model.dispatch {
             Dispatch::Fifo => Scheduler::Fifo(VecDeque::new()),
             Dispatch::Sorted => Scheduler::Sorted {
@@ -88,6 +92,8 @@ impl<T> Disk<T> {
             scheduled,
             held: BTreeMap::new(),
             arrived: 0,
+            room: 1,
+            rng: Rng::with_seed(seed),
             writing: None,
             head: 0,
             run: 0,
@@ -122,7 +128,8 @@ impl<T> Disk<T> {
 
     /// Takes what fits, then chooses what to write: a request that has just come counts.
     fn go_on(&mut self, mut acknowledged: Vec<T>) -> Reaction<T> {
-        while self.held.len() < self.capacity() {
+        let takes = self.takes();
+        while takes && self.held.len() < self.capacity() {
             let Some(request) = self.scheduled.next() else {
                 break;
             };
@@ -143,10 +150,21 @@ impl<T> Disk<T> {
         }
     }
 
+    /// Whether there is room enough; how much is enough the next time is drawn anew.
+    fn takes(&mut self) -> bool {
+        let takes = self.capacity().saturating_sub(self.held.len()) >= self.room;
+        let most = self.model.requests(self.model.burst).min(self.capacity());
+        if takes && most > 1 && self.model.cache_pieces > 0 {
+            let waits = self.rng.f64() < self.model.burst_chance;
+            self.room = if waits { self.rng.usize(1..=most) } else { 1 };
+        }
+        takes
+    }
+
     fn capacity(&self) -> usize {
         match self.model.cache_pieces {
             0 => self.model.drive_depth,
-            pieces => pieces,
+            pieces => self.model.requests(pieces),
         }
     }
 

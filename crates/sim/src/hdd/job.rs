@@ -26,6 +26,8 @@ pub(super) struct Stage {
     pub(super) model: Model,
     /// Whether a job has at most one piece under way.
     pub(super) one_piece: bool,
+    /// Whether each piece asks on its own.
+    pub(super) later_pieces_wait: bool,
     pub(super) set: TagSet<Piece>,
     pub(super) device: Tenant<Piece>,
     /// Requests are known to it by their tokens.
@@ -108,8 +110,12 @@ impl Stage {
         let pieces = usize::try_from(pieces).unwrap_or(usize::MAX);
         let mut split = self.device.split(pieces);
         for start in bytes.clone().step_by(self.model.piece as usize) {
-            let tag = self.counted(job, split.next()).await;
-            let tag = tag.expect("there is a tag for each piece");
+            let tag = if self.later_pieces_wait {
+                self.counted(job, self.device.alloc()).await
+            } else {
+                let tag = self.counted(job, split.next()).await;
+                tag.expect("there is a tag for each piece")
+            };
             let end = bytes.end.min(start + self.model.piece);
             self.submit(index, tag, start..end).await;
             if self.one_piece {

@@ -28,7 +28,7 @@ pub use crate::goal::Goal;
 pub use disk::{Disk, Issued, Reaction, Request};
 pub use measure::{Outcome, jain};
 pub use model::{Dispatch, Model};
-pub use policy::Policy;
+pub use policy::{Policy, Rule};
 pub use published::{Published, SingleIo, single_io, split_io};
 pub use scenario::{RunError, Scenario};
 pub use svg::svg;

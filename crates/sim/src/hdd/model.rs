@@ -18,10 +18,16 @@ pub struct Model {
     pub media_rate: f64,
     /// The most the drive sustains, in MiB/s: the table's best.
     pub top_rate: f64,
-    /// Pieces the drive's write cache holds. Acknowledged when they are in it, written in one-way
-    /// sorted order. Fitted to the v5.18 column of the table of split IOs (42.5 MiB); 0 is a drive
-    /// whose cache is off.
+    /// Pieces of 128 KiB the drive's write cache holds. Acknowledged when they are in it, written
+    /// in one-way sorted order. Fitted to the v5.18 column of the table of split IOs (42.5 MiB); 0
+    /// is a drive whose cache is off.
     pub cache_pieces: usize,
+    /// A full cache takes the next request when it has room for one, but now and then waits until
+    /// it has room for 1 to this many pieces, as many as the other: then completions come in a
+    /// burst. Fitted to the patched column of the table of split IOs; 1 is never.
+    pub burst: usize,
+    /// The chance of that, each time it has taken requests. Fitted as `burst`.
+    pub burst_chance: f64,
     /// Requests the drive takes without a cache: the published queue depth.
     pub drive_depth: usize,
     /// A job's time to submit a piece once it has the tag. Fitted as `cache_pieces`.
@@ -64,6 +70,8 @@ impl Default for Model {
             media_rate: 103.0,
             top_rate: 82.9,
             cache_pieces: 340,
+            burst: 24,
+            burst_chance: 0.01,
             drive_depth: 32,
             submit: Duration::from_micros(30),
             wake_mean: Duration::from_micros(50),
@@ -84,6 +92,13 @@ impl Model {
     #[must_use]
     pub fn pieces(&self) -> usize {
         usize::try_from(self.io.div_ceil(self.piece)).unwrap_or(usize::MAX)
+    }
+
+    /// How many requests of a large IO are as large as so many pieces of 128 KiB; at least 1.
+    pub(super) fn requests(&self, pieces: usize) -> usize {
+        let len = self.piece.min(self.io).max(1);
+        let bytes = (pieces as u64).saturating_mul(MIB / 8);
+        usize::try_from(bytes / len).unwrap_or(usize::MAX).max(1)
     }
 
     /// Time for a contiguous run of `bytes`, from the seek on.

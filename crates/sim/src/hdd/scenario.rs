@@ -154,10 +154,11 @@ impl Scenario {
         Ok(Stage {
             world,
             one_piece: self.one_piece,
+            later_pieces_wait: self.policy.later_pieces_wait(),
             model: self.model.clone(),
             device: set.add_tenant("disk").expect("the only one"),
             set,
-            disk: RefCell::new(Disk::new(self.model.clone())),
+            disk: RefCell::new(Disk::new(self.model.clone(), self.seed)),
             counters: RefCell::new(self.counters()),
             jobs: (0..self.jobs).map(|job| Job::new(small(job))).collect(),
         })

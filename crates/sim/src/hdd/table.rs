@@ -23,6 +23,8 @@ pub struct Row {
     pub published: Option<Published>,
     /// How far `preempt` is from the published v5.18, in percent, if both are there.
     pub error_percent: Option<f64>,
+    /// How far `as_posted` is from the published patched kernel, in percent, if both are there.
+    pub patched_error_percent: Option<f64>,
     /// What was simulated.
     #[serde(serialize_with = "by_name")]
     pub policies: Vec<(Policy, Outcome)>,
@@ -71,12 +73,16 @@ impl Table {
                 jobs,
                 published,
                 error_percent: None,
+                patched_error_percent: None,
                 policies: outcomes,
             };
-            let preempt = row.of(Policy::Preempt).map(|outcome| outcome.mib_s);
-            let error =
-                |(ours, published): (f64, Published)| (ours / published.v5_18 - 1.0) * 100.0;
-            row.error_percent = preempt.zip(published).map(error);
+            let error = |policy, published: fn(Published) -> f64| {
+                let ours = row.of(policy)?.mib_s;
+                Some((ours / published(row.published?) - 1.0) * 100.0)
+            };
+            let v5_18 = error(Policy::Preempt, |row| row.v5_18);
+            let patched = error(Policy::AsPosted, |row| row.patched);
+            (row.error_percent, row.patched_error_percent) = (v5_18, patched);
             rows.push(row);
         }
         Ok(Self { rows })
@@ -104,7 +110,7 @@ impl Table {
             write!(f, "{policy:>12}")?;
         }
         if what == THROUGHPUT {
-            write!(f, "  preempt's error")?;
+            write!(f, "   errors: preempt, as_posted")?;
         }
         writeln!(f)
     }
@@ -149,10 +155,13 @@ impl fmt::Display for Table {
             for (_, outcome) in &row.policies {
                 write!(f, "{:>12.1}", outcome.mib_s)?;
             }
-            match row.error_percent {
-                Some(error) => writeln!(f, "{error:>+15.1} %")?,
-                None => writeln!(f, "{:>17}", "-")?,
+            for (error, width) in [(row.error_percent, 16), (row.patched_error_percent, 10)] {
+                match error {
+                    Some(error) => write!(f, "{error:>+width$.1} %")?,
+                    None => write!(f, "{:>1$}", "-", width + 2)?,
+                }
             }
+            writeln!(f)?;
         }
         let mut outcomes = self.rows.iter().flat_map(|row| &row.policies);
         let small = outcomes.any(|(_, outcome)| outcome.small_ios > 0);

@@ -10,15 +10,19 @@ const MAX_JOBS: usize = 65_536;
 /// As many tags as a hardware queue can have.
 const MAX_REQUESTS: usize = 10_240;
 const MAX_CACHE: usize = 1 << 24;
+const MAX_PIECE_KIB: usize = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Hdd {
     /// Job counts, with commas; by default those of the published table.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = number::<1, MAX_JOBS>)]
     jobs: Vec<usize>,
-    /// Policies, with commas; by default all.
+    /// Policies, with commas; by default all of the table.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = policy)]
     policy: Vec<Policy>,
+    /// The patch series as posted, and as posted but for one rule after the other.
+    #[arg(long, conflicts_with = "policy")]
+    rules: bool,
     /// Simulated seconds that count; as long as the published runs.
     #[arg(long, value_name = "S", default_value_t = 110.0, value_parser = seconds,
         allow_negative_numbers = true)]
@@ -43,10 +47,18 @@ pub(crate) struct Hdd {
     #[arg(long, value_name = "N", default_value_t = Model::default().tags,
         value_parser = number::<1, MAX_REQUESTS>)]
     nr_requests: usize,
-    /// Pieces in the drive's write cache, 0 to switch it off.
+    /// KiB of a piece: an IO of 1 MiB that is no larger than that is not split.
+    #[arg(long, value_name = "N", default_value_t = (Model::default().piece >> 10) as usize,
+        value_parser = number::<4, MAX_PIECE_KIB>)]
+    piece_kib: usize,
+    /// Pieces of 128 KiB in the drive's write cache, 0 to switch it off.
     #[arg(long, value_name = "N", default_value_t = Model::default().cache_pieces,
         value_parser = number::<0, MAX_CACHE>)]
     cache: usize,
+    /// A full write cache waits now and then for room for 1 to N pieces of 128 KiB; 1 is never.
+    #[arg(long, value_name = "N", default_value_t = Model::default().burst,
+        value_parser = number::<1, MAX_CACHE>)]
+    burst: usize,
     /// In which order requests that have a tag go to the drive.
     #[arg(long, value_name = "ORDER", default_value = "fifo")]
     dispatch: Order,
@@ -76,6 +88,9 @@ impl Hdd {
     }
 
     pub(crate) fn policies(&self) -> Vec<Policy> {
+        if self.rules {
+            return Policy::posted();
+        }
         if self.policy.is_empty() {
             return Policy::ALL.to_vec();
         }
@@ -85,10 +100,17 @@ impl Hdd {
         policies
     }
 
+    /// Whether a large IO is more than one piece.
+    pub(crate) fn splits(&self) -> bool {
+        Model::default().io > (self.piece_kib as u64) << 10
+    }
+
     pub(crate) fn scenario(&self, jobs: usize, policy: Policy) -> Scenario {
         let model = Model {
             tags: self.nr_requests,
             cache_pieces: self.cache,
+            burst: self.burst,
+            piece: (self.piece_kib as u64) << 10,
             dispatch: match self.dispatch {
                 Order::Fifo => Dispatch::Fifo,
                 Order::Sorted => Dispatch::Sorted,
@@ -111,7 +133,11 @@ impl Hdd {
     /// The options that make the disk or its load another one than the published.
     fn unlike_the_published(&self) -> Vec<String> {
         let Model {
-            tags, cache_pieces, ..
+            tags,
+            cache_pieces,
+            burst,
+            piece,
+            ..
         } = Model::default();
         let mut others = Vec::new();
         if self.nr_requests != tags {
@@ -119,6 +145,12 @@ impl Hdd {
         }
         if self.cache != cache_pieces {
             others.push(format!("--cache {}", self.cache));
+        }
+        if self.burst != burst {
+            others.push(format!("--burst {}", self.burst));
+        }
+        if (self.piece_kib as u64) << 10 != piece {
+            others.push(format!("--piece-kib {}", self.piece_kib));
         }
         if matches!(self.dispatch, Order::Sorted) {
             others.push("--dispatch sorted".into());
@@ -134,6 +166,8 @@ impl Hdd {
         serde_json::json!({
             "nr_requests": self.nr_requests,
             "cache": self.cache,
+            "burst": self.burst,
+            "piece_kib": self.piece_kib,
             "dispatch": if matches!(self.dispatch, Order::Sorted) { "sorted" } else { "fifo" },
             "small_every": self.small_every,
             "warm_up": self.warm_up,
@@ -146,9 +180,9 @@ impl fmt::Display for Hdd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "1 MiB random writes in pieces of 128 KiB on one disk, {} tags, {} s after {} s of \
+            "1 MiB random writes in pieces of {} KiB on one disk, {} tags, {} s after {} s of \
              warm-up, seed {}",
-            self.nr_requests, self.seconds, self.warm_up, self.seed
+            self.piece_kib, self.nr_requests, self.seconds, self.warm_up, self.seed
         )?;
         let others = self.unlike_the_published();
         if others.is_empty() {
@@ -161,11 +195,12 @@ impl fmt::Display for Hdd {
 
 fn policy(text: &str) -> Result<Policy, String> {
     let dashed = |policy: &Policy| policy.name().replace('_', "-");
-    let found = Policy::ALL
-        .iter()
-        .find(|p| p.name() == text || dashed(p) == text);
-    found.copied().ok_or_else(|| {
-        let names: Vec<_> = Policy::ALL.iter().map(|p| p.name()).collect();
+    let all = Policy::ALL
+        .into_iter()
+        .chain(Policy::posted().into_iter().skip(1));
+    let found = all.clone().find(|p| p.name() == text || dashed(p) == text);
+    found.ok_or_else(|| {
+        let names: Vec<_> = all.map(Policy::name).collect();
         format!("one of {}", names.join(", "))
     })
 }

@@ -2,13 +2,17 @@
 
 mod dmcrypt;
 mod enqueue;
+mod flush;
 mod hdd;
+mod placement;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 pub(crate) use dmcrypt::Dmcrypt;
 pub(crate) use enqueue::Enqueue;
+pub(crate) use flush::Flush;
 pub(crate) use hdd::Hdd;
+pub(crate) use placement::Placement;
 
 /// A day of the simulation.
 const MAX_SECONDS: f64 = 86_400.0;
@@ -29,6 +33,10 @@ pub(crate) enum Command {
     Dmcrypt(Dmcrypt),
     /// What queueing costs when more and more CPUs share a pool.
     Enqueue(Enqueue),
+    /// What a journal pays that flushes its disk's cache too early.
+    Flush(Flush),
+    /// On which CPU a woken thread runs, and what a load file costs by that.
+    Placement(Placement),
 }
 
 fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {
@@ -55,7 +63,8 @@ fn seed(text: &str) -> Result<u64, String> {
 /// What clap has to say, without the lines of usage.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "what shall be simulated? one of hdd, dmcrypt, enqueue".to_owned();
+        return "what shall be simulated? one of hdd, dmcrypt, enqueue, flush, placement"
+            .to_owned();
     }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

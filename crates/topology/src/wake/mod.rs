@@ -30,6 +30,6 @@ mod spin;
 
 pub use pin_policy::PinPolicy;
 pub use placement::{PlaceReason, Placement, Wake};
-pub use rules::{Reach, WakeRules};
+pub use rules::{PullOrder, Reach, WakeRules};
 pub use shard::{ShardLoad, WakeSource, shard_of};
 pub use spin::{ParkReason, Peer, Spin, SpinGate};

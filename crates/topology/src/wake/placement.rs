@@ -1,6 +1,6 @@
 //! The CPU for a thread that is woken.
 
-use super::{WakeRules, WakeSource};
+use super::{PullOrder, WakeRules, WakeSource};
 use crate::{CpuSet, Scope, SpeedClass, Topology};
 
 /// A wake and what is known about it: the input of [`place`](Wake::place).
@@ -19,6 +19,7 @@ pub struct Wake<'a> {
     waker: usize,
     previous: usize,
     recent: Option<usize>,
+    loads: Option<(usize, usize)>,
     needs: Option<SpeedClass>,
     allowed: Option<&'a CpuSet>,
 }
@@ -39,6 +40,7 @@ impl<'a> Wake<'a> {
             waker,
             previous,
             recent: None,
+            loads: None,
             needs: None,
             allowed: None,
         }
@@ -58,6 +60,24 @@ impl<'a> Wake<'a> {
     #[must_use]
     pub const fn recent(mut self, cpu: usize) -> Self {
         self.recent = Some(cpu);
+        self
+    }
+
+    /// How many threads run and wait on the CPU of the waker, and on the previous one. Counts if
+    /// both are busy; not known unless it is said.
+    ///
+    /// ```
+    /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
+    ///
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let wake = Wake::new(WakeSource::Thread, 0, 3).loads(1, 4);
+    /// let place = wake.place(WakeRules::default(), &topo, |_| false);
+    /// assert_eq!((place.cpu, place.reason), (0, PlaceReason::LessLoaded));
+    /// # Ok::<(), inflight_topology::SyntheticError>(())
+    /// ```
+    #[must_use]
+    pub const fn loads(mut self, waker: usize, previous: usize) -> Self {
+        self.loads = Some((waker, previous));
         self
     }
 
@@ -97,11 +117,14 @@ impl<'a> Wake<'a> {
 
     /// Chooses the CPU; `idle` says of a CPU whether nothing runs there.
     ///
-    /// In this order: the previous CPU if idle; the idle CPU that took the interrupt, within the
-    /// [`Reach`](super::Reach) of the rules; the stack rule; the recent CPU if idle; in the cache
-    /// of the previous CPU, going round from there, a core of which all threads are idle, an idle
-    /// thread of the previous core, any idle CPU; and if no CPU is idle, the previous one. CPUs
-    /// that are too slow come after all others.
+    /// In this order: the idle CPU that took the interrupt, within the [`Reach`](super::Reach) of
+    /// the rules; the previous CPU if idle ([`PullOrder`] may exchange the two); the stack rule;
+    /// the recent CPU if idle; in the cache of the previous CPU, going round from there, a core of
+    /// which all threads are idle, an idle thread of the previous core, any idle CPU; and if no CPU
+    /// is idle, the previous one. CPUs that are too slow come after all others.
+    ///
+    /// If the CPU of the waker and the previous one are busy, and less is to do on the waker's, the
+    /// search from the recent CPU on is for a place near that one instead.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -130,11 +153,8 @@ impl<'a> Wake<'a> {
         }
         search
             .ordinary(rules)
-            .or_else(|| search.too_slow())
-            .unwrap_or(Placement {
-                cpu: self.previous,
-                reason: PlaceReason::NothingIdle,
-            })
+            .or_else(|| search.too_slow(rules))
+            .unwrap_or_else(|| search.nothing_idle(rules))
     }
 }
 
@@ -170,40 +190,68 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
             ..
         } = *self.wake;
         let good = |cpu| self.idle(cpu) && self.fits(cpu);
-        let near = |cpu| self.topology.shares_cache(previous, cpu);
+        let target = self.target(rules);
+        let near = |cpu| self.topology.shares_cache(target, cpu);
         let pulled = source == WakeSource::Interrupt
             && rules.pull.allows(previous, waker, self.topology)
             && good(waker);
+        let pulled_first = pulled && rules.pull_order == PullOrder::PullFirst;
         let stacked = rules.stack
             && matches!(source, WakeSource::BoundWorker(load) if load.sleeps_next())
             && waker == previous
             && self.fits(previous);
         let recent = recent.filter(|&cpu| rules.recent && near(cpu) && good(cpu));
         let (cpu, reason) = match recent {
+            _ if pulled_first && waker != previous => (waker, PlaceReason::Pulled),
             _ if good(previous) => (previous, PlaceReason::PreviousIdle),
             _ if pulled => (waker, PlaceReason::Pulled),
             _ if stacked => (previous, PlaceReason::Stacked),
             Some(cpu) => (cpu, PlaceReason::RecentIdle),
-            None => (self.scan(good)?, PlaceReason::CacheIdle),
+            None => (self.scan(target, good)?, PlaceReason::CacheIdle),
         };
         Some(Placement { cpu, reason })
     }
 
+    /// Near which CPU a place is looked for: the previous one, or the waker's if both are busy and
+    /// less is to do there.
+    fn target(&self, rules: WakeRules) -> usize {
+        let Wake {
+            waker, previous, ..
+        } = *self.wake;
+        let less = self.wake.loads.is_some_and(|(here, there)| here < there);
+        let moves = less
+            && rules.load.allows(previous, waker, self.topology)
+            && self.usable(waker)
+            && self.fits(waker) >= self.fits(previous)
+            && !(self.idle)(waker)
+            && !(self.idle)(previous);
+        if moves { waker } else { previous }
+    }
+
+    fn nothing_idle(&self, rules: WakeRules) -> Placement {
+        let cpu = self.target(rules);
+        let reason = if cpu == self.wake.previous {
+            PlaceReason::NothingIdle
+        } else {
+            PlaceReason::LessLoaded
+        };
+        Placement { cpu, reason }
+    }
+
     /// An idle CPU that is too slow is better than one that is busy.
-    fn too_slow(&self) -> Option<Placement> {
+    fn too_slow(&self, rules: WakeRules) -> Option<Placement> {
         let idle = |cpu| self.idle(cpu);
         let previous = Some(self.wake.previous).filter(|&cpu| idle(cpu));
-        let cpu = previous.or_else(|| self.scan(idle))?;
+        let cpu = previous.or_else(|| self.scan(self.target(rules), idle))?;
         Some(Placement {
             cpu,
             reason: PlaceReason::TooSlow,
         })
     }
 
-    /// A whole core, a thread of the previous core, any: in the cache of the previous CPU.
-    fn scan(&self, good: impl Fn(usize) -> bool) -> Option<usize> {
-        let previous = self.wake.previous;
-        let in_cache = |scope| self.round(scope, previous);
+    /// A whole core, a thread of the target's core, any: in the cache of the target.
+    fn scan(&self, target: usize, good: impl Fn(usize) -> bool) -> Option<usize> {
+        let in_cache = |scope| self.round(scope, target);
         let core = |cpu| self.topology.pod_of(Scope::Smt, cpu);
         let whole = |&cpu: &usize| {
             core(cpu).is_some_and(|core| core.cpus().iter().all(|cpu| (self.idle)(cpu)))
@@ -287,7 +335,7 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlaceReason {
-    /// The CPU that took the interrupt is idle and near enough, and the previous one is busy.
+    /// The CPU that took the interrupt is idle and near enough.
     Pulled,
     /// The previous CPU is idle.
     PreviousIdle,
@@ -295,12 +343,14 @@ pub enum PlaceReason {
     Stacked,
     /// The CPU before the previous one is idle.
     RecentIdle,
-    /// It is idle and in the cache of the previous CPU.
+    /// It is idle and in the cache of the previous CPU, or of the waker's if less is to do there.
     CacheIdle,
     /// As before, but it is slower than asked for; all fast enough are busy.
     TooSlow,
     /// No CPU of the cache is idle: the previous one. A pool may as well leave it to the system.
     NothingIdle,
+    /// No CPU of the cache is idle, and the waker's has less to do than the previous one: that one.
+    LessLoaded,
     /// The previous CPU may not be used, or is unknown: the nearest that may.
     PreviousGone,
     /// No CPU may be used at all: whatever the system does.

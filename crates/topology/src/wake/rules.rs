@@ -53,14 +53,50 @@ impl Reach {
     }
 }
 
+/// What comes first when an interrupt wakes a thread: the idle CPU that took it, or an idle
+/// previous CPU.
+///
+/// ```
+/// use inflight_topology::{Topology, wake::{PullOrder, Wake, WakeRules, WakeSource}};
+///
+/// let topo = Topology::synthetic("core:4")?;
+/// let wake = Wake::new(WakeSource::Interrupt, 0, 3);
+/// let place = |pull_order| {
+///     let rules = WakeRules { pull_order, ..WakeRules::default() };
+///     wake.place(rules, &topo, |_| true).cpu
+/// };
+/// assert_eq!(place(PullOrder::PullFirst), 0);
+/// assert_eq!(place(PullOrder::PreviousFirst), 3);
+/// # Ok::<(), inflight_topology::SyntheticError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PullOrder {
+    /// The CPU that took the interrupt: it is awake already.
+    #[default]
+    PullFirst,
+    /// The previous CPU: what the thread uses is in its own caches. The thread is pulled only if
+    /// that CPU is busy.
+    PreviousFirst,
+}
+
+impl PullOrder {
+    /// All of them.
+    ///
+    /// ```
+    /// assert_eq!(inflight_topology::wake::PullOrder::ALL.len(), 2);
+    /// ```
+    pub const ALL: [Self; 2] = [Self::PullFirst, Self::PreviousFirst];
+}
+
 /// The rules of [`Wake::place`](super::Wake::place) that can be switched.
 ///
 /// ```
-/// use inflight_topology::wake::{Reach, WakeRules};
+/// use inflight_topology::wake::{PullOrder, Reach, WakeRules};
 ///
 /// let rules = WakeRules::default();
 /// assert!(rules.stack && rules.recent);
-/// assert_eq!(rules.pull, Reach::SameCache);
+/// assert_eq!((rules.pull, rules.load), (Reach::SameCache, Reach::SameCache));
+/// assert_eq!(rules.pull_order, PullOrder::PullFirst);
 /// let walk = WakeRules { stack: false, recent: false, ..rules }; // how it was before both
 /// # let _ = walk;
 /// ```
@@ -72,6 +108,11 @@ pub struct WakeRules {
     pub recent: bool,
     /// From how far an interrupt on an idle CPU may pull a thread to that CPU.
     pub pull: Reach,
+    /// Whether it does so although the previous CPU is idle.
+    pub pull_order: PullOrder,
+    /// How far a thread may be moved towards the CPU of its waker because less is to do there, by
+    /// [`Wake::loads`](super::Wake::loads), when both that and the previous CPU are busy.
+    pub load: Reach,
 }
 
 impl Default for WakeRules {
@@ -80,6 +121,8 @@ impl Default for WakeRules {
             stack: true,
             recent: true,
             pull: Reach::SameCache,
+            pull_order: PullOrder::PullFirst,
+            load: Reach::SameCache,
         }
     }
 }

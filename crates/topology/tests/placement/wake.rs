@@ -1,7 +1,7 @@
 //! Wake placement: the rules one by one, then everything against an oracle that ranks all CPUs.
 
 use inflight_topology::wake::{
-    PlaceReason, Placement, Reach, ShardLoad, Wake, WakeRules, WakeSource,
+    PlaceReason, Placement, PullOrder, Reach, ShardLoad, Wake, WakeRules, WakeSource,
 };
 use inflight_topology::{CpuSet, Topology};
 
@@ -20,6 +20,7 @@ fn rules(stack: bool, recent: bool, pull: Reach) -> WakeRules {
         stack,
         recent,
         pull,
+        ..WakeRules::default()
     }
 }
 
@@ -115,6 +116,58 @@ fn an_interrupt_pulls_within_its_reach_only() {
 }
 
 #[test]
+fn a_pull_comes_before_an_idle_previous_cpu_or_after_it() {
+    let topo = topo("numa:2 core:2");
+    let place = |waker, pull_order, idle: &[usize]| {
+        let rules = WakeRules {
+            pull_order,
+            ..WakeRules::default()
+        };
+        let wake = Wake::new(WakeSource::Interrupt, waker, 0);
+        let place = wake.place(rules, &topo, |cpu| idle.contains(&cpu));
+        (place.cpu, place.reason)
+    };
+    let (pulled, stays) = ((1, PlaceReason::Pulled), (0, PlaceReason::PreviousIdle));
+    assert_eq!(place(1, PullOrder::PullFirst, &[0, 1]), pulled);
+    assert_eq!(place(1, PullOrder::PreviousFirst, &[0, 1]), stays);
+    for order in PullOrder::ALL {
+        assert_eq!(place(1, order, &[1]), pulled);
+        assert_eq!(place(1, order, &[0]), stays);
+        // In another node.
+        assert_eq!(place(2, order, &[0, 2]), stays);
+        // The interrupt came to the CPU where the thread was.
+        assert_eq!(place(0, order, &[0, 1]), stays);
+    }
+}
+
+#[test]
+fn of_two_busy_cpus_the_one_with_less_to_do_is_searched_from_within_reach() {
+    let topo = topo("numa:2 core:4");
+    let place = |waker, load, loads: (usize, usize), idle: &[usize]| {
+        let rules = WakeRules {
+            load,
+            ..WakeRules::default()
+        };
+        let wake = Wake::new(WakeSource::Thread, waker, 3).loads(loads.0, loads.1);
+        let place = wake.place(rules, &topo, |cpu| idle.contains(&cpu));
+        (place.cpu, place.reason)
+    };
+    use PlaceReason::{CacheIdle, LessLoaded, NothingIdle, PreviousIdle};
+    assert_eq!(place(1, Reach::SameCache, (1, 2), &[]), (1, LessLoaded));
+    assert_eq!(place(1, Reach::SameCache, (2, 2), &[]), (3, NothingIdle));
+    assert_eq!(place(1, Reach::Nowhere, (1, 2), &[]), (3, NothingIdle));
+    // The search goes round from the target.
+    assert_eq!(place(1, Reach::SameCache, (1, 2), &[0, 2]), (2, CacheIdle));
+    assert_eq!(place(1, Reach::Nowhere, (1, 2), &[0, 2]), (0, CacheIdle));
+    // An idle previous CPU needs no comparison.
+    assert_eq!(place(1, Reach::SameCache, (0, 2), &[3]), (3, PreviousIdle));
+    // The other node, if that is asked for.
+    assert_eq!(place(5, Reach::SameCache, (1, 9), &[0, 6]), (0, CacheIdle));
+    assert_eq!(place(5, Reach::Anywhere, (1, 9), &[0, 6]), (6, CacheIdle));
+    assert_eq!(place(5, Reach::Anywhere, (1, 9), &[]), (5, LessLoaded));
+}
+
+#[test]
 fn a_whole_core_before_a_busy_ones_thread() {
     let topo = topo("core:3 smt:2"); // cores 0,3 and 1,4 and 2,5
     let wake = Wake::new(WakeSource::Thread, 0, 0);
@@ -133,6 +186,8 @@ struct Case<'a> {
     waker: usize,
     previous: usize,
     recent: Option<usize>,
+    /// Of the waker's CPU and of the previous one.
+    loads: Option<(usize, usize)>,
     allowed: Option<&'a CpuSet>,
     fast: bool,
     rules: WakeRules,
@@ -152,30 +207,49 @@ impl Case<'_> {
         !self.fast || self.machine.speed(cpu) == Some('1')
     }
 
+    /// Near which CPU a place is looked for.
+    fn target(&self) -> usize {
+        let (m, w, v) = (self.machine, self.waker, self.previous);
+        let reach = match self.rules.load {
+            Reach::Nowhere => w == v,
+            Reach::SameCache => m.same_cache(v, w),
+            Reach::Anywhere => true,
+        };
+        let busy = |cpu| self.usable(cpu) && !self.idle(cpu);
+        let less = self.loads.is_some_and(|(waker, previous)| waker < previous);
+        let slower = self.fits(v) && !self.fits(w);
+        if reach && busy(w) && busy(v) && less && !slower {
+            w
+        } else {
+            v
+        }
+    }
+
     /// How good a CPU is for a thread that may return to its previous one: the least wins.
     fn rank(&self, cpu: usize) -> Option<u32> {
-        let (m, v) = (self.machine, self.previous);
-        let near = m.same_cache(v, cpu);
+        let (m, v, t) = (self.machine, self.previous, self.target());
+        let near = m.same_cache(t, cpu);
         let whole = m.numbers().all(|c| !m.same_core(c, cpu) || self.idle(c));
-        let reach =
-            near && self.rules.pull == Reach::SameCache || self.rules.pull == Reach::Anywhere;
+        let reach = m.same_cache(v, cpu) && self.rules.pull == Reach::SameCache
+            || self.rules.pull == Reach::Anywhere;
         let (idle, good) = (self.idle(cpu), self.idle(cpu) && self.fits(cpu));
-        let pulls = self.source == WakeSource::Interrupt && reach;
+        let pulled = good && cpu == self.waker && self.source == WakeSource::Interrupt && reach;
         let stack = self.rules.stack && self.source == LAST && self.waker == v;
         let recent = self.rules.recent && self.recent == Some(cpu);
         let ranks = [
+            pulled && self.rules.pull_order == PullOrder::PullFirst,
             good && cpu == v,
-            good && cpu == self.waker && pulls,
+            pulled,
             self.fits(cpu) && cpu == v && stack,
             good && recent && near,
             good && near && whole,
-            good && m.same_core(v, cpu),
+            good && m.same_core(t, cpu),
             good && near,
             idle && cpu == v,
             idle && near && whole,
-            idle && m.same_core(v, cpu),
+            idle && m.same_core(t, cpu),
             idle && near,
-            cpu == v,
+            cpu == t,
         ];
         let rank = ranks.iter().position(|&yes| yes)?;
         u32::try_from(rank).ok()
@@ -187,7 +261,7 @@ impl Case<'_> {
         if self.usable(self.previous) {
             let ranked = usable().filter_map(|cpu| {
                 let rank = self.rank(cpu)?;
-                Some((rank, round(self.previous, cpu), cpu))
+                Some((rank, round(self.target(), cpu), cpu))
             });
             return ranked.min().map(|(.., cpu)| cpu);
         }
@@ -214,6 +288,9 @@ impl Case<'_> {
         if let Some(recent) = self.recent {
             wake = wake.recent(recent);
         }
+        if let Some((waker, previous)) = self.loads {
+            wake = wake.loads(waker, previous);
+        }
         if let Some(allowed) = self.allowed {
             wake = wake.allowed(allowed);
         }
@@ -223,12 +300,13 @@ impl Case<'_> {
         let place = wake.place(self.rules, topo, |cpu| self.idle(cpu));
         let note = || {
             format!(
-                "{}: {:?} by {} of {}, recent {:?}, idle {:b}, {:?} -> {place:?}",
+                "{}: {:?} by {} of {}, recent {:?}, loads {:?}, idle {:b}, {:?} -> {place:?}",
                 self.machine.description,
                 self.source,
                 self.waker,
                 self.previous,
                 self.recent,
+                self.loads,
                 self.idle,
                 self.rules
             )
@@ -249,14 +327,13 @@ impl Case<'_> {
             note()
         );
         // The promise apart from all order: nobody leaves the cache unasked.
-        if !gone && expected.is_some() && place.reason != PlaceReason::Pulled {
-            assert!(
-                self.machine.same_cache(self.previous, place.cpu),
-                "{}",
-                note()
-            );
-        }
-        if place.reason == PlaceReason::Pulled && self.rules.pull != Reach::Anywhere {
+        let pulled = place.reason == PlaceReason::Pulled;
+        let asked = if pulled {
+            self.rules.pull
+        } else {
+            self.rules.load
+        };
+        if !gone && expected.is_some() && asked != Reach::Anywhere {
             assert!(
                 self.machine.same_cache(self.previous, place.cpu),
                 "{}",
@@ -275,7 +352,14 @@ fn all_rules() -> Vec<WakeRules> {
     let mut all = Vec::new();
     for pull in Reach::ALL {
         for on in 0..4 {
-            all.push(rules(on & 1 != 0, on & 2 != 0, pull));
+            // Where nobody is pulled there is no order.
+            let orders = if pull == Reach::Nowhere { 1 } else { 2 };
+            for pull_order in PullOrder::ALL.into_iter().take(orders) {
+                all.push(WakeRules {
+                    pull_order,
+                    ..rules(on & 1 != 0, on & 2 != 0, pull)
+                });
+            }
         }
     }
     all
@@ -289,9 +373,13 @@ fn rules_for(allowed: Option<&CpuSet>) -> Vec<WakeRules> {
     }
 }
 
-#[test]
-fn every_wake_on_every_machine() {
-    let sets = [CpuSet::from([0, 3]), CpuSet::from([9])];
+/// Every wake of every machine with these rules, masks and loads.
+fn check_all(
+    allowed: Option<&CpuSet>,
+    rules: &[WakeRules],
+    loads: Option<(usize, usize)>,
+    sources: &[WakeSource],
+) {
     for machine in &MACHINES {
         let topo = machine.topology();
         let end = *machine.numbers().end();
@@ -304,32 +392,54 @@ fn every_wake_on_every_machine() {
             waker: 0,
             previous: 0,
             recent: None,
-            allowed: None,
+            loads,
+            allowed,
             fast: false,
             rules: WakeRules::default(),
             idle: 0,
         };
-        for allowed in [None, Some(&sets[0]), Some(&sets[1])] {
-            case.allowed = allowed;
-            for rules in rules_for(allowed) {
-                case.rules = rules;
-                for source in [WakeSource::Interrupt, WakeSource::Thread, LAST, MORE_QUEUED] {
-                    case.source = source;
-                    for &(waker, previous) in &wakes {
-                        (case.waker, case.previous) = (waker, previous);
-                        for recent in [None, Some(0), Some(end)] {
-                            case.recent = recent;
-                            for fast in 0..=usize::from(hybrid) {
-                                case.fast = fast == 1;
-                                for idle in 0..1 << end {
-                                    case.idle = idle;
-                                    case.check(&topo);
-                                }
+        for &rules in rules {
+            case.rules = rules;
+            for &source in sources {
+                case.source = source;
+                for &(waker, previous) in &wakes {
+                    (case.waker, case.previous) = (waker, previous);
+                    for recent in [None, Some(0), Some(end)] {
+                        case.recent = recent;
+                        for fast in 0..=usize::from(hybrid) {
+                            case.fast = fast == 1;
+                            for idle in 0..1 << end {
+                                case.idle = idle;
+                                case.check(&topo);
                             }
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn every_wake_on_every_machine() {
+    let sets = [CpuSet::from([0, 3]), CpuSet::from([9])];
+    let sources = [WakeSource::Interrupt, WakeSource::Thread, LAST, MORE_QUEUED];
+    for allowed in [None, Some(&sets[0]), Some(&sets[1])] {
+        check_all(allowed, &rules_for(allowed), None, &sources);
+    }
+}
+
+#[test]
+fn every_wake_by_load() {
+    let rules = Reach::ALL.map(|load| WakeRules {
+        load,
+        ..WakeRules::default()
+    });
+    let set = CpuSet::from([0, 3]);
+    let sources = [WakeSource::Interrupt, WakeSource::Thread, LAST];
+    for allowed in [None, Some(&set)] {
+        for loads in [(1, 2), (2, 2)] {
+            check_all(allowed, &rules, Some(loads), &sources);
         }
     }
 }

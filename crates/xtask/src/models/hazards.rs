@@ -1,5 +1,5 @@
 //! The hazards a model is about, written in front of its name: `h1_h18_put_wakes` is about H1 and
-//! H18, `i26_idle_worker` about I.26.
+//! H18, `i26_idle_worker` about I.26, `fl7_the_leader_leaves` about FL.7.
 
 /// The hazards in the name of a test function, which may carry its modules.
 pub(crate) fn of(name: &str) -> Vec<String> {
@@ -7,13 +7,17 @@ pub(crate) fn of(name: &str) -> Vec<String> {
     function.split('_').map_while(named).collect()
 }
 
-/// The hazard that `name` stands for: `h4` and `H4` are H4; `i26`, `I26` and `I.26` are I.26.
+/// The hazard that `name` stands for: `h4` and `H4` are H4; `i26`, `I26` and `I.26` are I.26;
+/// `fl7` and `FL.7` are FL.7.
 pub(crate) fn named(name: &str) -> Option<String> {
     let name = name.trim();
-    let (kind, number) = name.split_at_checked(1)?;
+    let digits = name.find(|c: char| !c.is_ascii_alphabetic())?;
+    let (kind, number) = name.split_at(digits);
+    let dotted = number.strip_prefix('.').unwrap_or(number);
     let (shown, number) = match kind {
         "h" | "H" => ("H", number),
-        "i" | "I" => ("I.", number.strip_prefix('.').unwrap_or(number)),
+        "i" | "I" => ("I.", dotted),
+        "fl" | "FL" => ("FL.", dotted),
         _ => return None,
     };
     let valid = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit());
@@ -39,6 +43,7 @@ mod tests {
             assert_eq!(named(name).unwrap(), "I.26");
         }
         assert_eq!(named("h4").unwrap(), "H4");
+        assert_eq!(named("fl7"), named("FL.7"));
         for name in ["", "H", "H4a", "x4", "4", "é"] {
             assert_eq!(named(name), None, "{name}");
         }

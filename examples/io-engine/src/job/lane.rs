@@ -8,6 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use inflight::flush::{Flags, FlushError, WriteError};
 
 use super::plan::{Next, Task};
 use super::{Job, Shared};
@@ -122,7 +123,7 @@ impl<E: Engine> Job<'_, E> {
                 None => return Ok(None),
             }
         }
-        let Some((block, latency)) = self.transfer(lane, Op::Write, offset, block).await? else {
+        let Some((block, latency)) = self.written_block(lane, offset, block).await? else {
             return Ok(None);
         };
         if let Some(generation) = generation {
@@ -142,11 +143,63 @@ impl<E: Engine> Job<'_, E> {
             return Ok(());
         }
         self.writes_since_sync.set(0);
-        let nothing = vec![AlignedBuf::default()];
-        if let Some((_, latency)) = self.transfer(lane, Op::Sync, 0, nothing).await? {
-            self.stats.borrow_mut().sync_lat.record(latency);
+        let asked = Instant::now();
+        let flushed = self.shared.domain.flush_with(|| self.sync(lane)).await;
+        if self.is_flushed(flushed)? {
+            self.stats.borrow_mut().sync_lat.record(asked.elapsed());
         }
         Ok(())
+    }
+
+    /// The write of a block, durable with `--fua`: then the latency runs to the end of its flush.
+    async fn written_block(
+        &self,
+        lane: usize,
+        offset: u64,
+        block: Block,
+    ) -> Result<Option<(Block, Duration)>> {
+        if !self.shared.config.fua {
+            return self.transfer(lane, Op::Write, offset, block).await;
+        }
+        let domain = &self.shared.domain;
+        let begun = domain.begin_with(Flags::write().fua(), || self.sync(lane));
+        // Nothing is flushed before the data, so this does not wait.
+        let sequence = begun.await.context("beginning a durable write")?;
+        let written = self.transfer(lane, Op::Write, offset, block).await?;
+        let Some((block, latency)) = written else {
+            return Ok(None);
+        };
+        let landed = Instant::now();
+        let finished = sequence.finish_with(Ok(()), || self.sync(lane)).await;
+        let flushed = finished.map_err(|error| match error {
+            WriteError::Flush(error) => FlushError::Device(error),
+            _ => FlushError::TimedOut,
+        });
+        Ok(self
+            .is_flushed(flushed)?
+            .then(|| (block, latency + landed.elapsed())))
+    }
+
+    /// The flush of the file, by this job's engine, for all who share it.
+    async fn sync(&self, lane: usize) -> io::Result<()> {
+        let nothing = vec![AlignedBuf::default()];
+        match self.transfer(lane, Op::Sync, 0, nothing).await {
+            Ok(Some(_)) => Ok(()),
+            // The run was stopped: nothing was flushed, and nobody minds.
+            Ok(None) => Err(io::ErrorKind::Interrupted.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Whether it was flushed; not if the run was stopped.
+    fn is_flushed(&self, flushed: Result<(), FlushError>) -> Result<bool> {
+        match flushed {
+            Ok(()) => Ok(true),
+            Err(FlushError::Device(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                Ok(false)
+            }
+            Err(error) => Err(anyhow!("{}: fdatasync: {error}", self.shared.name)),
+        }
     }
 
     /// Reads and checks a block and gives its memory back; none if the run was stopped before the

@@ -19,6 +19,7 @@ use crate::checks::Checks;
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use inflight::flush::FlushDomain;
 use inflight::tags::{AllocOptions, Tag, Tenant};
 
 use crate::block::Format;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Identifies this run in the headers it writes.
     pub(crate) run: u64,
     pub(crate) control: Control,
+    /// All jobs share the file's flushes.
+    pub(crate) domain: FlushDomain,
     /// Where blocks are sealed and checked; none without `--verify`.
     pub(crate) checksums: Option<Checks>,
 }
@@ -230,6 +233,7 @@ mod tests {
         );
         let shared = Arc::new(Shared {
             control: Control::new(1),
+            domain: FlushDomain::builder().build(),
             run: 1,
             file: Arc::new(tempfile::tempfile().unwrap()),
             name: "f".to_owned(),

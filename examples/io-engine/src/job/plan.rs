@@ -96,7 +96,7 @@ impl Plan {
     fn draw(&mut self) -> Task {
         let write = match self.pattern {
             Pattern::Read | Pattern::Randread => false,
-            Pattern::Write | Pattern::Randwrite => true,
+            Pattern::Write | Pattern::Randwrite | Pattern::Log => true,
             Pattern::Randrw | Pattern::Rw => self.rng.u8(..100) >= self.rwmixread,
         };
         if !self.pattern.random() {

@@ -81,7 +81,7 @@ fn bad_input_ends_in_one_clear_line() {
         ("--randseed x", "--randseed <N>': not a whole number"),
         (
             "--rw raed",
-            "one of read, write, randread, randwrite, randrw, rw; did you mean 'read'?",
+            "one of read, write, randread, randwrite, randrw, rw, log; did you mean 'read'?",
         ),
         ("--rw", "one of read, write, "),
         ("--verify md5", "one of none, crc32c, sha256, sha512"),

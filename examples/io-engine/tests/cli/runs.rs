@@ -199,7 +199,38 @@ fn fsync_comes_after_every_so_many_writes_of_a_job() {
             .json();
         assert_eq!(json.count("fsyncs"), 2 * 3);
         assert!(json.float("fsync_lat_us/max") > 0.0);
+        assert_eq!(json.count("flushes/asked"), 2 * 3);
+        assert!(json.count("flushes/issued") <= 2 * 3);
     }
+}
+
+#[test]
+fn durable_writes_share_their_flushes() {
+    for engine in engines() {
+        let options = "--json --size 1m --rw randwrite --number_ios 200 --fua --iodepth 8 \
+                       --numjobs 2 --verify crc32c";
+        let json = Place::new()
+            .run(&format!("{options} --engine {engine}"))
+            .expect(0)
+            .json();
+        assert_eq!(json.count("flushes/asked"), 400);
+        let issued = json.count("flushes/issued");
+        assert!((1..400).contains(&issued), "{issued}");
+        assert!(json.count("flushes/merged_max") >= 2);
+    }
+}
+
+#[test]
+fn a_log_shares_flushes_among_its_committers() {
+    let options = "--json --rw log --number_ios 400 --committers 8 --record 300..1000 \
+                   --checkpoint 64k --filename log";
+    let json = Place::new().run(options).expect(0).json();
+    assert_eq!(json.count("commits"), 400);
+    assert!(json.count("checkpoints") >= 3);
+    assert!(json.count("flushes_before") >= json.count("checkpoints"));
+    let forced = json.count("flushes") + json.count("flushes_alone") + json.count("durable_writes");
+    // Each commit and each checkpoint is flushed once at most.
+    assert!(forced <= 400 + json.count("checkpoints"), "{forced}");
 }
 
 #[test]
@@ -226,7 +257,8 @@ fn direct_io_reads_what_direct_io_wrote() {
 #[test]
 fn help_documents_options_and_exit_statuses() {
     let help = Place::new().run("--help").expect(0).stdout;
-    let options = "filename size bs rw iodepth numjobs runtime direct fsync verify engine json \
+    let options = "filename size bs rw iodepth numjobs runtime direct fsync fdatasync fua verify \
+                   engine json record checkpoint committers \
                    max-split hw-queues workqueue-scope strict number_ios admission tenants \
                    steering poll";
     for option in options.split_whitespace() {

@@ -1,0 +1,354 @@
+//! A disk in memory, with a cache that loses its content with the power, and faults as parameters.
+//!
+//! It writes sector by sector, and each sector is a step; so are the start and the end of a flush.
+//! The [`Power`] can be cut at any step. What the disk has then is, for each sector on its own,
+//! what was there when it was last flushed or any of what was written since.
+
+use super::{Device, Flusher};
+use crate::machine::Caps;
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, Parker};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// What is written as a whole or not at all.
+const SECTOR: usize = 512;
+
+/// The power of one or several [`MemoryDevice`]s: counts their steps, and is cut at one of them.
+///
+/// ```
+/// use inflight_flush::{Device, Flusher, MemoryDevice, Power};
+/// let power = Power::new();
+/// let device = MemoryDevice::on(&power, 4096);
+/// device.write_at(&[1; 512], 0)?;
+/// device.flush()?;
+/// power.cut_at(power.steps()); // at the next step
+/// assert!(device.write_at(&[2; 1024], 0).is_err());
+/// let after = device.restart(&Power::new(), 7); // 7 decides what each sector has kept
+/// let mut bytes = [0; 512];
+/// after.read_at(&mut bytes, 0)?;
+/// assert_eq!(bytes, [1; 512]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Power(Arc<Mutex<Supply>>);
+
+#[derive(Debug, Default)]
+struct Supply {
+    steps: u64,
+    cut_at: Option<u64>,
+}
+
+impl Power {
+    /// Power that is never cut.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cuts the power when so many steps have been made: that step fails, and all that follow.
+    pub fn cut_at(&self, step: u64) {
+        self.0.lock().cut_at = Some(step);
+    }
+
+    /// How many steps were made.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.0.lock().steps
+    }
+
+    /// Whether the power is off.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        let supply = self.0.lock();
+        supply.cut_at.is_some_and(|at| supply.steps >= at)
+    }
+
+    pub(crate) fn step(&self) -> io::Result<()> {
+        let mut supply = self.0.lock();
+        if supply.cut_at.is_some_and(|at| supply.steps >= at) {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "no power"));
+        }
+        supply.steps += 1;
+        Ok(())
+    }
+}
+
+/// A disk in memory with a volatile cache. A clone is the same disk.
+///
+/// ```
+/// use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice};
+/// use std::time::Duration;
+/// let disk = MemoryDevice::new(1 << 20)
+///     .with_caps(Caps::volatile_with_fua())
+///     .with_flush_time(Duration::from_micros(100));
+/// let domain = FlushDomain::new(disk.clone());
+/// disk.write_at(b"plain", 0)?;
+/// domain.flush_blocking()?;
+/// assert_eq!((disk.writes(), disk.flushes(), disk.fua_writes()), (1, 1, 0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryDevice {
+    power: Power,
+    caps: Caps,
+    flush_time: Duration,
+    disk: Arc<Mutex<Disk>>,
+    /// Held by the flush in progress: a disk does one after the other.
+    flushing: Arc<Mutex<()>>,
+}
+
+/// A write's number, and the sector as it left it.
+type Version = (u64, Box<[u8; SECTOR]>);
+
+#[derive(Default)]
+struct Disk {
+    durable: Vec<u8>,
+    /// What was written to a sector since its last flush, oldest first, each with its number.
+    cache: BTreeMap<usize, Vec<Version>>,
+    last_write: u64,
+    writes: u64,
+    fua_writes: u64,
+    flushes: u64,
+    failing_flushes: u32,
+    failing_writes: u32,
+}
+
+impl MemoryDevice {
+    /// A disk of zeros.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self::on(&Power::new(), len)
+    }
+
+    /// A disk of zeros on a power supply.
+    #[must_use]
+    pub fn on(power: &Power, len: usize) -> Self {
+        Self {
+            power: power.clone(),
+            caps: Caps::volatile(),
+            flush_time: Duration::ZERO,
+            disk: Arc::new(Mutex::new(Disk {
+                durable: vec![0; len],
+                ..Disk::default()
+            })),
+            flushing: Arc::default(),
+        }
+    }
+
+    /// A disk that says it can do this. Its cache is volatile all the same, unless the caps say
+    /// that it has none: then every write is durable.
+    #[must_use]
+    pub const fn with_caps(mut self, caps: Caps) -> Self {
+        self.caps = caps;
+        self
+    }
+
+    /// A disk whose flushes take this long, one after the other; writes go on meanwhile.
+    #[must_use]
+    pub const fn with_flush_time(mut self, time: Duration) -> Self {
+        self.flush_time = time;
+        self
+    }
+
+    /// The next `count` flushes fail.
+    pub fn fail_flushes(&self, count: u32) {
+        self.disk.lock().failing_flushes = count;
+    }
+
+    /// The next `count` writes fail, as on a disk that is full.
+    pub fn fail_writes(&self, count: u32) {
+        self.disk.lock().failing_writes = count;
+    }
+
+    /// How many flushes were started.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.disk.lock().flushes
+    }
+
+    /// How many writes were made, durable ones included.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.disk.lock().writes
+    }
+
+    /// How many durable writes were made.
+    #[must_use]
+    pub fn fua_writes(&self) -> u64 {
+        self.disk.lock().fua_writes
+    }
+
+    /// The disk as it is after the power was cut and came back: another one. `seed` decides what
+    /// each sector that was not flushed has kept.
+    #[must_use]
+    pub fn restart(&self, power: &Power, seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let disk = self.disk.lock();
+        let mut durable = disk.durable.clone();
+        for (&sector, versions) in &disk.cache {
+            // One more than there are versions: the durable one may be left, too.
+            let kept = rng.usize(0..=versions.len());
+            if let Some((_, bytes)) = kept.checked_sub(1).map(|at| &versions[at]) {
+                put(&mut durable, sector, bytes);
+            }
+        }
+        drop(disk);
+        let restarted = Self::on(power, 0)
+            .with_caps(self.caps)
+            .with_flush_time(self.flush_time);
+        restarted.disk.lock().durable = durable;
+        restarted
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64, fua: bool) -> io::Result<()> {
+        let start = position(offset)?;
+        let end = start + bytes.len();
+        {
+            let mut disk = self.disk.lock();
+            if end > disk.durable.len() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if disk.failing_writes > 0 {
+                disk.failing_writes -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            disk.writes += 1;
+            disk.fua_writes += u64::from(fua);
+        }
+        let durable = fua || !self.caps.volatile_cache;
+        let mut at = start;
+        while at < end {
+            let sector = at / SECTOR;
+            let upto = end.min((sector + 1) * SECTOR);
+            self.power.step()?;
+            let mut disk = self.disk.lock();
+            let mut image = Box::new(disk.sector(sector));
+            image[at % SECTOR..][..upto - at].copy_from_slice(&bytes[at - start..upto - start]);
+            disk.last_write += 1;
+            if durable {
+                put(&mut disk.durable, sector, &image);
+                disk.cache.remove(&sector);
+            } else {
+                let number = disk.last_write;
+                disk.cache.entry(sector).or_default().push((number, image));
+            }
+            drop(disk);
+            at = upto;
+        }
+        Ok(())
+    }
+}
+
+impl Disk {
+    /// What a reader sees.
+    fn sector(&self, sector: usize) -> [u8; SECTOR] {
+        if let Some((_, newest)) = self.cache.get(&sector).and_then(|versions| versions.last()) {
+            return **newest;
+        }
+        let mut bytes = [0; SECTOR];
+        let start = sector * SECTOR;
+        let len = SECTOR.min(self.durable.len().saturating_sub(start));
+        bytes[..len].copy_from_slice(&self.durable[start..start + len]);
+        bytes
+    }
+}
+
+fn put(durable: &mut [u8], sector: usize, bytes: &[u8; SECTOR]) {
+    let start = sector * SECTOR;
+    let len = SECTOR.min(durable.len() - start);
+    durable[start..start + len].copy_from_slice(&bytes[..len]);
+}
+
+fn position(offset: u64) -> io::Result<usize> {
+    usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+impl Flusher for MemoryDevice {
+    fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let _flushing = self.flushing.lock();
+        self.power.step()?;
+        let (covered, fails) = {
+            let mut disk = self.disk.lock();
+            disk.flushes += 1;
+            let fails = disk.failing_flushes > 0;
+            disk.failing_flushes = disk.failing_flushes.saturating_sub(1);
+            (disk.last_write, fails)
+        };
+        if !self.flush_time.is_zero() {
+            let clock = Clock::system();
+            let end = clock.now() + self.flush_time;
+            let parker = Parker::current();
+            while parker.park_until(&clock, end) {}
+        }
+        self.power.step()?;
+        let mut guard = self.disk.lock();
+        let disk = &mut *guard;
+        if fails {
+            // As systems do: what was to be flushed is dropped, and counts as clean.
+            disk.cache.clear();
+            return Err(io::Error::other("an injected fault"));
+        }
+        disk.cache.retain(|&sector, versions| {
+            let flushed = versions.partition_point(|&(number, _)| number <= covered);
+            if let Some((_, bytes)) = versions.drain(..flushed).next_back() {
+                put(&mut disk.durable, sector, &bytes);
+            }
+            !versions.is_empty()
+        });
+        Ok(())
+    }
+}
+
+impl Device for MemoryDevice {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().durable.len() as u64)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = position(offset)?;
+        let end = start + bytes.len();
+        let disk = self.disk.lock();
+        if end > disk.durable.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut at = start;
+        while at < end {
+            let sector = at / SECTOR;
+            let upto = end.min((sector + 1) * SECTOR);
+            let image = disk.sector(sector);
+            bytes[at - start..upto - start].copy_from_slice(&image[at % SECTOR..][..upto - at]);
+            at = upto;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write(bytes, offset, false)
+    }
+
+    fn write_fua_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.caps.volatile_cache && !self.caps.native_fua {
+            self.write(bytes, offset, false)?;
+            return self.flush();
+        }
+        self.write(bytes, offset, true)
+    }
+}
+
+impl fmt::Debug for MemoryDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disk = self.disk.lock();
+        f.debug_struct("MemoryDevice")
+            .field("len", &disk.durable.len())
+            .field("sectors_in_cache", &disk.cache.len())
+            .field("flushes", &disk.flushes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! A file through a ring of io_uring. A write and the flush behind it are one submission.
+//!
+//! Requests of one submission are not ordered by themselves, so they are linked; and a link that
+//! breaks cancels what comes behind: a flush that was cancelled has not flushed.
+
+use super::{Device, Flusher};
+use crate::machine::Caps;
+use inflight_sync::Mutex;
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, opcode, squeue};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+
+/// The longest write of one request; the kernel shortens longer ones.
+const LONGEST: usize = 1 << 30;
+
+/// A file whose writes and flushes go through a ring, one caller at a time.
+///
+/// ```
+/// use inflight_flush::{Device, UringDevice};
+/// # let Ok(device) = UringDevice::new(tempfile::tempfile()?) else { return Ok(()) };
+/// device.write_fua_at(b"durable", 0)?; // a write and a linked fdatasync, one call
+/// let mut bytes = [0; 7];
+/// device.read_at(&mut bytes, 0)?;
+/// assert_eq!(&bytes, b"durable");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UringDevice {
+    file: File,
+    ring: Mutex<IoUring>,
+}
+
+impl UringDevice {
+    /// The device of a file that is open for reading and writing.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel gives no ring.
+    pub fn new(file: File) -> io::Result<Self> {
+        Ok(Self {
+            file,
+            ring: Mutex::new(IoUring::new(4)?),
+        })
+    }
+
+    fn fsync(&self) -> squeue::Entry {
+        opcode::Fsync::new(Fd(self.file.as_raw_fd()))
+            .flags(FsyncFlags::DATASYNC)
+            .build()
+    }
+
+    /// Carries out the entries, and gives back their results in order.
+    fn run<const N: usize>(&self, entries: [squeue::Entry; N]) -> io::Result<[i32; N]> {
+        let mut ring = self.ring.lock();
+        for (number, entry) in entries.into_iter().enumerate() {
+            let entry = entry.user_data(number as u64);
+            // SAFETY: buffers and the file outlive the request, because this function returns when
+            // all have completed, and the callers borrow both until then. An error to enter the
+            // ring ends the process below rather than this function.
+            let pushed = unsafe { ring.submission().push(&entry) };
+            pushed.expect("the ring is empty and has room for a write and a flush");
+        }
+        let mut results = [0; N];
+        let mut missing = N;
+        while missing > 0 {
+            match ring.submit_and_wait(missing) {
+                Ok(_) => {}
+                Err(error) if again(&error) => {}
+                // The kernel may still read the buffers: they must not go.
+                Err(_) => std::process::abort(),
+            }
+            for entry in ring.completion() {
+                results[entry.user_data() as usize] = entry.result();
+                missing -= 1;
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// Whether a call is to be made again: it was interrupted, or the ring was busy.
+fn again(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+}
+
+/// How many bytes, or the error.
+fn outcome(result: i32) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}
+
+impl Flusher for UringDevice {
+    fn caps(&self) -> Caps {
+        Caps::volatile_with_fua()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let [result] = self.run([self.fsync()])?;
+        outcome(result).map(drop)
+    }
+}
+
+impl Device for UringDevice {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let len = bytes.len().min(LONGEST);
+            let fd = Fd(self.file.as_raw_fd());
+            let read = opcode::Read::new(fd, bytes.as_mut_ptr(), len as u32).offset(offset);
+            let [result] = self.run([read.build()])?;
+            match outcome(result)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                done => {
+                    bytes = &mut bytes[done..];
+                    offset += done as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let [result] = self.run([self.write(bytes, offset)])?;
+            match outcome(result)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                done => {
+                    bytes = &bytes[done..];
+                    offset += done as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_fua_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let write = self.write(bytes, offset).flags(squeue::Flags::IO_LINK);
+        let [written, flushed] = self.run([write, self.fsync()])?;
+        let done = outcome(written)?;
+        if done == bytes.len() && flushed == 0 {
+            return Ok(());
+        }
+        if done < bytes.len() {
+            // A short write breaks the link: the flush was cancelled.
+            self.write_at(&bytes[done..], offset + done as u64)?;
+            return self.flush();
+        }
+        outcome(flushed).map(drop)
+    }
+}
+
+impl UringDevice {
+    fn write(&self, bytes: &[u8], offset: u64) -> squeue::Entry {
+        let len = bytes.len().min(LONGEST);
+        let fd = Fd(self.file.as_raw_fd());
+        opcode::Write::new(fd, bytes.as_ptr(), len as u32)
+            .offset(offset)
+            .build()
+    }
+}
+
+impl fmt::Debug for UringDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UringDevice")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}

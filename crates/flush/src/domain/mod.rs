@@ -1,0 +1,394 @@
+//! [`FlushDomain`]: those who share the flushes of one device.
+//!
+//! One lock, around the machine. Whoever waits moves things on: the first of a generation carries
+//! out its flush, each its own data. So there is no thread, and a flush that blocks is carried out
+//! by somebody who waits for it.
+
+mod request;
+mod sequence;
+mod wait;
+
+use crate::counters::Counters;
+use crate::device::Flusher;
+use crate::error::{DeviceError, FlushError};
+use crate::machine::{Action, Caps, Deferral, Flags, Machine};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::notify_each;
+use inflight_sync::{Arc, Mutex};
+use request::{Core, Request};
+use std::fmt;
+use std::future::{Future, ready};
+use std::io;
+use std::time::Duration;
+
+pub use sequence::Sequence;
+pub(crate) use wait::wait_until;
+
+/// A device or file whose flushes are shared: at most one is in flight, and all that ask while it
+/// is share the next one. A flush in flight never serves a request that came after it was issued.
+///
+/// A clone is a handle to the same domain; give one to each queue that writes to the device.
+///
+/// # Who carries out a flush
+///
+/// One of those who wait for it. With the device that the domain was made with, that one blocks: in
+/// `flush_blocking` its thread, in `flush` its poll. An engine with asynchronous flushes of its own
+/// uses the `_with` forms and says how; then nobody blocks.
+///
+/// # What is promised
+///
+/// - A flush that succeeds makes durable what was completed when it was asked for.
+/// - With `preflush` that holds before the request's data starts.
+/// - With `fua` the request's own data is durable when it ends.
+/// - About writes that were not completed at the call, and about the order of requests that wait
+///   for different flushes, nothing is promised.
+///
+/// # Fairness
+///
+/// Whoever asks waits for the end of the flush in flight and for the next one, no longer, however
+/// many others ask; but see [`Deferral`] for data that is under way.
+///
+/// # Cancel safety
+///
+/// A dropped future has not asked. If it was chosen to carry out a flush, another one that waits
+/// for it does. One that is kept and not polled keeps what it was chosen for.
+///
+/// ```
+/// use inflight_flush::FlushDomain;
+/// use std::os::unix::fs::FileExt;
+/// # inflight_sync::block_on(async {
+/// let file = tempfile::tempfile()?;
+/// let domain = FlushDomain::new(file.try_clone()?);
+/// file.write_all_at(b"plain", 0)?;
+/// domain.flush().await?; // what was written is durable
+/// domain.write_fua(|| file.write_all_at(b"commit", 4096)).await?; // and so is this
+/// assert_eq!(domain.counters().issued, 2);
+/// # Ok::<(), std::io::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct FlushDomain {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    core: Mutex<Core>,
+    flusher: Option<Box<dyn Flusher>>,
+    clock: Clock,
+}
+
+/// Makes a [`FlushDomain`].
+///
+/// ```
+/// use inflight_flush::{Caps, Deferral, FlushDomain};
+/// use std::time::Duration;
+/// let domain = FlushDomain::builder()
+///     .caps(Caps::volatile())
+///     .deferral(Deferral::Bounded(Duration::from_millis(1)))
+///     .build(); // no device: its users say how to flush
+/// # inflight_sync::block_on(async {
+/// domain.flush_with(|| async { Ok(()) }).await.unwrap();
+/// # });
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "nothing is made before `build`"]
+pub struct FlushDomainBuilder {
+    caps: Option<Caps>,
+    deferral: Option<Deferral>,
+    exclusive: bool,
+    clock: Clock,
+}
+
+impl FlushDomainBuilder {
+    /// What the device can do. Default: what it says itself, or a volatile cache.
+    pub fn caps(mut self, caps: Caps) -> Self {
+        self.caps = Some(caps);
+        self
+    }
+
+    /// When a flush waits for data under way. Default: [`Deferral::for_caps`].
+    pub fn deferral(mut self, deferral: Deferral) -> Self {
+        self.deferral = Some(deferral);
+        self
+    }
+
+    /// Every write of the device goes through this domain ([`begin`](FlushDomain::begin)), so a
+    /// flush with nothing to do ends at once. Default: no.
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = clock.clone();
+        self
+    }
+
+    /// A domain for the device.
+    #[must_use]
+    pub fn device(self, flusher: impl Flusher) -> FlushDomain {
+        let caps = self.caps.unwrap_or_else(|| flusher.caps());
+        self.make(caps, Some(Box::new(flusher)))
+    }
+
+    /// A domain whose users say how to flush, in the `_with` forms. The other forms fail where a
+    /// flush is needed.
+    #[must_use]
+    pub fn build(self) -> FlushDomain {
+        let caps = self.caps.unwrap_or(Caps::volatile());
+        self.make(caps, None)
+    }
+
+    fn make(self, caps: Caps, flusher: Option<Box<dyn Flusher>>) -> FlushDomain {
+        let deferral = self.deferral.unwrap_or(Deferral::for_caps(caps));
+        let machine = Machine::new(caps, deferral).exclusive(self.exclusive);
+        FlushDomain {
+            inner: Arc::new(Inner {
+                core: Mutex::new(Core::new(machine)),
+                flusher,
+                clock: self.clock,
+            }),
+        }
+    }
+}
+
+impl FlushDomain {
+    /// A domain for anything that can flush, with the defaults.
+    ///
+    /// ```
+    /// use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let domain = FlushDomain::new(MemoryDevice::new(1 << 20));
+    /// domain.flush_blocking().unwrap();
+    /// ```
+    #[must_use]
+    pub fn new(flusher: impl Flusher) -> Self {
+        Self::builder().device(flusher)
+    }
+
+    /// Options first.
+    pub fn builder() -> FlushDomainBuilder {
+        FlushDomainBuilder::default()
+    }
+
+    /// Makes durable what was completed before the call.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails. Everybody who shared the flush gets the error.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let domain = FlushDomain::new(MemoryDevice::new(4096));
+    /// inflight_sync::block_on(domain.flush()).unwrap();
+    /// ```
+    pub fn flush(&self) -> impl Future<Output = Result<(), FlushError>> + Send + use<> {
+        let device = self.clone();
+        self.flush_with(move || ready(device.flush_device()))
+    }
+
+    /// The same, with a way to flush: `lead` is called if this call is chosen to carry a flush out.
+    ///
+    /// # Errors
+    ///
+    /// What `lead` says, here or in another call that shared its flush.
+    ///
+    /// ```
+    /// # use inflight_flush::FlushDomain;
+    /// # async fn ring_fsync() -> std::io::Result<()> { Ok(()) }
+    /// let domain = FlushDomain::builder().build();
+    /// inflight_sync::block_on(domain.flush_with(|| ring_fsync())).unwrap();
+    /// assert_eq!(domain.counters().issued, 1);
+    /// ```
+    pub fn flush_with<L, F>(
+        &self,
+        mut lead: L,
+    ) -> impl Future<Output = Result<(), FlushError>> + use<L, F>
+    where
+        L: FnMut() -> F,
+        F: Future<Output = io::Result<()>>,
+    {
+        let domain = self.clone();
+        async move {
+            let request = domain.submit(Flags::flush());
+            let ended = request.proceed(&mut lead).await;
+            ended.unwrap_or(Ok(())).map_err(FlushError::Device)
+        }
+    }
+
+    /// [`flush`](FlushDomain::flush) as a thread.
+    ///
+    /// # Errors
+    ///
+    /// As `flush`.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// FlushDomain::new(MemoryDevice::new(4096)).flush_blocking().unwrap();
+    /// ```
+    pub fn flush_blocking(&self) -> Result<(), FlushError> {
+        let ended = self.wait(None, self.flush());
+        ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// [`flush`](FlushDomain::flush) as a thread, at most for `limit`, unless this call carries out
+    /// the flush itself: a device is not interrupted.
+    ///
+    /// # Errors
+    ///
+    /// As `flush`, and [`FlushError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// # use std::time::Duration;
+    /// let domain = FlushDomain::new(MemoryDevice::new(4096));
+    /// domain.flush_timeout(Duration::from_secs(1)).unwrap();
+    /// ```
+    pub fn flush_timeout(&self, limit: Duration) -> Result<(), FlushError> {
+        let ended = self.wait(Some(limit), self.flush());
+        ended.unwrap_or(Err(FlushError::TimedOut))
+    }
+
+    /// `Ok` if there is nothing to flush: the device has no volatile cache, or an exclusive domain
+    /// has seen no write since the last flush.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError::WouldBlock`] if a flush is needed. None is issued for this call.
+    ///
+    /// ```
+    /// # use inflight_flush::{Caps, FlushDomain, FlushError, MemoryDevice};
+    /// let cached = FlushDomain::new(MemoryDevice::new(4096));
+    /// assert_eq!(cached.try_flush(), Err(FlushError::WouldBlock));
+    /// let durable = FlushDomain::builder().caps(Caps::durable()).build();
+    /// assert_eq!(durable.try_flush(), Ok(()));
+    /// ```
+    pub fn try_flush(&self) -> Result<(), FlushError> {
+        let request = self.submit(Flags::flush());
+        let ended = request.ended().ok_or(FlushError::WouldBlock)?;
+        ended.map_err(FlushError::Device)
+    }
+
+    /// What was done so far.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let domain = FlushDomain::new(MemoryDevice::new(4096));
+    /// assert_eq!(domain.counters().issued, 0);
+    /// ```
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        *self.inner.core.lock().machine.counters()
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        self.inner.core.lock().machine.caps()
+    }
+
+    /// Whether a flush has failed since the domain was made or
+    /// [cleared](FlushDomain::clear_poison). Later flushes are carried out all the same, and may
+    /// succeed without what the failed one has lost.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// assert!(!FlushDomain::new(MemoryDevice::new(4096)).is_poisoned());
+    /// ```
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poison().is_some()
+    }
+
+    /// The first failure of a flush.
+    #[must_use]
+    pub fn poison(&self) -> Option<DeviceError> {
+        self.inner.core.lock().poisoned
+    }
+
+    /// How many flushes have failed. It only rises.
+    ///
+    /// A system tells of a loss once. If several write to the device, each remembers this number
+    /// before it writes: if it has risen when its own flush has ended, what it wrote may be lost,
+    /// though that flush has succeeded.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let device = MemoryDevice::new(4096);
+    /// let domain = FlushDomain::new(device.clone());
+    /// let before = domain.failed_flushes();
+    /// device.fail_flushes(1);
+    /// domain.flush_blocking().unwrap_err(); // one user's flush
+    /// domain.flush_blocking().unwrap(); // another one's
+    /// assert!(domain.failed_flushes() > before); // who now knows
+    /// ```
+    #[must_use]
+    pub fn failed_flushes(&self) -> u64 {
+        self.inner.core.lock().machine.counters().errors
+    }
+
+    /// For an owner who has written again what may be lost.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let device = MemoryDevice::new(4096);
+    /// device.fail_flushes(1);
+    /// let domain = FlushDomain::new(device);
+    /// domain.flush_blocking().unwrap_err();
+    /// domain.clear_poison();
+    /// assert!(!domain.is_poisoned());
+    /// ```
+    pub fn clear_poison(&self) {
+        self.inner.core.lock().poisoned = None;
+    }
+
+    /// When [`tick`](FlushDomain::tick) is to be called at the latest, if nothing else is called
+    /// until then. Threads that wait call it themselves; an event loop whose tasks wait while data
+    /// is under way for ever does so by its timer.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.inner.core.lock().machine.next_deadline()
+    }
+
+    /// Issues a flush that was put off too long because data was under way.
+    pub fn tick(&self) {
+        self.change(|core, now, actions| core.machine.tick(now, actions));
+    }
+
+    /// Does something under the lock, and tells whom it concerns after it is let go.
+    fn change<R>(
+        &self,
+        change: impl FnOnce(&mut Core, Instant, &mut Vec<Action<DeviceError>>) -> R,
+    ) -> R {
+        let now = self.inner.clock.now();
+        let mut actions = Vec::new();
+        let mut core = self.inner.core.lock();
+        let result = change(&mut core, now, &mut actions);
+        let told = core.apply(actions);
+        drop(core);
+        notify_each(told);
+        result
+    }
+
+    fn submit(&self, flags: Flags) -> Request {
+        Request::submit(self, flags).expect("a domain asks for fua with data only")
+    }
+
+    fn flush_device(&self) -> io::Result<()> {
+        match &self.inner.flusher {
+            Some(flusher) => flusher.flush(),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl fmt::Debug for FlushDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = self.inner.core.lock();
+        f.debug_struct("FlushDomain")
+            .field("caps", &core.machine.caps())
+            .field("poisoned", &core.poisoned)
+            .field("counters", core.machine.counters())
+            .finish()
+    }
+}

@@ -1,0 +1,204 @@
+//! One request on its way through the machine, as a future.
+//!
+//! The owner of a request moves it: it carries out the flush that it is chosen for and its own
+//! data. The lock is held for the machine's steps only; whoever has to be told is told after it is
+//! let go.
+
+use super::FlushDomain;
+use crate::error::DeviceError;
+use crate::machine::{Action, Flags, FlagsError, Id, Left, Machine};
+use inflight_sync::time::Instant;
+use inflight_sync::wait::{Notify, notify_each};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::task::{Context, Poll};
+
+/// What the owner of a request has to do next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    /// Carry out the flush of this generation.
+    Lead(u64),
+    /// Write its data.
+    Data,
+    /// Nothing.
+    Ended(Result<(), DeviceError>),
+}
+
+/// One request's place in the domain, by the index of its id.
+#[derive(Debug, Default)]
+struct Waiter {
+    next: Option<Next>,
+    /// Who is told when `next` is set.
+    notify: Option<Notify>,
+}
+
+/// What lies under the domain's lock.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) machine: Machine<DeviceError>,
+    waiters: Vec<Waiter>,
+    pub(super) poisoned: Option<DeviceError>,
+}
+
+impl Core {
+    pub(super) fn new(machine: Machine<DeviceError>) -> Self {
+        Self {
+            machine,
+            waiters: Vec::new(),
+            poisoned: None,
+        }
+    }
+
+    /// Notes for each request what it has to do; gives back who is to be told of it.
+    pub(super) fn apply(&mut self, actions: Vec<Action<DeviceError>>) -> Vec<Notify> {
+        let mut told = Vec::new();
+        for action in actions {
+            told.extend(match action {
+                Action::Dispatch(id) => self.set(id, Next::Data),
+                Action::Complete(id, result) => self.set(id, Next::Ended(result)),
+                Action::IssueFlush { generation, first } => self.set(first, Next::Lead(generation)),
+            });
+        }
+        told
+    }
+
+    fn set(&mut self, id: Id, next: Next) -> Option<Notify> {
+        let waiter = self.waiter(id);
+        waiter.next = Some(next);
+        waiter.notify.take()
+    }
+
+    fn waiter(&mut self, id: Id) -> &mut Waiter {
+        if self.waiters.len() <= id.index() {
+            self.waiters.resize_with(id.index() + 1, Waiter::default);
+        }
+        &mut self.waiters[id.index()]
+    }
+
+    /// Takes the request out, whatever it does.
+    fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
+        let mut actions = Vec::new();
+        let mut chosen = None;
+        match (self.machine.leave(id), self.waiter(id).next) {
+            (Left::Running, Some(Next::Lead(generation))) => {
+                // Invariant: a flush in flight has a leader, or it is withdrawn.
+                match self.machine.first_waiting(generation) {
+                    Some(heir) => chosen = self.set(heir, Next::Lead(generation)),
+                    None => self.machine.withdraw(now, generation, &mut actions),
+                }
+            }
+            (Left::NotWaiting, Some(Next::Data)) => {
+                let given_up = Err(io::ErrorKind::Interrupted.into());
+                self.machine.data_done(now, id, given_up, &mut actions);
+            }
+            _ => {}
+        }
+        let mut told = self.apply(actions);
+        told.extend(chosen);
+        self.machine.release(id);
+        let waiter = self.waiter(id);
+        waiter.next = None;
+        (told, waiter.notify.take())
+    }
+}
+
+/// A submitted request. Dropping it takes it out: a flush that it was chosen to carry out goes to
+/// another one that waits for it, and its data counts as failed.
+#[derive(Debug)]
+pub(super) struct Request {
+    domain: FlushDomain,
+    id: Id,
+}
+
+impl Request {
+    /// Enters the domain.
+    pub(super) fn submit(domain: &FlushDomain, flags: Flags) -> Result<Self, FlagsError> {
+        let id = domain.change(|core, now, actions| {
+            let id = core.machine.submit(now, flags, actions)?;
+            // What the last request of this number was told is not for this one.
+            *core.waiter(id) = Waiter::default();
+            Ok(id)
+        })?;
+        Ok(Self {
+            domain: domain.clone(),
+            id,
+        })
+    }
+
+    pub(super) const fn domain(&self) -> &FlushDomain {
+        &self.domain
+    }
+
+    /// What to do next.
+    async fn next(&self) -> Next {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<Next> {
+        let mut core = self.domain.inner.core.lock();
+        let waiter = core.waiter(self.id);
+        if let Some(next) = waiter.next {
+            return Poll::Ready(next);
+        }
+        // Wakers are dropped without the lock: that may run anything.
+        let old = waiter.notify.replace(Notify::Task(cx.waker().clone()));
+        drop(core);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// What the request has come to, without waiting.
+    pub(super) fn ended(&self) -> Option<Result<(), DeviceError>> {
+        match self.domain.inner.core.lock().waiter(self.id).next {
+            Some(Next::Ended(result)) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Waits for the flushes that are due, carrying out those that it is chosen for, up to its data
+    /// or its end, which it gives back.
+    pub(super) async fn proceed<F>(
+        &self,
+        lead: &mut impl FnMut() -> F,
+    ) -> Option<Result<(), DeviceError>>
+    where
+        F: Future<Output = io::Result<()>>,
+    {
+        loop {
+            match self.next().await {
+                Next::Data => return None,
+                Next::Ended(result) => return Some(result),
+                Next::Lead(generation) => {
+                    let result = lead().await;
+                    self.flush_done(generation, result.map_err(|e| DeviceError::from(&e)));
+                }
+            }
+        }
+    }
+
+    fn flush_done(&self, generation: u64, result: Result<(), DeviceError>) {
+        self.domain.change(|core, now, actions| {
+            core.poisoned = core.poisoned.or(result.err());
+            // Its own next step is among the actions.
+            core.waiter(self.id).next = None;
+            core.machine.flush_done(now, generation, result, actions);
+        });
+    }
+
+    /// Tells how its data went.
+    pub(super) fn data_done(&self, result: Result<(), DeviceError>) {
+        self.domain.change(|core, now, actions| {
+            core.waiter(self.id).next = None;
+            core.machine.data_done(now, self.id, result, actions);
+        });
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let now = self.domain.inner.clock.now();
+        let (told, own) = self.domain.inner.core.lock().leave(now, self.id);
+        drop(own);
+        notify_each(told);
+    }
+}

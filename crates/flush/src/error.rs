@@ -1,0 +1,175 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::io;
+
+/// What the system said when a device failed: an [`io::Error`] that can be given to everybody who
+/// shared the flush.
+///
+/// ```
+/// use inflight_flush::DeviceError;
+/// let error = DeviceError::from(&std::io::Error::from_raw_os_error(5));
+/// assert_eq!(error.raw_os_error(), Some(5));
+/// assert_eq!(std::io::Error::from(error).raw_os_error(), Some(5));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceError {
+    kind: io::ErrorKind,
+    os: Option<i32>,
+}
+
+impl DeviceError {
+    /// The kind of the system's error.
+    #[must_use]
+    pub const fn kind(self) -> io::ErrorKind {
+        self.kind
+    }
+
+    /// The system's number of the error, if it came from the system.
+    #[must_use]
+    pub const fn raw_os_error(self) -> Option<i32> {
+        self.os
+    }
+}
+
+impl From<io::ErrorKind> for DeviceError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self { kind, os: None }
+    }
+}
+
+impl From<&io::Error> for DeviceError {
+    fn from(error: &io::Error) -> Self {
+        Self {
+            kind: error.kind(),
+            os: error.raw_os_error(),
+        }
+    }
+}
+
+impl From<DeviceError> for io::Error {
+    fn from(error: DeviceError) -> Self {
+        match error.os {
+            Some(os) => Self::from_raw_os_error(os),
+            None => error.kind.into(),
+        }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from(*self).fmt(f)
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// A flush did not succeed.
+///
+/// ```
+/// use inflight_flush::{FlushDomain, FlushError, MemoryDevice};
+/// let device = MemoryDevice::new(4096);
+/// device.fail_flushes(1);
+/// let domain = FlushDomain::new(device);
+/// assert!(matches!(domain.flush_blocking(), Err(FlushError::Device(_))));
+/// assert!(domain.is_poisoned());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The device failed. What was written before may be lost, and a flush that succeeds later does
+    /// not bring it back: the system may have dropped it.
+    Device(DeviceError),
+    /// The time was up before the flush had ended. It may end yet.
+    TimedOut,
+    /// A flush is needed, and it was asked for without waiting.
+    WouldBlock,
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => write!(f, "the device failed: {error}"),
+            Self::TimedOut => f.write_str("the time was up before the flush had ended"),
+            Self::WouldBlock => f.write_str("a flush is needed, which takes time"),
+        }
+    }
+}
+
+impl std::error::Error for FlushError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::TimedOut | Self::WouldBlock => None,
+        }
+    }
+}
+
+impl From<FlushError> for io::Error {
+    fn from(error: FlushError) -> Self {
+        match error {
+            FlushError::Device(error) => error.into(),
+            FlushError::TimedOut => io::ErrorKind::TimedOut.into(),
+            FlushError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+        }
+    }
+}
+
+/// A write with flushes around it did not succeed.
+///
+/// ```
+/// use inflight_flush::{FlushDomain, MemoryDevice, WriteError};
+/// let domain = FlushDomain::new(MemoryDevice::new(4096));
+/// let full = || Err::<(), _>(std::io::ErrorKind::StorageFull.into());
+/// assert!(matches!(domain.write_fua_blocking(full), Err(WriteError::Write(_))));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The write itself failed.
+    Write(io::Error),
+    /// A flush before or behind it failed: see [`FlushError::Device`].
+    Flush(DeviceError),
+    /// The time was up. Whether the write was done, and is durable, is not known.
+    TimedOut,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(error) => write!(f, "the write failed: {error}"),
+            Self::Flush(error) => write!(f, "a flush for the write failed: {error}"),
+            Self::TimedOut => f.write_str("the time was up before the write was durable"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Write(error) => Some(error),
+            Self::Flush(error) => Some(error),
+            Self::TimedOut => None,
+        }
+    }
+}
+
+impl From<FlushError> for WriteError {
+    fn from(error: FlushError) -> Self {
+        match error {
+            FlushError::Device(error) => Self::Flush(error),
+            // A sequence always waits.
+            FlushError::TimedOut | FlushError::WouldBlock => Self::TimedOut,
+        }
+    }
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Write(error) => error,
+            WriteError::Flush(error) => error.into(),
+            WriteError::TimedOut => io::ErrorKind::TimedOut.into(),
+        }
+    }
+}

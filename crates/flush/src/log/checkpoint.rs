@@ -1,0 +1,120 @@
+//! Several records that count together.
+
+use super::frame::Kind;
+use super::{Durability, Log, LogError, Lsn};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Records that are found again all together or not at all: what [`Log::checkpoint`] begins.
+///
+/// Its first buffer is written after a flush, and its commit is followed by one: two flushes,
+/// however many buffers lie between. Dropped without a commit, its records do not count.
+///
+/// ```
+/// use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
+/// let storage = MemoryStorage::new(&Power::new());
+/// let (log, _) = LogOptions::new().open(storage.clone())?;
+/// let mut checkpoint = log.checkpoint();
+/// for block in 0..100_u8 {
+///     checkpoint.append_blocking(&[block; 4000])?;
+/// }
+/// checkpoint.commit_blocking()?;
+/// let mut unfinished = log.checkpoint();
+/// unfinished.append_blocking(b"does not count")?;
+/// let (_, found) = LogOptions::new().open(storage.restart(&Power::new(), 0))?;
+/// assert_eq!(found.records.len(), 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropped without a commit, its records do not count"]
+pub struct Checkpoint {
+    log: Log,
+    number: u32,
+    begin: Option<Lsn>,
+}
+
+impl Log {
+    /// Begins a checkpoint. Others append meanwhile, and begin checkpoints of their own.
+    pub fn checkpoint(&self) -> Checkpoint {
+        let number = {
+            let mut state = self.inner.state.lock();
+            // 0 says that a record belongs to none.
+            state.last_checkpoint = state.last_checkpoint.wrapping_add(1).max(1);
+            state.last_checkpoint
+        };
+        Checkpoint {
+            log: self.clone(),
+            number,
+            begin: None,
+        }
+    }
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        self.log.inner.state.lock().checkpoints.remove(&self.number);
+    }
+}
+
+impl Checkpoint {
+    /// Appends a record, and waits for room as [`Log::append`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn append(&mut self, record: &[u8]) -> Result<Lsn, LogError> {
+        let (log, number) = (self.log.clone(), self.number);
+        let first = self.begin.is_none();
+        let appended = log.append_when_there_is_room(Kind::Data, number, record, first);
+        let lsn = appended.await?;
+        self.begin.get_or_insert(lsn);
+        Ok(lsn)
+    }
+
+    /// [`append`](Checkpoint::append) as a thread.
+    ///
+    /// # Errors
+    ///
+    /// As `append`.
+    pub fn append_blocking(&mut self, record: &[u8]) -> Result<Lsn, LogError> {
+        let log = self.log.clone();
+        let ended = log.wait(None, self.append(record));
+        ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// Makes the checkpoint durable. Gives the positions of its first record and of its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::commit`]; then the checkpoint may count or not.
+    pub async fn commit(self) -> Result<Range<Lsn>, LogError> {
+        let (log, number) = (&self.log, self.number);
+        let first = self.begin.is_none();
+        let end = log.append_when_there_is_room(Kind::Commit, number, &[], first);
+        let end = end.await?;
+        log.commit(end, Durability::Flushed).await?;
+        Ok(self.begin.unwrap_or(end)..end)
+    }
+
+    /// [`commit`](Checkpoint::commit) as a thread.
+    ///
+    /// # Errors
+    ///
+    /// As `commit`.
+    pub fn commit_blocking(self) -> Result<Range<Lsn>, LogError> {
+        let log = self.log.clone();
+        let ended = log.wait(None, self.commit());
+        ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// [`commit`](Checkpoint::commit) as a thread, at most for `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `commit`, and [`LogError::TimedOut`].
+    pub fn commit_timeout(self, limit: Duration) -> Result<Range<Lsn>, LogError> {
+        let log = self.log.clone();
+        let ended = log.wait(Some(limit), self.commit());
+        ended.unwrap_or(Err(LogError::TimedOut))
+    }
+}

@@ -1,0 +1,119 @@
+//! Committers that come back after a pause, in virtual time, on the group as it is shipped.
+//!
+//! Against a published model of such a loop: how many commits share a flush, and that none waits
+//! for more than two.
+
+use super::group::{Durability, Group, Key, Next};
+use inflight_sync::time::Instant;
+use inflight_sync::wait::Notify;
+use std::task::Waker;
+
+const FLUSH: u64 = 1_000_000;
+const COMMITS: u64 = 40_000;
+
+struct Committer {
+    wakes: u64,
+    key: Option<Key>,
+    since: u64,
+}
+
+struct Outcome {
+    commits_per_flush: f64,
+    longest: f64,
+}
+
+/// Exponential with this mean.
+fn pause(rng: &mut fastrand::Rng, mean: f64) -> u64 {
+    (-(1.0 - rng.f64()).ln() * mean) as u64
+}
+
+fn closed_loop(committers: usize, think: f64, seed: u64) -> Outcome {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mean = think * FLUSH as f64;
+    let mut group = Group::new(0);
+    let mut all: Vec<Committer> = (0..committers)
+        .map(|_| Committer {
+            wakes: pause(&mut rng, mean),
+            key: None,
+            since: 0,
+        })
+        .collect();
+    let (mut end, mut commits, mut flushes, mut longest) = (0, 0, 0, 0);
+    // The flush in flight: when it ends, and what it covers.
+    let mut flush: Option<(u64, u64)> = None;
+    while commits < COMMITS {
+        let next = all.iter().enumerate().filter(|(_, c)| c.key.is_none());
+        let next = next
+            .min_by_key(|(_, c)| c.wakes)
+            .map(|(at, c)| (c.wakes, at));
+        let now = match (next, flush) {
+            (Some((wakes, at)), flush) if flush.is_none_or(|(ends, _)| wakes < ends) => {
+                end += 1;
+                let key = group.join(Instant::from_nanos(wakes), end, Durability::Flushed);
+                (all[at].key, all[at].since) = (Some(key), wakes);
+                wakes
+            }
+            (_, Some((ends, cover))) => {
+                group.durable = cover;
+                drop(group.step_down(Instant::from_nanos(ends)));
+                flush = None;
+                ends
+            }
+            (None, None) => panic!("everybody waits, and nobody leads"),
+            (Some(_), None) => unreachable!("the first arm takes it"),
+        };
+        for committer in &mut all {
+            let Some(key) = committer.key else { continue };
+            match group.look(key, Notify::Task(Waker::noop().clone())) {
+                Ok(Next::Lead) if flush.is_none() => {
+                    group.written = end;
+                    flush = Some((now + FLUSH, group.written));
+                    flushes += 1;
+                }
+                Ok(Next::Ended(result)) => {
+                    result.expect("nothing fails");
+                    longest = longest.max(now - committer.since);
+                    drop(group.leave(Instant::from_nanos(now), key));
+                    committer.key = None;
+                    committer.wakes = now + pause(&mut rng, mean);
+                    commits += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    Outcome {
+        commits_per_flush: commits as f64 / flushes as f64,
+        longest: longest as f64 / FLUSH as f64,
+    }
+}
+
+#[test]
+fn as_many_share_a_flush_as_published() {
+    for (think, committers, published) in [
+        (0.1, 1, 1.0),
+        (0.1, 8, 4.0),
+        (0.1, 32, 15.98),
+        (1.0, 8, 3.11),
+        (1.0, 32, 12.4),
+        (5.0, 32, 4.9),
+    ] {
+        let outcome = closed_loop(committers, think, 7);
+        let off = outcome.commits_per_flush / published - 1.0;
+        assert!(
+            off.abs() < 0.1,
+            "{committers} committers, think {think}: {} for {published}",
+            outcome.commits_per_flush
+        );
+        assert!(outcome.longest <= 2.0 + 1e-6, "{}", outcome.longest);
+    }
+}
+
+/// Fewer than 0.35 flushes for a commit of eight committers: the promise of the log's page.
+#[test]
+fn eight_committers_share_by_three_or_more() {
+    for seed in 0..20 {
+        let outcome = closed_loop(8, 0.1, seed);
+        assert!(1.0 / outcome.commits_per_flush < 0.35);
+    }
+}

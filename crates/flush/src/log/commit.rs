@@ -1,0 +1,447 @@
+//! Writing, flushing, and who does it for whom.
+
+use super::group::{Durability, Key, Next};
+use super::writer::Writer;
+use super::{Inner, Log, LogCounters, LogError, Lsn, POISONED};
+use crate::device::Device;
+use crate::domain::wait_until;
+use crate::error::{DeviceError, FlushError};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::{Notify, notify_each};
+use inflight_sync::{Mutex, MutexGuard, Parker, thread};
+use std::future::{Future, poll_fn, ready};
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A commit that waits in the group. Leaves when dropped; if it was to lead, another one does.
+struct Member {
+    log: Log,
+    key: Key,
+}
+
+impl Member {
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<Next> {
+        let mut state = self.log.inner.state.lock();
+        let looked = state.group.look(self.key, Notify::Task(cx.waker().clone()));
+        drop(state);
+        // An old waker is dropped here, without the lock.
+        looked.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let inner = &self.log.inner;
+        let now = inner.clock.now();
+        let (told, own) = inner.state.lock().group.leave(now, self.key);
+        drop(own);
+        notify_each(told);
+    }
+}
+
+/// Counts a commit while it is under way.
+struct UnderWay<'a>(&'a Inner);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().pace.commit_ends();
+    }
+}
+
+/// The leader steps down however it ends.
+struct Leading<'a>(&'a Inner);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let now = self.0.clock.now();
+        let told = {
+            let mut state = self.0.state.lock();
+            state.counters.leaders += 1;
+            state.group.step_down(now)
+        };
+        notify_each(told);
+    }
+}
+
+/// A lock under which the device is used. Whoever gets it next finds out how that went: a failure
+/// is noted before it is let go, also if the device panics: then nobody knows what was written.
+struct Using<'a, T> {
+    log: &'a Inner,
+    guard: MutexGuard<'a, T>,
+    was_panicking: bool,
+}
+
+impl<'a, T> Using<'a, T> {
+    fn lock(log: &'a Inner, lock: &'a Mutex<T>) -> Self {
+        Self {
+            log,
+            guard: lock.lock(),
+            was_panicking: thread::panicking(),
+        }
+    }
+}
+
+impl<T> Drop for Using<'_, T> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.log.fail(io::ErrorKind::Interrupted.into());
+        }
+    }
+}
+
+/// Tells all whose position is reached, or that the log has failed, however the commit ends.
+struct Settling<'a>(&'a Inner);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let now = self.0.clock.now();
+        let told = self.0.state.lock().group.settle(now);
+        notify_each(told);
+    }
+}
+
+impl Log {
+    /// Waits until everything up to `lsn` is written, or durable. Whatever else was appended before
+    /// is written with it.
+    ///
+    /// A commit that leads carries out writes and a flush for all that wait; its poll blocks
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If a write or a flush fails, or has failed before; if nothing was appended at `lsn`.
+    ///
+    /// # Fairness
+    ///
+    /// All whose records are in one flush are released together. Of the others the one that has
+    /// waited longest leads the next.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future stops waiting; its record may be written all the same.
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
+    /// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+    /// let lsn = log.try_append(b"record")?;
+    /// inflight_sync::block_on(log.commit(lsn, Durability::Flushed))?;
+    /// assert!(log.durable() >= lsn);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn commit(
+        &self,
+        lsn: Lsn,
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), LogError>> + Send + use<> {
+        let log = self.clone();
+        async move {
+            // Ordering: Acquire, pairs with the Release in `publish`: who finds its record durable
+            // without a lock sees what the flush has done.
+            let word = log.inner.durable.load(Ordering::Acquire);
+            if word & POISONED == 0 && lsn.0 <= word {
+                return Ok(());
+            }
+            log.commit_slow(lsn, durability).await
+        }
+    }
+
+    async fn commit_slow(self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let key = {
+            let mut state = inner.state.lock();
+            let end = Lsn(state.end());
+            if lsn > end {
+                return Err(LogError::NotAppended { lsn, end });
+            }
+            state.pace.commit_begins(now);
+            state.counters.commits += 1;
+            let grouped = state.pace.groups(inner.options.mode);
+            grouped.then(|| state.group.join(now, lsn.0, durability))
+        };
+        let _under_way = UnderWay(inner);
+        let ended = match key {
+            None => inner.commit_alone(lsn.0, durability),
+            Some(key) => {
+                let member = Member {
+                    log: self.clone(),
+                    key,
+                };
+                loop {
+                    match poll_fn(|cx| member.poll_next(cx)).await {
+                        Next::Lead => {
+                            inner.woken(now, key);
+                            inner.lead();
+                        }
+                        Next::Ended(ended) => break ended,
+                    }
+                }
+            }
+        };
+        let after = inner.clock.now();
+        let mut state = inner.state.lock();
+        state.counters.wait_time.record(after - now);
+        ended.map_err(LogError::Poisoned)
+    }
+
+    /// [`commit`](Log::commit) as a thread.
+    ///
+    /// # Errors
+    ///
+    /// As `commit`.
+    pub fn commit_blocking(&self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
+        let ended = self.wait(None, self.commit(lsn, durability));
+        ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// [`commit`](Log::commit) as a thread, at most for `limit`, unless this commit leads: a device
+    /// is not interrupted.
+    ///
+    /// # Errors
+    ///
+    /// As `commit`, and [`LogError::TimedOut`].
+    pub fn commit_timeout(
+        &self,
+        lsn: Lsn,
+        durability: Durability,
+        limit: Duration,
+    ) -> Result<(), LogError> {
+        let ended = self.wait(Some(limit), self.commit(lsn, durability));
+        ended.unwrap_or(Err(LogError::TimedOut))
+    }
+
+    pub(super) fn wait<F: Future>(&self, limit: Option<Duration>, future: F) -> Option<F::Output> {
+        let clock = &self.inner.clock;
+        let deadline = limit.map(|limit| clock.now() + limit);
+        wait_until(clock, deadline, || None, || (), future)
+    }
+}
+
+impl Inner {
+    /// Writes and flushes for all that wait.
+    fn lead(&self) {
+        let _leading = Leading(self);
+        self.gather();
+        // A failure is noted in the state, and told to all when the leader steps down.
+        let _ = self.write_and_flush();
+    }
+
+    /// A member that joined at `joined` begins to lead. If it was woken for that, the device has
+    /// stood still meanwhile: how long tells whether sharing pays.
+    fn woken(&self, joined: Instant, key: Key) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let told = state.group.told(key);
+        if told > joined {
+            state.pace.woken(now - told);
+        }
+    }
+
+    /// Waits for others, if that pays.
+    fn gather(&self) {
+        let delay = {
+            let mut state = self.state.lock();
+            let (most, siblings) = (self.options.max_delay, self.options.min_siblings);
+            let delay = state.pace.delay(most, siblings);
+            state.counters.delays += u64::from(delay.is_some());
+            delay
+        };
+        if let Some(delay) = delay {
+            let end = self.clock.now() + delay;
+            let parker = Parker::current();
+            while parker.park_until(&self.clock, end) {}
+        }
+    }
+
+    fn write_and_flush(&self) -> Result<(), DeviceError> {
+        let wanted = self.state.lock().group.wanted(u64::MAX);
+        self.write_out(wanted == Some(Durability::Flushed))?;
+        let flushing = Using::lock(self, &self.flushing);
+        {
+            let mut state = self.state.lock();
+            let cover = state.group.written;
+            // Asked for again: somebody who wants more may have joined while it was written.
+            if state.group.durable >= cover
+                || state.group.wanted(cover) != Some(Durability::Flushed)
+            {
+                return Ok(());
+            }
+            let served = state.group.served(cover);
+            state.counters.group(served);
+        }
+        self.flush_written(&flushing, |counters| &mut counters.flushes)
+    }
+
+    /// A commit that waits for no leader.
+    fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
+        let _settling = Settling(self);
+        while !self.reached(lsn, Durability::Buffered)? {
+            self.write_out(durability == Durability::Flushed)?;
+        }
+        if durability == Durability::Buffered {
+            return Ok(());
+        }
+        let flushing = Using::lock(self, &self.flushing);
+        // Another one may have flushed meanwhile.
+        if self.reached(lsn, durability)? {
+            return Ok(());
+        }
+        self.flush_written(&flushing, |counters| &mut counters.flushes_alone)
+    }
+
+    fn reached(&self, lsn: u64, durability: Durability) -> Result<bool, DeviceError> {
+        let state = self.state.lock();
+        let failed = state.group.failed();
+        failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
+    }
+
+    /// Writes what was appended, durably if that is wanted and one write does it.
+    fn write_out(&self, durably: bool) -> Result<(), DeviceError> {
+        let mut writing = Using::lock(self, &self.writer);
+        let written = self.write_batch(&mut writing.guard, durably);
+        // Before the lock is let go: nobody writes behind a hole.
+        written.inspect_err(|&error| self.fail(error))
+    }
+
+    fn write_batch(&self, writer: &mut Writer, durably: bool) -> Result<(), DeviceError> {
+        let batch = {
+            let mut state = self.state.lock();
+            if let Some(error) = state.group.failed() {
+                return Err(error);
+            }
+            state.take(self.options.max_group)
+        };
+        if batch.bytes.is_empty() {
+            return Ok(());
+        }
+        let segment = writer.segment();
+        let fits = writer.frames_that_fit(&batch);
+        // Others who share the domain may be told of a loss in place of a durable write.
+        let fua = durably
+            && segment.caps().native_fua
+            && self.options.log_domain.is_none()
+            && batch.first <= batch.durable
+            && fits == Some(1);
+        let flushes = fua || batch.flush_before || fits.is_none();
+        let _flushing = flushes.then(|| Using::lock(self, &self.flushing));
+        if batch.flush_before {
+            self.flush_before(&*segment)?;
+        }
+        let started = self.clock.now();
+        let written = writer.write(&batch, fua);
+        // Noted here, too: the lock of flushes is let go before the writer's.
+        written.map_err(|error| {
+            let error = DeviceError::from(&error);
+            self.fail(error);
+            error
+        })?;
+        let end = batch.end();
+        {
+            let mut state = self.state.lock();
+            state.group.written = end;
+            state.segment = writer.segment();
+            state.counters.buffers = writer.frames();
+        }
+        // What the tail has left behind is durable in place: see the flush before the buffer that
+        // says so. A segment that stays is found again when the log is opened.
+        let _ = writer.remove_before(batch.tail);
+        if fua {
+            self.flushed(started, end, |counters| &mut counters.fua_writes);
+        }
+        Ok(())
+    }
+
+    /// The flush before a buffer, when all buffers before it were written: of the data's device, or
+    /// of the log's.
+    fn flush_before(&self, segment: &dyn Device) -> Result<(), DeviceError> {
+        self.state.lock().counters.flushes_before += 1;
+        let flushed = match &self.options.data_domain {
+            // A flush that failed before may have lost what this one does not find any more.
+            Some(data) => {
+                device_error(data.flush_blocking()).and_then(|()| data.poison().map_or(Ok(()), Err))
+            }
+            None => self.flush_log(segment),
+        };
+        flushed.inspect_err(|&error| self.fail(error))
+    }
+
+    /// Makes durable what was written by calls that have returned, and before the flush is issued.
+    ///
+    /// Invariant: one flush at a time, and it is known how it went before the next one begins. A
+    /// system tells of a loss once: of two flushes at a time one may succeed without what was lost.
+    fn flush_written(
+        &self,
+        _flushing: &Using<'_, ()>,
+        count: impl FnOnce(&mut LogCounters) -> &mut u64,
+    ) -> Result<(), DeviceError> {
+        // What was written before is in this segment, or in one that was flushed when it ended.
+        let (failed, cover, segment) = {
+            let state = self.state.lock();
+            let group = &state.group;
+            (group.failed(), group.written, state.segment.clone())
+        };
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let started = self.clock.now();
+        let flushed = self.flush_log(&*segment);
+        flushed.inspect_err(|&error| self.fail(error))?;
+        self.flushed(started, cover, count);
+        Ok(())
+    }
+
+    /// A flush of the log's device, shared with others who use its domain.
+    fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
+        let lead = || ready(segment.flush());
+        let flushed = self.domain.wait(None, self.domain.flush_with(lead));
+        device_error(flushed.unwrap_or(Ok(())))?;
+        // Another user's flush may have been told of what was lost here.
+        if self.domain.failed_flushes() == self.failed_before {
+            return Ok(());
+        }
+        let told = self.domain.poison();
+        Err(told.unwrap_or_else(|| io::ErrorKind::Other.into()))
+    }
+
+    /// A flush, or a durable write, has ended: the log is durable up to `cover`.
+    fn flushed(
+        &self,
+        started: Instant,
+        cover: u64,
+        count: impl FnOnce(&mut LogCounters) -> &mut u64,
+    ) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        *count(&mut state.counters) += 1;
+        state.counters.flush_time.record(now - started);
+        state.pace.flushed(now, now - started);
+        state.group.durable = state.group.durable.max(cover);
+        let durable = state.group.durable;
+        if state.group.failed().is_none() {
+            self.publish(durable);
+        }
+    }
+
+    /// Shows commits that come without the lock up to where the log is durable; `u64::MAX` if it
+    /// has failed. Under the lock, so it does not run backwards.
+    fn publish(&self, durable: u64) {
+        // Ordering: Release, pairs with the Acquire in `commit`.
+        self.durable.store(durable, Ordering::Release);
+    }
+
+    /// The log has failed. Everybody is told by those who find out, once they hold no lock.
+    fn fail(&self, error: DeviceError) {
+        let mut state = self.state.lock();
+        state.group.fail(error);
+        self.publish(u64::MAX);
+    }
+}
+
+fn device_error(flushed: Result<(), FlushError>) -> Result<(), DeviceError> {
+    flushed.map_err(|error| match error {
+        FlushError::Device(error) => error,
+        _ => io::ErrorKind::TimedOut.into(),
+    })
+}

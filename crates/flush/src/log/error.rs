@@ -1,0 +1,151 @@
+//! What can go wrong with a log.
+
+use super::Lsn;
+use crate::error::DeviceError;
+use std::fmt;
+use std::io;
+
+/// A record was not appended, or a commit not made.
+///
+/// ```
+/// use inflight_flush::Power;
+/// use inflight_flush::log::{Durability, LogError, LogOptions, Lsn, MemoryStorage};
+/// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+/// let beyond = log.commit_blocking(Lsn::from(99), Durability::Flushed);
+/// assert_eq!(beyond, Err(LogError::NotAppended { lsn: Lsn::from(99), end: Lsn::from(0) }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogError {
+    /// A write or a flush has failed, now or before. Nothing is appended or committed any more:
+    /// open the log again.
+    Poisoned(DeviceError),
+    /// As much was appended as may wait to be written.
+    Full,
+    /// The record is longer than what may wait to be written.
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The longest there may be.
+        max: usize,
+    },
+    /// Nothing was appended at this position.
+    NotAppended {
+        /// The position.
+        lsn: Lsn,
+        /// The end of the log.
+        end: Lsn,
+    },
+    /// The time was up.
+    TimedOut,
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poisoned(error) => write!(f, "the log has failed and must be reopened: {error}"),
+            Self::Full => f.write_str("as much was appended as may wait to be written"),
+            Self::TooLong { len, max } => {
+                write!(f, "a record of {len} bytes is longer than {max} bytes")
+            }
+            Self::NotAppended { lsn, end } => {
+                write!(f, "position {lsn} is beyond the log's end {end}")
+            }
+            Self::TimedOut => f.write_str("the time was up"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Poisoned(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A log was not opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What the system says.
+    Io(io::Error),
+    /// A record behind this position was durable, and cannot be read. What is before it can.
+    Corrupt(Lsn),
+    /// An option makes no sense.
+    Options(OptionsError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "opening the log: {error}"),
+            Self::Corrupt(lsn) => write!(f, "the log is corrupt behind position {lsn}"),
+            Self::Options(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Options(error) => Some(error),
+            Self::Corrupt(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<io::ErrorKind> for OpenError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::Io(kind.into())
+    }
+}
+
+impl From<OptionsError> for OpenError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
+}
+
+/// An option of a log makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A buffer of so few bytes.
+    BufferTooSmall(usize),
+    /// A segment of so few bytes, which has no room for one buffer: it takes so many.
+    SegmentTooSmall(u64, u64),
+    /// A limit of so many bytes, which is less than a buffer of so many.
+    LimitBelowBuffer(usize, usize),
+    /// More than a gibibyte that is not written yet.
+    LimitTooLarge(usize),
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferTooSmall(bytes) => write!(f, "buffer_size {bytes} is less than 64"),
+            Self::SegmentTooSmall(bytes, least) => {
+                write!(f, "segment_size {bytes} is less than {least}, one buffer")
+            }
+            Self::LimitBelowBuffer(bytes, buffer) => {
+                write!(
+                    f,
+                    "a limit of {bytes} bytes is less than buffer_size {buffer}"
+                )
+            }
+            Self::LimitTooLarge(bytes) => write!(f, "max_buffered {bytes} is more than 1 GiB"),
+        }
+    }
+}
+
+impl std::error::Error for OptionsError {}

@@ -1,0 +1,217 @@
+//! Who waits for which position of the log, and who does the work: pure, under the log's lock.
+//!
+//! At most one member leads. The leader writes out what was appended, flushes if somebody needs
+//! that, and steps down: all whose position is reached are told together, and of the rest exactly
+//! one, the one that has waited longest, leads next. `PROTOCOL.md` has the events.
+
+use crate::error::DeviceError;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::Notify;
+
+/// What a commit waits for.
+///
+/// ```
+/// use inflight_flush::log::Durability;
+/// assert!(Durability::Buffered < Durability::Flushed);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// The device has it: it survives the process, and not a loss of power.
+    Buffered,
+    /// It is durable.
+    Flushed,
+}
+
+/// What a member has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Write, flush, and step down.
+    Lead,
+    Ended(Result<(), DeviceError>),
+}
+
+#[derive(Debug)]
+struct Member {
+    lsn: u64,
+    durability: Durability,
+    serial: u64,
+    next: Option<Next>,
+    /// When it was told.
+    told: Instant,
+    notify: Option<Notify>,
+}
+
+/// Names a member until it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(usize);
+
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Up to where the log was written, by calls that have returned.
+    pub(super) written: u64,
+    pub(super) durable: u64,
+    leading: bool,
+    failed: Option<DeviceError>,
+    members: Vec<Option<Member>>,
+    next_serial: u64,
+}
+
+impl Group {
+    pub(super) fn new(end: u64) -> Self {
+        Self {
+            written: end,
+            durable: end,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn reached(&self, lsn: u64, durability: Durability) -> bool {
+        lsn <= match durability {
+            Durability::Buffered => self.written,
+            Durability::Flushed => self.durable,
+        }
+    }
+
+    /// Enters. What the member has to do is known at once, or will be told.
+    pub(super) fn join(&mut self, now: Instant, lsn: u64, durability: Durability) -> Key {
+        let next = if let Some(error) = self.failed {
+            Some(Next::Ended(Err(error)))
+        } else if self.reached(lsn, durability) {
+            Some(Next::Ended(Ok(())))
+        } else if !self.leading {
+            self.leading = true;
+            Some(Next::Lead)
+        } else {
+            None
+        };
+        let member = Member {
+            lsn,
+            durability,
+            serial: self.next_serial,
+            next,
+            told: now,
+            notify: None,
+        };
+        self.next_serial += 1;
+        match self
+            .members
+            .iter_mut()
+            .enumerate()
+            .find(|(_, m)| m.is_none())
+        {
+            Some((at, place)) => {
+                *place = Some(member);
+                Key(at)
+            }
+            None => {
+                self.members.push(Some(member));
+                Key(self.members.len() - 1)
+            }
+        }
+    }
+
+    fn member(&mut self, key: Key) -> &mut Member {
+        self.members[key.0].as_mut().expect("it has not left")
+    }
+
+    /// What the member has to do; else it will be told by `notify`, and gives back its old one.
+    pub(super) fn look(&mut self, key: Key, notify: Notify) -> Result<Next, Option<Notify>> {
+        let member = self.member(key);
+        match member.next {
+            Some(next) => Ok(next),
+            None => Err(member.notify.replace(notify)),
+        }
+    }
+
+    /// When the member was told what to do.
+    pub(super) fn told(&mut self, key: Key) -> Instant {
+        self.member(key).told
+    }
+
+    /// The strongest durability that somebody asks for up to `end`.
+    ///
+    /// Invariant: asked under the lock under which members join, so whoever joins before is served
+    /// with what it asks for, not with what the first one asked for.
+    pub(super) fn wanted(&self, end: u64) -> Option<Durability> {
+        let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
+        let members = self.members.iter().flatten().filter(waits);
+        members.map(|m| m.durability).max()
+    }
+
+    /// How many are served when the log is durable up to `end`.
+    pub(super) fn served(&self, end: u64) -> u64 {
+        let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
+        self.members.iter().flatten().filter(waits).count() as u64
+    }
+
+    /// Tells those whose position is reached. Each is told once.
+    pub(super) fn settle(&mut self, now: Instant) -> Vec<Notify> {
+        let (failed, written, durable) = (self.failed, self.written, self.durable);
+        let mut told = Vec::new();
+        for member in self.members.iter_mut().flatten() {
+            let reached = match member.durability {
+                Durability::Buffered => member.lsn <= written,
+                Durability::Flushed => member.lsn <= durable,
+            };
+            let end = match failed {
+                // What is reached stays so.
+                _ if reached => Ok(()),
+                Some(error) => Err(error),
+                None => continue,
+            };
+            if !matches!(member.next, Some(Next::Ended(_))) {
+                member.next = Some(Next::Ended(end));
+                member.told = now;
+                told.extend(member.notify.take());
+            }
+        }
+        told
+    }
+
+    /// The leader is done: tells those who are served, and the next leader.
+    pub(super) fn step_down(&mut self, now: Instant) -> Vec<Notify> {
+        self.leading = false;
+        for member in self.members.iter_mut().flatten() {
+            if member.next == Some(Next::Lead) {
+                member.next = None;
+            }
+        }
+        let settled = self.settle(now);
+        // The next leader first: the device stands still until it runs.
+        let mut told = Vec::from_iter(self.choose(now));
+        told.extend(settled);
+        told
+    }
+
+    /// Makes the one that has waited longest the leader.
+    fn choose(&mut self, now: Instant) -> Option<Notify> {
+        let waiting = self.members.iter_mut().flatten();
+        let first = waiting
+            .filter(|member| !matches!(member.next, Some(Next::Ended(_))))
+            .min_by_key(|member| member.serial)?;
+        self.leading = true;
+        first.next = Some(Next::Lead);
+        first.told = now;
+        first.notify.take()
+    }
+
+    /// From now on every commit fails.
+    pub(super) fn fail(&mut self, error: DeviceError) {
+        self.failed.get_or_insert(error);
+    }
+
+    pub(super) const fn failed(&self) -> Option<DeviceError> {
+        self.failed
+    }
+
+    /// Takes a member out. If it was to lead, another one is told to; and what it had to be told by
+    /// is given back, to be dropped without the lock.
+    pub(super) fn leave(&mut self, now: Instant, key: Key) -> (Vec<Notify>, Option<Notify>) {
+        let member = self.members[key.0].take().expect("it has not left");
+        let told = match member.next {
+            Some(Next::Lead) => self.step_down(now),
+            _ => Vec::new(),
+        };
+        (told, member.notify)
+    }
+}

@@ -1,0 +1,397 @@
+//! A log with group commit: records are appended, and made durable together.
+//!
+//! ```
+//! use inflight_flush::log::{DirStorage, Durability, LogOptions};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (log, _) = LogOptions::new().open(DirStorage::new(folder.path())?)?;
+//! let lsn = log.try_append(b"debit 7, credit 9")?;
+//! log.commit_blocking(lsn, Durability::Flushed)?; // shares its flush with others at the same time
+//! drop(log);
+//!
+//! let (_, found) = LogOptions::new().open(DirStorage::new(folder.path())?)?;
+//! assert_eq!(found.records[0].payload, b"debit 7, credit 9");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Which flush goes with which buffer is decided when the buffer is written, never before. The
+//! first buffer of a [checkpoint](Log::checkpoint), and the first one after the
+//! [tail](Log::set_tail) has moved, is written after a flush: what it is about to make obsolete is
+//! durable then. A commit that is to be durable is followed by one flush, or is one durable write.
+//! Buffers in between are not flushed.
+
+mod checkpoint;
+mod commit;
+mod error;
+mod frame;
+mod group;
+mod options;
+mod pace;
+mod recovery;
+mod storage;
+mod writer;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod closed_loop;
+
+use crate::counters::Histogram;
+use crate::device::Device;
+use crate::domain::FlushDomain;
+use crate::machine::Deferral;
+use frame::{Kind, RECORD_HEADER, encode_record, fitting};
+use group::Group;
+use inflight_sync::atomic::AtomicU64;
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex};
+use pace::Pace;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+use writer::{Batch, Writer};
+
+pub use checkpoint::Checkpoint;
+pub use error::{LogError, OpenError, OptionsError};
+pub use group::Durability;
+pub use options::{GroupMode, LogOptions};
+pub use recovery::{RecoveredRecord, Recovery};
+pub use storage::{DirStorage, MemoryStorage, Storage};
+
+/// In the word that is read without the lock: the log has failed.
+const POISONED: u64 = 1 << 63;
+
+/// A position in a log, which rises with each record.
+///
+/// ```
+/// use inflight_flush::log::Lsn;
+/// assert!(Lsn::from(5) < Lsn::from(9));
+/// assert_eq!(u64::from(Lsn::from(5)), 5);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(u64);
+
+impl From<u64> for Lsn {
+    fn from(position: u64) -> Self {
+        Self(position)
+    }
+}
+
+impl From<Lsn> for u64 {
+    fn from(lsn: Lsn) -> Self {
+        lsn.0
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a log has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogCounters {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes appended, without what the log adds.
+    pub bytes: u64,
+    /// Commits that did not find their record durable already.
+    pub commits: u64,
+    /// Buffers written.
+    pub buffers: u64,
+    /// Flushes that a leader made for its group.
+    pub flushes: u64,
+    /// Flushes that commits made without a leader.
+    pub flushes_alone: u64,
+    /// Commits, or groups, that took one durable write and no flush.
+    pub fua_writes: u64,
+    /// Flushes before a buffer, of the log's device or of the data's.
+    pub flushes_before: u64,
+    /// How many commits were served by groups.
+    pub grouped: u64,
+    /// The most in one group.
+    pub max_group: u64,
+    /// Groups of 1, 2 to 3, 4 to 7 and so on.
+    pub group_sizes: [u64; 12],
+    /// How often a commit was the leader.
+    pub leaders: u64,
+    /// How often a leader waited for others.
+    pub delays: u64,
+    /// How long flushes and durable writes took.
+    pub flush_time: Histogram,
+    /// How long commits took.
+    pub wait_time: Histogram,
+}
+
+impl LogCounters {
+    fn group(&mut self, members: u64) {
+        self.grouped += members;
+        self.max_group = self.max_group.max(members);
+        let size = (members.max(1).ilog2() as usize).min(self.group_sizes.len() - 1);
+        self.group_sizes[size] += 1;
+    }
+}
+
+/// A log that is open. A clone is a handle to the same.
+///
+/// Any number of threads and tasks append and commit. See [`LogOptions`] for how it is made, and
+/// the [module](self) for an example.
+#[derive(Clone)]
+pub struct Log {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    /// Held while something is written; not during flushes. The first to be taken of the locks.
+    writer: Mutex<Writer>,
+    /// Held while the device makes something durable. The second; the state's lock is the last.
+    flushing: Mutex<()>,
+    /// Up to where the log is durable, for commits that are late; above all if it has failed.
+    durable: AtomicU64,
+    domain: FlushDomain,
+    /// How many flushes of the domain had failed when the log was opened.
+    failed_before: u64,
+    options: LogOptions,
+    clock: Clock,
+}
+
+struct State {
+    group: Group,
+    /// Where what was written last is.
+    segment: Arc<dyn Device>,
+    /// Records that nobody has begun to write, and where the first one begins.
+    open: Vec<u8>,
+    open_start: u64,
+    /// The next buffer is written after a flush.
+    flush_before: bool,
+    tail: u64,
+    last_checkpoint: u32,
+    /// Where those that have not ended begin.
+    checkpoints: BTreeMap<u32, u64>,
+    counters: LogCounters,
+    pace: Pace,
+}
+
+impl State {
+    fn end(&self) -> u64 {
+        self.open_start + self.open.len() as u64
+    }
+
+    /// Takes records to be written. The tail on their frames and whether they are written after a
+    /// flush are decided in the same step, so a tail that moves later comes with a flush of its
+    /// own.
+    fn take(&mut self, limit: usize) -> Batch {
+        let len = fitting(&self.open, limit);
+        let rest = self.open.split_off(len);
+        let batch = Batch {
+            bytes: std::mem::replace(&mut self.open, rest),
+            first: self.open_start,
+            durable: self.group.durable,
+            tail: self.tail,
+            flush_before: len > 0 && self.flush_before,
+        };
+        self.open_start += len as u64;
+        self.flush_before &= len == 0;
+        batch
+    }
+}
+
+impl Log {
+    fn new(options: LogOptions, writer: Writer, end: u64, tail: u64, last_checkpoint: u32) -> Self {
+        let domain = options.log_domain.clone().unwrap_or_else(|| {
+            let caps = writer.segment().caps();
+            let builder = FlushDomain::builder().caps(caps).deferral(Deferral::Off);
+            builder.clock(&options.clock).build()
+        });
+        let state = State {
+            group: Group::new(end),
+            segment: writer.segment(),
+            open: Vec::new(),
+            open_start: end,
+            flush_before: false,
+            tail,
+            last_checkpoint,
+            checkpoints: BTreeMap::new(),
+            counters: LogCounters::default(),
+            pace: Pace::default(),
+        };
+        Self {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                writer: Mutex::new(writer),
+                flushing: Mutex::new(()),
+                durable: AtomicU64::new(end),
+                failed_before: domain.failed_flushes(),
+                domain,
+                clock: options.clock.clone(),
+                options,
+            }),
+        }
+    }
+
+    /// Appends a record, which may be empty. It is in memory only until a commit.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Full`] if too much waits to be written.
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
+    /// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+    /// let first = log.try_append(b"first")?;
+    /// assert!(log.try_append(b"second")? > first);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_append(&self, record: &[u8]) -> Result<Lsn, LogError> {
+        self.append_kind(Kind::Data, 0, record, false)
+    }
+
+    /// The same, and waits for room: writes what there is, without a flush.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails or has failed before, or the record is too long.
+    pub fn append(&self, record: &[u8]) -> impl Future<Output = Result<Lsn, LogError>> + Send {
+        self.append_when_there_is_room(Kind::Data, 0, record, false)
+    }
+
+    /// [`append`](Log::append) as a thread.
+    ///
+    /// # Errors
+    ///
+    /// As `append`.
+    pub fn append_blocking(&self, record: &[u8]) -> Result<Lsn, LogError> {
+        let ended = self.wait(None, self.append(record));
+        ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// [`append`](Log::append) as a thread, at most for `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `append`, and [`LogError::TimedOut`].
+    pub fn append_timeout(&self, record: &[u8], limit: Duration) -> Result<Lsn, LogError> {
+        let ended = self.wait(Some(limit), self.append(record));
+        ended.unwrap_or(Err(LogError::TimedOut))
+    }
+
+    async fn append_when_there_is_room(
+        &self,
+        kind: Kind,
+        checkpoint: u32,
+        record: &[u8],
+        first: bool,
+    ) -> Result<Lsn, LogError> {
+        loop {
+            match self.append_kind(kind, checkpoint, record, first) {
+                Err(LogError::Full) => self.commit(self.end(), Durability::Buffered).await?,
+                appended => return appended,
+            }
+        }
+    }
+
+    /// `first`: it is the first record of a checkpoint.
+    fn append_kind(
+        &self,
+        kind: Kind,
+        checkpoint: u32,
+        record: &[u8],
+        first: bool,
+    ) -> Result<Lsn, LogError> {
+        let max = self.inner.options.max_buffered - RECORD_HEADER;
+        if record.len() > max {
+            let len = record.len();
+            return Err(LogError::TooLong { len, max });
+        }
+        let mut state = self.inner.state.lock();
+        if let Some(error) = state.group.failed() {
+            return Err(LogError::Poisoned(error));
+        }
+        let len = state.open.len() + RECORD_HEADER + record.len();
+        if len > self.inner.options.max_buffered {
+            return Err(LogError::Full);
+        }
+        let start = state.end();
+        if checkpoint != 0 {
+            state.checkpoints.entry(checkpoint).or_insert(start);
+        }
+        encode_record(&mut state.open, start, kind, checkpoint, record);
+        state.flush_before |= first;
+        state.counters.records += 1;
+        state.counters.bytes += record.len() as u64;
+        Ok(Lsn(state.end()))
+    }
+
+    /// Says that records up to `tail` are not needed any more, because what they describe was
+    /// written in place. The next buffer is written after a flush, of the data's device if it is
+    /// another one; then segments that end before the tail are removed.
+    ///
+    /// A tail before the last one, or beyond the end, is taken for that; one within a checkpoint
+    /// that has not ended for where that begins.
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
+    /// let storage = MemoryStorage::new(&Power::new());
+    /// let (log, _) = LogOptions::new().open(storage.clone())?;
+    /// let old = log.try_append(b"old")?;
+    /// log.set_tail(old); // what "old" says was done
+    /// let new = log.try_append(b"new")?;
+    /// log.commit_blocking(new, Durability::Flushed)?;
+    /// let (_, found) = LogOptions::new().open(storage.restart(&Power::new(), 0))?;
+    /// assert_eq!(found.records.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_tail(&self, tail: Lsn) {
+        let mut state = self.inner.state.lock();
+        let begun = state.checkpoints.values().copied().min();
+        let tail = tail.0.min(state.end()).min(begun.unwrap_or(u64::MAX));
+        if tail > state.tail {
+            state.tail = tail;
+            state.flush_before = true;
+        }
+    }
+
+    /// The end of the log: the position of the last record that was appended.
+    #[must_use]
+    pub fn end(&self) -> Lsn {
+        Lsn(self.inner.state.lock().end())
+    }
+
+    /// Up to where the log is durable.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.inner.state.lock().group.durable)
+    }
+
+    /// Whether a write or a flush has failed. The log is then to be opened again.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.state.lock().group.failed().is_some()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counters(&self) -> LogCounters {
+        self.inner.state.lock().counters
+    }
+
+    /// How many segments there are.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.inner.writer.lock().segments()
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.inner.state.lock();
+        f.debug_struct("Log")
+            .field("end", &state.end())
+            .field("written", &state.group.written)
+            .field("durable", &state.group.durable)
+            .field("failed", &state.group.failed())
+            .finish_non_exhaustive()
+    }
+}

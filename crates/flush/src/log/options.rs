@@ -1,0 +1,206 @@
+//! How a log is made.
+
+use super::frame::{FRAME_HEADER, SEGMENT_HEADER};
+use super::recovery::{self, RecoveredRecord, Recovery};
+use super::writer::Writer;
+use super::{Log, Lsn, OpenError, OptionsError, Storage};
+use crate::domain::FlushDomain;
+use inflight_sync::Arc;
+use inflight_sync::time::Clock;
+use std::time::Duration;
+
+/// Whether commits share flushes.
+///
+/// ```
+/// use inflight_flush::log::GroupMode;
+/// assert_eq!(GroupMode::default(), GroupMode::Auto);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum GroupMode {
+    /// Each commit writes and flushes, one after the other, unless another one has made its record
+    /// durable meanwhile.
+    Off,
+    /// One commit writes and flushes for all that wait.
+    Leader,
+    /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
+    /// the time in which the device waits for the next leader to wake.
+    #[default]
+    Auto,
+}
+
+/// Options of a [`Log`].
+///
+/// ```
+/// use inflight_flush::log::{DirStorage, GroupMode, LogOptions};
+/// let folder = tempfile::tempdir()?;
+/// let (log, recovery) = LogOptions::new()
+///     .segment_size(1 << 20)
+///     .group_mode(GroupMode::Leader)
+///     .open(DirStorage::new(folder.path())?)?;
+/// assert!(recovery.records.is_empty());
+/// # drop(log);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is made before `open`"]
+pub struct LogOptions {
+    pub(super) segment_size: u64,
+    pub(super) buffer_size: usize,
+    pub(super) max_buffered: usize,
+    pub(super) max_group: usize,
+    pub(super) mode: GroupMode,
+    pub(super) max_delay: Duration,
+    pub(super) min_siblings: usize,
+    pub(super) log_domain: Option<FlushDomain>,
+    pub(super) data_domain: Option<FlushDomain>,
+    pub(super) clock: Clock,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LogOptions {
+    /// The defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB, up to 4 MiB
+    /// that are not written yet, [`GroupMode::Auto`], and no delay.
+    pub fn new() -> Self {
+        Self {
+            segment_size: 16 << 20,
+            buffer_size: 32 << 10,
+            max_buffered: 4 << 20,
+            max_group: 1 << 20,
+            mode: GroupMode::default(),
+            max_delay: Duration::ZERO,
+            min_siblings: 5,
+            log_domain: None,
+            data_domain: None,
+            clock: Clock::system(),
+        }
+    }
+
+    /// How long a segment is, in bytes.
+    pub fn segment_size(mut self, bytes: u64) -> Self {
+        self.segment_size = bytes;
+        self
+    }
+
+    /// How many bytes of records are written as one buffer; a longer record is one alone.
+    pub fn buffer_size(mut self, bytes: usize) -> Self {
+        self.buffer_size = bytes;
+        self
+    }
+
+    /// How many bytes of records may be appended and not written yet.
+    pub fn max_buffered(mut self, bytes: usize) -> Self {
+        self.max_buffered = bytes;
+        self
+    }
+
+    /// How many bytes one commit writes for others, about.
+    pub fn max_group(mut self, bytes: usize) -> Self {
+        self.max_group = bytes;
+        self
+    }
+
+    /// Whether commits share flushes.
+    pub fn group_mode(mut self, mode: GroupMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How long a commit that leads waits for others, at most. It waits only if at least
+    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back
+    /// sooner than a flush takes. It helps where the flush is long and the pause short, and costs
+    /// elsewhere. Default: zero.
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
+        self
+    }
+
+    /// See [`max_delay`](LogOptions::max_delay). Default: 5.
+    pub fn min_siblings(mut self, count: usize) -> Self {
+        self.min_siblings = count;
+        self
+    }
+
+    /// The domain of the log's device, if others share it: its flushes are then shared with theirs,
+    /// and it makes no durable writes. A flush of theirs that fails fails the log.
+    pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
+        self.log_domain = Some(domain.clone());
+        self
+    }
+
+    /// The domain of the device that the log's records are about, if it is another one than the
+    /// log's. A buffer that is to be written after a flush waits for a flush of that one.
+    pub fn data_domain(mut self, domain: &FlushDomain) -> Self {
+        self.data_domain = Some(domain.clone());
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = clock.clone();
+        self
+    }
+
+    /// Opens the log of a storage, or makes one. The records that are found are in the answer.
+    ///
+    /// # Errors
+    ///
+    /// If an option makes no sense, if a record that was durable cannot be read, or what the system
+    /// says.
+    pub fn open(self, storage: impl Storage) -> Result<(Log, Recovery), OpenError> {
+        let mut records = Vec::new();
+        let (log, mut recovery) = self.open_with(storage, |record| records.push(record))?;
+        records.retain(|record| record.lsn > recovery.tail);
+        recovery.records = records;
+        Ok((log, recovery))
+    }
+
+    /// The same for a log that is larger than memory: each record is given to `visit`, in order.
+    /// Records before [`Recovery::tail`] may be among them, as the tail is known at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](LogOptions::open).
+    pub fn open_with(
+        self,
+        storage: impl Storage,
+        mut visit: impl FnMut(RecoveredRecord),
+    ) -> Result<(Log, Recovery), OpenError> {
+        self.check()?;
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let found = recovery::read(&*storage, &mut visit)?;
+        let log = found.log.unwrap_or_else(|| fastrand::u64(..));
+        let (Lsn(tail), Lsn(end)) = (found.recovery.tail, found.recovery.end);
+        let writer = Writer::new(
+            storage,
+            (self.segment_size, self.buffer_size),
+            (log, tail, end),
+            found.segments,
+            found.position,
+        )?;
+        let log = Log::new(self, writer, end, tail, found.last_checkpoint);
+        Ok((log, found.recovery))
+    }
+
+    fn check(&self) -> Result<(), OptionsError> {
+        let least = (SEGMENT_HEADER + FRAME_HEADER) as u64 + self.buffer_size as u64;
+        if self.buffer_size < 64 {
+            return Err(OptionsError::BufferTooSmall(self.buffer_size));
+        }
+        if self.segment_size < least {
+            return Err(OptionsError::SegmentTooSmall(self.segment_size, least));
+        }
+        if self.max_buffered < self.buffer_size || self.max_group < self.buffer_size {
+            let smaller = self.max_buffered.min(self.max_group);
+            return Err(OptionsError::LimitBelowBuffer(smaller, self.buffer_size));
+        }
+        if self.max_buffered > 1 << 30 {
+            return Err(OptionsError::LimitTooLarge(self.max_buffered));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads a log after a stop or a crash: up to the last whole record.
+//!
+//! What was being written when the power went may be there in part, in any order. A record that
+//! cannot be read is *torn* if nothing says that it was ever durable. It is *corrupt* if something
+//! behind it does: a frame that was written when the log was durable beyond the record, or a later
+//! segment, which is made after those before it were flushed. Damage to what was written last,
+//! with nothing behind it, cannot be told from a torn write, and is taken for one.
+
+use super::frame::{
+    FRAME_HEADER, FrameHeader, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, decode_record,
+};
+use super::storage::Storage;
+use super::writer::Position;
+use super::{Lsn, OpenError};
+use crate::device::Device;
+use inflight_sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A record as it is found again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredRecord {
+    /// Where it ends in the log.
+    pub lsn: Lsn,
+    /// What was appended.
+    pub payload: Vec<u8>,
+}
+
+/// What was found when a log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The records behind the tail, in order; those of a checkpoint count from its commit on, and
+    /// come with it. Empty if they were given to a function instead.
+    pub records: Vec<RecoveredRecord>,
+    /// The end of the last whole record: where the log goes on.
+    pub end: Lsn,
+    /// What is before it was not needed any more.
+    pub tail: Lsn,
+    /// Something was being written when the log was stopped. It was never durable, and is gone.
+    pub torn: bool,
+    /// Checkpoints without their end. Their records are left out.
+    pub unfinished_checkpoints: usize,
+}
+
+/// All that a log needs to go on.
+pub(super) struct Found {
+    pub(super) recovery: Recovery,
+    pub(super) log: Option<u64>,
+    pub(super) segments: VecDeque<(u64, u64)>,
+    /// Where the last segment goes on, if it does.
+    pub(super) position: Option<Position>,
+    pub(super) last_checkpoint: u32,
+}
+
+struct Segment {
+    device: Arc<dyn Device>,
+    header: SegmentHeader,
+    bytes: Vec<u8>,
+}
+
+/// Reads everything. `visit` gets each record that counts.
+pub(super) fn read(
+    storage: &dyn Storage,
+    visit: &mut dyn FnMut(RecoveredRecord),
+) -> Result<Found, OpenError> {
+    let mut scan = Scan {
+        visit,
+        recovery: Recovery::default(),
+        checkpoints: BTreeMap::new(),
+        last_checkpoint: 0,
+        lsn: 0,
+    };
+    let numbers = storage.segments()?;
+    let mut segments = VecDeque::new();
+    let mut log = None;
+    let mut position = None;
+    for (at, &number) in numbers.iter().enumerate() {
+        let is_last = at + 1 == numbers.len();
+        let segment = match load(storage, number, log)? {
+            Loaded::Segment(segment) => segment,
+            Loaded::Zeros if is_last => {
+                // It was being made when the power went.
+                storage.remove(number)?;
+                break;
+            }
+            Loaded::Zeros | Loaded::Foreign => return Err(OpenError::Corrupt(Lsn(scan.lsn))),
+        };
+        if log.is_none() {
+            (scan.lsn, log) = (segment.header.base, Some(segment.header.log));
+        }
+        // Those before it were durable when it was made.
+        if segment.header.base != scan.lsn {
+            return Err(OpenError::Corrupt(Lsn(scan.lsn)));
+        }
+        scan.recovery.tail = scan.recovery.tail.max(Lsn(segment.header.tail));
+        let stop = scan.segment(&segment)?;
+        segments.push_back((number, segment.header.base));
+        position = stop.clean.then(|| Position {
+            segment: segment.device.clone(),
+            offset: stop.offset as u64,
+        });
+        if is_last {
+            scan.recovery.torn = !stop.clean;
+            // What was read may be in the system's cache only.
+            segment.device.flush()?;
+        }
+    }
+    let (recovery, last_checkpoint) = (scan.finish(), scan.last_checkpoint);
+    Ok(Found {
+        recovery,
+        log,
+        segments,
+        position,
+        last_checkpoint,
+    })
+}
+
+enum Loaded {
+    Segment(Segment),
+    /// Not even its header was written.
+    Zeros,
+    /// Its header is none of this log's.
+    Foreign,
+}
+
+fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, OpenError> {
+    let device = storage.open(number)?;
+    let len = usize::try_from(device.len()?).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let mut bytes = vec![0; len];
+    device.read_at(&mut bytes, 0)?;
+    let header = SegmentHeader::decode(&bytes);
+    let ours = header.filter(|h| h.number == number && log.is_none_or(|log| h.log == log));
+    Ok(match ours {
+        Some(header) => Loaded::Segment(Segment {
+            device,
+            header,
+            bytes,
+        }),
+        None if bytes.iter().all(|&byte| byte == 0) => Loaded::Zeros,
+        None => Loaded::Foreign,
+    })
+}
+
+/// Where the records of a segment end.
+struct Stop {
+    offset: usize,
+    /// Nothing but zeros follows.
+    clean: bool,
+}
+
+struct Scan<'a> {
+    visit: &'a mut dyn FnMut(RecoveredRecord),
+    recovery: Recovery,
+    /// Records of checkpoints whose end has not come yet.
+    checkpoints: BTreeMap<u32, Vec<RecoveredRecord>>,
+    last_checkpoint: u32,
+    lsn: u64,
+}
+
+impl Scan<'_> {
+    fn segment(&mut self, segment: &Segment) -> Result<Stop, OpenError> {
+        let bytes = &segment.bytes[..];
+        let log = segment.header.log;
+        let mut offset = SEGMENT_HEADER;
+        while let Some(frame) = FrameHeader::decode(&bytes[offset..], offset as u64, log) {
+            if frame.first != self.lsn {
+                break;
+            }
+            let start = offset + FRAME_HEADER;
+            let end = start.saturating_add(frame.len as usize).min(bytes.len());
+            if !self.frame(&bytes[start..end], frame.len as usize) {
+                break;
+            }
+            self.recovery.tail = self.recovery.tail.max(Lsn(frame.tail));
+            offset = end;
+        }
+        let rest = &bytes[offset..];
+        let clean = rest.iter().all(|&byte| byte == 0);
+        if !clean {
+            self.look_for_evidence(rest, offset, log)?;
+        }
+        Ok(Stop { offset, clean })
+    }
+
+    /// Reads the records of a frame; tells whether it is whole.
+    fn frame(&mut self, mut bytes: &[u8], len: usize) -> bool {
+        let whole = bytes.len() == len;
+        while !bytes.is_empty() {
+            let Some(record) = decode_record(bytes, self.lsn) else {
+                return false;
+            };
+            let taken = RECORD_HEADER + record.payload.len();
+            self.lsn += taken as u64;
+            self.record(record.kind, record.checkpoint, &bytes[record.payload]);
+            bytes = &bytes[taken..];
+        }
+        whole
+    }
+
+    fn record(&mut self, kind: Kind, checkpoint: u32, payload: &[u8]) {
+        self.last_checkpoint = self.last_checkpoint.max(checkpoint);
+        let record = RecoveredRecord {
+            lsn: Lsn(self.lsn),
+            payload: payload.to_owned(),
+        };
+        match kind {
+            Kind::Data if checkpoint == 0 => self.deliver(record),
+            Kind::Data => self.checkpoints.entry(checkpoint).or_default().push(record),
+            Kind::Commit => {
+                let records = self.checkpoints.remove(&checkpoint).unwrap_or_default();
+                records.into_iter().for_each(|record| self.deliver(record));
+            }
+        }
+    }
+
+    fn deliver(&mut self, record: RecoveredRecord) {
+        (self.visit)(record);
+    }
+
+    /// Looks behind damage for a frame that says that the damaged part was durable.
+    fn look_for_evidence(&self, rest: &[u8], offset: usize, log: u64) -> Result<(), OpenError> {
+        for at in 0..rest.len().saturating_sub(FRAME_HEADER) {
+            let frame = FrameHeader::decode(&rest[at..], (offset + at) as u64, log);
+            if frame.is_some_and(|frame| frame.durable > self.lsn) {
+                return Err(OpenError::Corrupt(Lsn(self.lsn)));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Recovery {
+        let mut recovery = std::mem::take(&mut self.recovery);
+        recovery.end = Lsn(self.lsn);
+        recovery.tail = recovery.tail.min(recovery.end);
+        recovery.unfinished_checkpoints = self.checkpoints.len();
+        recovery
+    }
+}

@@ -1,0 +1,329 @@
+//! Where the segments of a log are.
+
+use crate::device::{Device, FileDevice, MemoryDevice, Power};
+use crate::machine::Caps;
+use inflight_sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Segments, each a device known by its number.
+///
+/// ```
+/// use inflight_flush::log::{DirStorage, Storage};
+/// let folder = tempfile::tempdir()?;
+/// let storage = DirStorage::new(folder.path())?;
+/// let segment = storage.create(7, 4096)?;
+/// segment.write_at(b"inflight", 0)?;
+/// assert_eq!(storage.segments()?, [7]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub trait Storage: fmt::Debug + Send + Sync + 'static {
+    /// The numbers of the segments there are, in rising order.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn segments(&self) -> io::Result<Vec<u64>>;
+
+    /// Makes a segment of `len` zeros. Its bytes and its name are durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; also if there is one of this number.
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>>;
+
+    /// A segment that is there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn open(&self, number: u64) -> io::Result<Arc<dyn Device>>;
+
+    /// Removes a segment. It does not come back once this has returned.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn remove(&self, number: u64) -> io::Result<()>;
+}
+
+/// Segments as files in a folder, which belongs to one log of one process: it is locked.
+#[derive(Debug)]
+pub struct DirStorage {
+    path: PathBuf,
+    /// Flushed after a file was made, for its name; none where the system has no such flush.
+    folder: Option<File>,
+    _lock: File,
+}
+
+impl DirStorage {
+    /// The storage of a folder, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, and `WouldBlock` if another process has the log open.
+    pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref().to_owned();
+        std::fs::create_dir_all(&path)?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path.join("lock"))?;
+        #[cfg(unix)]
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self {
+            folder: if cfg!(unix) {
+                Some(File::open(&path)?)
+            } else {
+                None
+            },
+            path,
+            _lock: lock,
+        })
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:016x}.log"))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.folder.as_ref().map_or(Ok(()), File::sync_all)
+    }
+}
+
+impl Storage for DirStorage {
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let stem = name.to_str().and_then(|name| name.strip_suffix(".log"));
+            if let Some(number) = stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()) {
+                numbers.push(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
+        let path = self.file(number);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        // Zeros and no hole: commits then change data only, and no table of the file system.
+        let zeros = vec![0; 1 << 20];
+        let mut left = len;
+        let mut fill = || {
+            while left > 0 {
+                let part = left.min(zeros.len() as u64);
+                file.write_all(&zeros[..part as usize])?;
+                left -= part;
+            }
+            file.sync_all()
+        };
+        if let Err(error) = fill() {
+            // Half a segment would be in the way of the next attempt.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        self.sync_folder()?;
+        Ok(Arc::new(FileDevice::new(file)))
+    }
+
+    fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
+        let path = self.file(number);
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(FileDevice::new(file)))
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        std::fs::remove_file(self.file(number))?;
+        self.sync_folder()
+    }
+}
+
+/// Segments in memory, on one [`Power`]: what [`MemoryDevice`] is to a file.
+///
+/// ```
+/// use inflight_flush::Power;
+/// use inflight_flush::log::{LogOptions, MemoryStorage};
+/// let storage = MemoryStorage::new(&Power::new());
+/// let (log, _) = LogOptions::new().open(storage.clone())?;
+/// let lsn = log.append_blocking(b"record")?;
+/// log.commit_blocking(lsn, inflight_flush::log::Durability::Flushed)?;
+/// let after = storage.restart(&Power::new(), 1); // the power was lost
+/// let (_, recovery) = LogOptions::new().open(after)?;
+/// assert_eq!(recovery.records[0].payload, b"record");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryStorage {
+    power: Power,
+    caps: Caps,
+    flush_time: Duration,
+    folder: Arc<Mutex<Folder>>,
+}
+
+#[derive(Debug, Default)]
+struct Folder {
+    segments: BTreeMap<u64, Segment>,
+    /// Removed, and may come back.
+    removed: BTreeMap<u64, MemoryDevice>,
+    /// Flushes of segments that are gone.
+    flushes: u64,
+    fua_writes: u64,
+}
+
+#[derive(Debug)]
+struct Segment {
+    device: MemoryDevice,
+    /// Its name survives a loss of power.
+    durable: bool,
+}
+
+impl MemoryStorage {
+    /// No segments yet.
+    #[must_use]
+    pub fn new(power: &Power) -> Self {
+        Self {
+            power: power.clone(),
+            caps: Caps::volatile(),
+            flush_time: Duration::ZERO,
+            folder: Arc::default(),
+        }
+    }
+
+    /// Segments on devices that can do this.
+    #[must_use]
+    pub const fn with_caps(mut self, caps: Caps) -> Self {
+        self.caps = caps;
+        self
+    }
+
+    /// Segments on devices whose flushes take this long.
+    #[must_use]
+    pub const fn with_flush_time(mut self, time: Duration) -> Self {
+        self.flush_time = time;
+        self
+    }
+
+    /// The devices of the segments there are.
+    #[must_use]
+    pub fn devices(&self) -> Vec<MemoryDevice> {
+        let folder = self.folder.lock();
+        folder.segments.values().map(|s| s.device.clone()).collect()
+    }
+
+    /// How many flushes the segments have seen, those of removed ones included.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        let folder = self.folder.lock();
+        let segments = folder.segments.values();
+        folder.flushes + segments.map(|s| s.device.flushes()).sum::<u64>()
+    }
+
+    /// How many durable writes the segments have seen, those of removed ones included.
+    #[must_use]
+    pub fn fua_writes(&self) -> u64 {
+        let folder = self.folder.lock();
+        let segments = folder.segments.values();
+        folder.fua_writes + segments.map(|s| s.device.fua_writes()).sum::<u64>()
+    }
+
+    /// The storage as it is after the power was lost and came back. `seed` decides what was kept of
+    /// what was not durable.
+    #[must_use]
+    pub fn restart(&self, power: &Power, seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let folder = self.folder.lock();
+        let mut segments = BTreeMap::new();
+        let mut keep = |number, device: &MemoryDevice| {
+            let device = device.restart(power, rng.u64(..));
+            segments.insert(
+                number,
+                Segment {
+                    device,
+                    durable: true,
+                },
+            );
+        };
+        let mut coin = fastrand::Rng::with_seed(seed ^ 0x5eed);
+        for (&number, device) in &folder.removed {
+            if coin.bool() {
+                keep(number, device);
+            }
+        }
+        for (&number, segment) in &folder.segments {
+            if segment.durable || coin.bool() {
+                keep(number, &segment.device);
+            }
+        }
+        Self {
+            power: power.clone(),
+            caps: self.caps,
+            flush_time: self.flush_time,
+            folder: Arc::new(Mutex::new(Folder {
+                segments,
+                ..Folder::default()
+            })),
+        }
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        Ok(self.folder.lock().segments.keys().copied().collect())
+    }
+
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
+        self.power.step()?;
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::StorageFull)?;
+        let device = MemoryDevice::on(&self.power, len)
+            .with_caps(self.caps)
+            .with_flush_time(self.flush_time);
+        let made = Segment {
+            device: device.clone(),
+            durable: false,
+        };
+        let replaced = self.folder.lock().segments.insert(number, made);
+        if replaced.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.power.step()?;
+        if let Some(segment) = self.folder.lock().segments.get_mut(&number) {
+            segment.durable = true;
+        }
+        Ok(Arc::new(device))
+    }
+
+    fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
+        let folder = self.folder.lock();
+        let segment = folder
+            .segments
+            .get(&number)
+            .ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(segment.device.clone()))
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.power.step()?;
+        {
+            let mut folder = self.folder.lock();
+            let removed = folder.segments.remove(&number);
+            let segment = removed.ok_or(io::ErrorKind::NotFound)?;
+            folder.flushes += segment.device.flushes();
+            folder.fua_writes += segment.device.fua_writes();
+            folder.removed.insert(number, segment.device);
+        }
+        self.power.step()?;
+        self.folder.lock().removed.remove(&number);
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Ways to break the machine, for the exploration, which must notice each. Outside of tests there
+//! is none, and nothing is left of the questions.
+
+/// One step left out, or done wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Mutation {
+    /// Who comes while a flush is in flight joins it.
+    JoinRunning,
+    /// No flush is considered when data has ended.
+    NoIssueAfterData,
+    /// No flush is considered when one has ended.
+    NoIssueAfterFlush,
+    /// A second flush is issued while one is in flight.
+    IssueTwice,
+}
+
+/// The machine's mutation, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Mutant(#[cfg(test)] pub(super) Option<Mutation>);
+
+impl Mutant {
+    /// Whether the machine is broken in this way.
+    #[cfg(test)]
+    pub(super) fn is(self, mutation: Mutation) -> bool {
+        self.0 == Some(mutation)
+    }
+
+    /// Whether the machine is broken in this way: never.
+    #[cfg(not(test))]
+    pub(super) const fn is(self, _: Mutation) -> bool {
+        false
+    }
+}

@@ -1,0 +1,119 @@
+//! Devices: what they keep, and what they say when they cannot.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_flush::{Caps, Device, FileDevice, Flusher, MemoryDevice, Power};
+use std::io::ErrorKind;
+
+/// What every device does.
+fn holds_what_is_written(device: &dyn Device) {
+    let long: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+    device.write_at(&long, 777).unwrap();
+    device.write_fua_at(&long[..5000], 200_001).unwrap();
+    device.write_fua_at(&[], 0).unwrap();
+    device.flush().unwrap();
+    let mut read = vec![0; long.len()];
+    device.read_at(&mut read, 777).unwrap();
+    assert_eq!(read, long);
+    device.read_at(&mut read[..5000], 200_001).unwrap();
+    assert_eq!(read[..5000], long[..5000]);
+    let end = device.len().unwrap();
+    let beyond = device.read_at(&mut read[..2], end - 1).unwrap_err();
+    assert_eq!(beyond.kind(), ErrorKind::UnexpectedEof);
+}
+
+fn file() -> std::fs::File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    file
+}
+
+#[test]
+fn files_hold_what_is_written() {
+    holds_what_is_written(&FileDevice::new(file()));
+}
+
+#[test]
+fn memory_holds_what_is_written() {
+    for caps in [Caps::volatile(), Caps::volatile_with_fua(), Caps::durable()] {
+        holds_what_is_written(&MemoryDevice::new(1 << 20).with_caps(caps));
+    }
+}
+
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+#[test]
+fn rings_hold_what_is_written() {
+    // A sandbox may have no rings.
+    let Ok(device) = inflight_flush::UringDevice::new(file()) else {
+        return;
+    };
+    holds_what_is_written(&device);
+}
+
+/// A link that breaks: the flush behind a write that failed has not flushed, and says so.
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+#[test]
+fn a_ring_says_when_a_write_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("read-only");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let Ok(device) = inflight_flush::UringDevice::new(std::fs::File::open(path).unwrap()) else {
+        return;
+    };
+    assert!(device.write_fua_at(&[1; 512], 0).is_err());
+    assert!(device.write_at(&[1; 512], 0).is_err());
+    device.flush().unwrap();
+}
+
+#[test]
+fn what_was_flushed_survives_and_what_was_not_may_not() {
+    let device = MemoryDevice::new(4096);
+    device.write_at(&[1; 1024], 0).unwrap();
+    device.flush().unwrap();
+    device.write_at(&[2; 1024], 0).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..64 {
+        let mut bytes = [0; 1024];
+        let after = device.restart(&Power::new(), seed);
+        after.read_at(&mut bytes, 0).unwrap();
+        assert!(
+            bytes[..512].iter().all(|&b| b == bytes[0]),
+            "sectors are whole"
+        );
+        seen.insert((bytes[0], bytes[1023]));
+    }
+    // Each of the two sectors by itself.
+    assert_eq!(Vec::from_iter(seen), [(1, 1), (1, 2), (2, 1), (2, 2)]);
+}
+
+/// As systems do: what a failed flush was to write is dropped, and the next one succeeds without
+/// it.
+#[test]
+fn a_failed_flush_loses_what_was_cached() {
+    let device = MemoryDevice::new(4096);
+    device.write_at(&[1; 512], 0).unwrap();
+    device.fail_flushes(1);
+    device.flush().unwrap_err();
+    device.flush().unwrap();
+    let mut bytes = [9; 512];
+    device.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [0; 512]);
+}
+
+#[test]
+fn faults_come_as_they_were_ordered() {
+    let power = Power::new();
+    let device = MemoryDevice::on(&power, 4096);
+    assert_eq!(
+        device.write_at(&[1], 4096).unwrap_err().kind(),
+        ErrorKind::StorageFull
+    );
+    device.fail_writes(1);
+    device.write_at(&[1], 0).unwrap_err();
+    device.write_at(&[1], 0).unwrap();
+    assert_eq!(power.steps(), 1);
+    power.cut_at(2);
+    let torn = device.write_at(&[7; 1536], 0);
+    assert_eq!(torn.unwrap_err().kind(), ErrorKind::NotConnected);
+    assert!(power.is_cut());
+    device.flush().unwrap_err();
+}

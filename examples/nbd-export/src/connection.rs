@@ -1,0 +1,570 @@
+//! One client: bytes in, requests out to the export, replies back in whatever order they end.
+//!
+//! A client holds no tags while its bytes are on the way, in either direction. What it may have
+//! under way is bounded; then nothing more is read from it until something has been sent.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
+use nbd_export::proto::{
+    BASE_ALLOCATION_ID, Command, Errno, Request, chunk, chunk_header, simple_reply,
+};
+use rustix::io::{readv, writev};
+
+use crate::reactor::{Reactor, Ready, Running};
+use crate::request::{Body, Reply, Session};
+use crate::server::Shared;
+
+/// How many requests of one client are under way.
+const MAX_REQUESTS: usize = 256;
+/// And how many bytes, roughly: a request that is longer is served alone.
+const MAX_BYTES: usize = 64 << 20;
+/// So many bytes are started at once; then what was done is sent, before more is.
+const BURST: usize = 512 << 10;
+/// A client that has not chosen an export after this is sent away.
+const NEGOTIATION: Duration = Duration::from_secs(10);
+/// Bytes read at once, unless a payload is longer.
+const INPUT: usize = 128 << 10;
+/// Memory for so much of a payload is there before it comes; then for as much as has come.
+const AHEAD: usize = 512 << 10;
+/// A payload that is refused is read all the same, up to this.
+const MAX_REFUSED: u32 = 256 << 20;
+
+/// A write whose data is on the way.
+struct Receiving {
+    request: Request,
+    pieces: Vec<Vec<u8>>,
+    /// The piece that is being filled, and how far.
+    piece: usize,
+    filled: usize,
+    /// Bytes that have come, and those for which there is no memory yet.
+    received: usize,
+    missing: usize,
+}
+
+enum Part {
+    Head([u8; 44], usize),
+    Data(Vec<u8>),
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Head(bytes, len) => &bytes[..*len],
+            Self::Data(bytes) => bytes,
+        }
+    }
+}
+
+/// What is to be sent.
+#[derive(Default)]
+struct Output {
+    parts: VecDeque<Part>,
+    /// Bytes of the first part that were sent.
+    sent: usize,
+}
+
+/// How reading or writing went.
+enum Io {
+    Progress,
+    Blocked,
+    Ended,
+}
+
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    reactor: Rc<Reactor>,
+    shared: Arc<Shared>,
+    described: Vec<Described>,
+    negotiation: Negotiation,
+    session: Option<Rc<Session>>,
+    input: Vec<u8>,
+    receiving: Option<Receiving>,
+    /// Bytes of a refused payload that are still to come.
+    discarding: u64,
+    requests: FuturesUnordered<LocalBoxFuture<'static, Reply>>,
+    bytes: usize,
+    /// What may be started before others have their turn.
+    burst: usize,
+    output: Output,
+    can_read: Option<Running>,
+    can_write: Option<Running>,
+    since: Instant,
+    asked_for_tick: Option<u64>,
+    /// Nothing more is read.
+    ended: bool,
+    /// Nothing more is sent.
+    broken: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, shared: &Arc<Shared>) -> Self {
+        let mut output = Output::default();
+        output.parts.push_back(Part::Data(Negotiation::greeting()));
+        shared.clients.fetch_add(1, Ordering::Relaxed);
+        Self {
+            socket,
+            reactor: reactor.clone(),
+            shared: shared.clone(),
+            described: shared.exports.iter().map(|e| e.described.clone()).collect(),
+            negotiation: Negotiation::new(),
+            session: None,
+            input: Vec::new(),
+            receiving: None,
+            discarding: 0,
+            requests: FuturesUnordered::new(),
+            bytes: 0,
+            burst: BURST,
+            output,
+            can_read: None,
+            can_write: None,
+            since: Instant::now(),
+            asked_for_tick: None,
+            ended: false,
+            broken: false,
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        let room = self.requests.len() < MAX_REQUESTS && self.bytes < MAX_BYTES;
+        !self.ended && room && self.burst > 0
+    }
+
+    /// Takes what has been received apart.
+    fn parse(&mut self) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        while !self.ended {
+            let rest = &input[at..];
+            if rest.is_empty() {
+                break;
+            }
+            let taken = if self.discarding > 0 {
+                let now = self.discarding.min(rest.len() as u64);
+                self.discarding -= now;
+                now as usize
+            } else if self.receiving.is_some() {
+                self.fill(rest)
+            } else if self.session.is_none() {
+                self.negotiate(rest)
+            } else if self.may_read() {
+                self.request(rest)
+            } else {
+                0
+            };
+            if taken == 0 {
+                break;
+            }
+            at += taken;
+        }
+        if at == input.len() {
+            input.clear();
+        } else {
+            input.drain(..at);
+        }
+        self.input = input;
+    }
+
+    fn negotiate(&mut self, input: &[u8]) -> usize {
+        let mut answers = Vec::new();
+        let (taken, next) = self
+            .negotiation
+            .receive(input, &self.described, &mut answers);
+        if !answers.is_empty() {
+            self.output.parts.push_back(Part::Data(answers));
+        }
+        match next {
+            Next::More => {}
+            Next::Transmit(agreed) => self.begin(agreed),
+            Next::Close(why) => {
+                self.shared.log(&format!("a client was sent away: {why}"));
+                self.ended = true;
+            }
+        }
+        taken
+    }
+
+    fn begin(&mut self, agreed: Agreed) {
+        let export = self.shared.exports[agreed.export].clone();
+        let tenant = match self.shared.tenant_for(&export) {
+            Ok(tenant) => tenant,
+            Err(error) => {
+                self.shared.log(&format!("a client was sent away: {error}"));
+                self.ended = true;
+                return;
+            }
+        };
+        let clients = export.stats.clients.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = &export.described.name;
+        self.shared
+            .log(&format!("{name}: a client has come, {clients} in all"));
+        let limits = agreed.limits(&export.described);
+        self.session = Some(Rc::new(Session {
+            reactor: self.reactor.clone(),
+            tenant,
+            workers: self.shared.workers.clone(),
+            limits,
+            agreed,
+            max_split: self.shared.max_split,
+            losses_told: Cell::new(export.domain.failed_flushes()),
+            export,
+        }));
+        self.described = Vec::new();
+    }
+
+    fn request(&mut self, input: &[u8]) -> usize {
+        if input.len() < Request::LEN {
+            return 0;
+        }
+        let Some(request) = Request::decode(input) else {
+            self.shared
+                .log("a client was sent away: no request where one is due");
+            self.ended = true;
+            return 0;
+        };
+        let session = self
+            .session
+            .clone()
+            .expect("requests come after the negotiation");
+        match request.command {
+            Some(Command::Disconnect) => self.ended = true,
+            Some(Command::Write) => match request.check(&session.limits) {
+                Ok(()) => {
+                    let mut receiving = Receiving {
+                        request,
+                        pieces: Vec::new(),
+                        piece: 0,
+                        filled: 0,
+                        received: 0,
+                        missing: request.length as usize,
+                    };
+                    receiving.make_room(&self.reactor, session.max_split);
+                    self.receiving = Some(receiving);
+                }
+                Err(_) if request.length > MAX_REFUSED => {
+                    self.shared
+                        .log("a client was sent away: a payload that is much too long");
+                    self.ended = true;
+                }
+                Err(_) => {
+                    self.discarding = request.length.into();
+                    self.start(request, Vec::new());
+                }
+            },
+            _ => self.start(request, Vec::new()),
+        }
+        Request::LEN
+    }
+
+    fn start(&mut self, request: Request, data: Vec<Vec<u8>>) {
+        let session = self
+            .session
+            .clone()
+            .expect("requests come after the negotiation");
+        self.bytes += weight(&request);
+        self.burst = self.burst.saturating_sub(weight(&request));
+        self.requests.push(Box::pin(session.handle(request, data)));
+    }
+
+    /// Copies what has come of a payload.
+    fn fill(&mut self, input: &[u8]) -> usize {
+        let Some(receiving) = &mut self.receiving else {
+            return 0;
+        };
+        let mut taken = 0;
+        while taken < input.len() && receiving.piece < receiving.pieces.len() {
+            let piece = &mut receiving.pieces[receiving.piece];
+            let now = (piece.len() - receiving.filled).min(input.len() - taken);
+            piece[receiving.filled..][..now].copy_from_slice(&input[taken..][..now]);
+            taken += now;
+            receiving.advance(now);
+            receiving.make_room(&self.reactor, self.shared.max_split);
+        }
+        self.start_if_received();
+        taken
+    }
+
+    fn start_if_received(&mut self) {
+        let whole = |receiving: &mut Receiving| receiving.piece == receiving.pieces.len();
+        if let Some(receiving) = self.receiving.take_if(whole) {
+            self.start(receiving.request, receiving.pieces);
+        }
+    }
+
+    /// Reads what is there: the rest of a payload into its place, and more behind it.
+    fn read(&mut self) -> io::Result<Io> {
+        let mut extra = self.reactor.buffer(INPUT);
+        let mut slices = Vec::new();
+        let mut wanted = 0;
+        if let Some(receiving) = &mut self.receiving {
+            let from = receiving.filled;
+            let pieces = receiving.pieces[receiving.piece..].iter_mut().enumerate();
+            for (n, piece) in pieces.take(62) {
+                let part = &mut piece[if n == 0 { from } else { 0 }..];
+                wanted += part.len();
+                slices.push(IoSliceMut::new(part));
+            }
+        }
+        slices.push(IoSliceMut::new(&mut extra));
+        let read = match readv(&self.socket, &mut slices) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                self.reactor.recycle(extra);
+                return Ok(Io::Blocked);
+            }
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Ok(Io::Ended),
+            Ok(read) => read,
+        };
+        drop(slices);
+        let own = read.min(wanted);
+        if let Some(receiving) = &mut self.receiving {
+            receiving.advance(own);
+            receiving.make_room(&self.reactor, self.shared.max_split);
+        }
+        self.start_if_received();
+        if read > own {
+            self.input.extend_from_slice(&extra[..read - own]);
+        }
+        self.reactor.recycle(extra);
+        Ok(Io::Progress)
+    }
+
+    fn write(&mut self) -> io::Result<Io> {
+        let mut slices = Vec::with_capacity(64);
+        for (n, part) in self.output.parts.iter().take(64).enumerate() {
+            let skip = if n == 0 { self.output.sent } else { 0 };
+            slices.push(IoSlice::new(&part.bytes()[skip..]));
+        }
+        let mut sent = match writev(&self.socket, &slices) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Io::Blocked),
+            Err(error) => return Err(error.into()),
+            Ok(sent) => sent + self.output.sent,
+        };
+        while let Some(part) = self.output.parts.front() {
+            let len = part.bytes().len();
+            if sent < len {
+                break;
+            }
+            sent -= len;
+            if let Some(Part::Data(bytes)) = self.output.parts.pop_front() {
+                self.bytes = self.bytes.saturating_sub(bytes.len());
+                self.reactor.recycle(bytes);
+            }
+        }
+        self.output.sent = sent;
+        Ok(Io::Progress)
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        let request = reply.request;
+        self.bytes = self.bytes.saturating_sub(weight(&request));
+        if self.broken {
+            return;
+        }
+        let structured = self.session.as_ref().is_some_and(|s| s.agreed.structured);
+        let data = self.output.reply(&request, reply.result, structured);
+        self.bytes += data;
+    }
+
+    /// What can be done now. Whether anything was.
+    fn step(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some(reply)) = self.requests.poll_next_unpin(cx) {
+            self.reply(reply);
+            progress = true;
+        }
+        if let Some(ready) = &mut self.can_write {
+            if Pin::new(ready).poll(cx).is_ready() {
+                self.can_write = None;
+            }
+        }
+        while self.can_write.is_none() && !self.output.parts.is_empty() {
+            match self.write() {
+                Ok(Io::Progress) => progress = true,
+                Ok(_) => {
+                    let mut ready = self.reactor.ready(self.socket.as_raw_fd(), Ready::Write);
+                    let _ = Pin::new(&mut ready).poll(cx);
+                    self.can_write = Some(ready);
+                }
+                Err(_) => {
+                    self.output = Output::default();
+                    (self.broken, self.ended) = (true, true);
+                }
+            }
+        }
+        if !self.input.is_empty() && self.may_read() {
+            let (before, requests) = (self.input.len(), self.requests.len());
+            self.parse();
+            progress |= self.input.len() != before || self.requests.len() != requests;
+        }
+        if let Some(ready) = &mut self.can_read {
+            if Pin::new(ready).poll(cx).is_ready() {
+                self.can_read = None;
+            }
+        }
+        // One read at a time: others have their turn.
+        if self.can_read.is_none() && self.may_read() && self.input.len() < INPUT {
+            match self.read() {
+                Ok(Io::Progress) => {
+                    self.parse();
+                    progress = true;
+                }
+                Ok(Io::Blocked) => {
+                    if self.input.is_empty() {
+                        self.input = Vec::new();
+                    }
+                    let mut ready = self.reactor.ready(self.socket.as_raw_fd(), Ready::Read);
+                    let _ = Pin::new(&mut ready).poll(cx);
+                    self.can_read = Some(ready);
+                }
+                Ok(Io::Ended) | Err(_) => self.ended = true,
+            }
+        }
+        progress
+    }
+}
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let draining = this.shared.draining();
+        let late = this.session.is_none() && this.since.elapsed() > NEGOTIATION;
+        this.ended |= draining || late;
+        this.burst = BURST;
+        while this.step(cx) {}
+        if this.burst == 0 && !this.ended {
+            cx.waker().wake_by_ref();
+        }
+        let unread = !this.output.parts.is_empty() && !late && !this.shared.overdue();
+        if this.ended && this.requests.is_empty() && !unread {
+            return Poll::Ready(());
+        }
+        this.reactor
+            .wake_on_tick(cx.waker(), &mut this.asked_for_tick);
+        Poll::Pending
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Before the socket goes.
+        (self.can_read, self.can_write) = (None, None);
+        self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        if let Some(session) = &self.session {
+            let clients = session.export.stats.clients.fetch_sub(1, Ordering::Relaxed) - 1;
+            let name = &session.export.described.name;
+            self.shared
+                .log(&format!("{name}: a client has left, {clients} are left"));
+        }
+    }
+}
+
+impl Receiving {
+    /// Memory for what comes next, in pieces as [`Session::piece_lengths`] says. One who announces
+    /// much and sends little gets little.
+    fn make_room(&mut self, reactor: &Reactor, split: usize) {
+        let room: usize = self.pieces[self.piece..].iter().map(Vec::len).sum();
+        let mut room = room - self.filled;
+        while self.missing > 0 && room < AHEAD.max(self.received) {
+            let len = self.missing.min(split);
+            self.pieces.push(reactor.buffer(len));
+            self.missing -= len;
+            room += len;
+        }
+    }
+
+    fn advance(&mut self, mut by: usize) {
+        self.received += by;
+        while by > 0 {
+            let now = (self.pieces[self.piece].len() - self.filled).min(by);
+            by -= now;
+            self.filled += now;
+            if self.filled == self.pieces[self.piece].len() {
+                (self.piece, self.filled) = (self.piece + 1, 0);
+            }
+        }
+    }
+}
+
+/// What a request adds to what is under way.
+fn weight(request: &Request) -> usize {
+    match request.command {
+        Some(Command::Read | Command::Write) => request.length as usize,
+        _ => 0,
+    }
+}
+
+impl Output {
+    fn head(&mut self, parts: &[&[u8]]) {
+        let mut bytes = [0; 44];
+        let mut len = 0;
+        for part in parts {
+            bytes[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        self.parts.push_back(Part::Head(bytes, len));
+    }
+
+    /// Appends a reply; how many bytes of data it has.
+    fn reply(&mut self, request: &Request, result: Result<Body, Errno>, structured: bool) -> usize {
+        let cookie = request.cookie;
+        if !structured {
+            let error = result.as_ref().err().map_or(0, |errno| *errno as u32);
+            self.head(&[&simple_reply(cookie, error)]);
+            return match result {
+                Ok(Body::Data(pieces)) => self.data(pieces),
+                _ => 0,
+            };
+        }
+        let done = chunk::FLAG_DONE;
+        match result {
+            Err(errno) => {
+                let head = chunk_header(cookie, done, chunk::ERROR, 6);
+                self.head(&[&head, &(errno as u32).to_be_bytes(), &[0, 0]]);
+                0
+            }
+            Ok(Body::Nothing) => {
+                self.head(&[&chunk_header(cookie, done, chunk::NONE, 0)]);
+                0
+            }
+            Ok(Body::Data(pieces)) => {
+                let head = chunk_header(cookie, done, chunk::OFFSET_DATA, request.length + 8);
+                self.head(&[&head, &request.offset.to_be_bytes()]);
+                self.data(pieces)
+            }
+            Ok(Body::Status(extents)) => {
+                let len = 4 + 8 * extents.len() as u32;
+                let head = chunk_header(cookie, done, chunk::BLOCK_STATUS, len);
+                self.head(&[&head, &BASE_ALLOCATION_ID.to_be_bytes()]);
+                let bytes = extents.iter().flat_map(|(len, state)| {
+                    let mut extent = [0; 8];
+                    extent[..4].copy_from_slice(&len.to_be_bytes());
+                    extent[4..].copy_from_slice(&state.to_be_bytes());
+                    extent
+                });
+                self.data(vec![bytes.collect()])
+            }
+        }
+    }
+
+    fn data(&mut self, pieces: Vec<Vec<u8>>) -> usize {
+        let len = pieces.iter().map(Vec::len).sum();
+        self.parts.extend(pieces.into_iter().map(Part::Data));
+        len
+    }
+}

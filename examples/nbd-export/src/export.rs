@@ -1,0 +1,163 @@
+//! Files that are served.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use inflight::flush::FlushDomain;
+use nbd_export::negotiate::Described;
+
+use crate::adapter::{Tags, Tenant};
+use crate::crypto::{Cipher, UNIT};
+
+/// The most a read or a write moves.
+const MAX_PAYLOAD: u32 = 32 << 20;
+/// The magic number of file systems in memory.
+const TMPFS: u64 = 0x0102_1994;
+
+/// What `--export` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spec {
+    name: String,
+    file: PathBuf,
+    read_only: bool,
+    weight: u32,
+    key: Option<PathBuf>,
+}
+
+impl std::str::FromStr for Spec {
+    type Err = String;
+
+    /// `NAME=FILE[,ro][,weight=N][,key=KEYFILE]`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or("expected NAME=FILE")?;
+        let mut parts = rest.split(',');
+        let file = parts.next().unwrap_or_default();
+        if name.is_empty() || file.is_empty() {
+            return Err("expected NAME=FILE, neither of them empty".to_owned());
+        }
+        let mut spec = Self {
+            name: name.to_owned(),
+            file: file.into(),
+            read_only: false,
+            weight: 1,
+            key: None,
+        };
+        for part in parts {
+            match part.split_once('=') {
+                None if part == "ro" => spec.read_only = true,
+                Some(("weight", weight)) => {
+                    let weight = weight.parse().ok().filter(|w| (1..=10_000).contains(w));
+                    spec.weight = weight.ok_or("weight: a whole number from 1 to 10000")?;
+                }
+                Some(("key", path)) if !path.is_empty() => spec.key = Some(path.into()),
+                _ => return Err(format!("{part:?} is none of ro, weight=N, key=KEYFILE")),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// What was done for an export.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) clients: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) read_bytes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) other: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+impl Stats {
+    pub(crate) fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// A file that is served.
+pub(crate) struct Export {
+    pub(crate) described: Described,
+    pub(crate) file: Arc<File>,
+    /// Calls on it do not block.
+    pub(crate) in_memory: bool,
+    pub(crate) cipher: Option<Arc<Cipher>>,
+    /// All its clients share its flushes.
+    pub(crate) domain: FlushDomain,
+    pub(crate) tenant: Tenant,
+    pub(crate) weight: u32,
+    pub(crate) stats: Stats,
+}
+
+impl Export {
+    pub(crate) fn open(spec: &Spec, tags: &Tags) -> Result<Self> {
+        let path = spec.file.display();
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(!spec.read_only).open(&spec.file);
+        let mut file = file.with_context(|| format!("opening {path}"))?;
+        let kind = file.metadata()?.file_type();
+        ensure!(
+            kind.is_file() || kind.is_block_device(),
+            "{path} is neither a file nor a block device"
+        );
+        let size = file.seek(SeekFrom::End(0)).context("its size")?;
+        ensure!(size > 0, "{path} is empty: truncate -s SIZE {path}");
+        let cipher = match &spec.key {
+            Some(key) => Some(Arc::new(Cipher::from_file(key, &spec.name)?)),
+            None => None,
+        };
+        let block = if cipher.is_some() { UNIT as u32 } else { 1 };
+        if size % u64::from(block) != 0 {
+            bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
+        }
+        let tenant = tags.tenant(&spec.name, spec.weight);
+        let tenant = tenant.with_context(|| format!("--export {}", spec.name))?;
+        Ok(Self {
+            described: Described {
+                name: spec.name.clone(),
+                size,
+                block,
+                preferred: 4096,
+                max_payload: MAX_PAYLOAD,
+                read_only: spec.read_only,
+            },
+            in_memory: rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
+            file: Arc::new(file),
+            cipher,
+            domain: FlushDomain::builder().build(),
+            tenant,
+            weight: spec.weight,
+            stats: Stats::default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_are_named_files_with_options() {
+        let spec: Spec = "disk=/a/b.img,ro,weight=3,key=/k".parse().unwrap();
+        assert_eq!(
+            (&spec.name[..], spec.read_only, spec.weight),
+            ("disk", true, 3)
+        );
+        assert_eq!(spec.key, Some("/k".into()));
+        for wrong in [
+            "disk",
+            "=x",
+            "disk=",
+            "disk=x,rw",
+            "disk=x,weight=0",
+            "disk=x,key=",
+        ] {
+            assert!(wrong.parse::<Spec>().is_err(), "{wrong}");
+        }
+    }
+}

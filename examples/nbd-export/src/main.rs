@@ -1,0 +1,185 @@
+//! Serves files as network block devices: tags bound what is at the files, flushes are shared,
+//! large requests are split, encryption runs on workers.
+//!
+//! ```text
+//! options ─▶ server: listeners ─▶ thread: reactor (uring | psync)
+//!                                   └─ connection ─▶ request: tags, pieces, cipher, flush domain
+//! nbd_export (library): negotiate, proto
+//! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("nbd-export is for Linux: io_uring, epoll, fallocate");
+
+mod adapter;
+mod connection;
+mod crypto;
+mod export;
+mod metrics;
+mod options;
+mod reactor;
+mod request;
+mod server;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use inflight::topology::Scope;
+
+use crate::adapter::{CryptOptions, Tags, Workers};
+use crate::export::Export;
+use crate::options::{Engine, Options, Tenants};
+use crate::reactor::{Kind, Reactor};
+use crate::server::{Listener, Shared};
+
+fn main() -> ExitCode {
+    match serve(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nbd-export: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<()> {
+    let kind = choose_engine(options.engine)?;
+    let depth = usize::from(options.depth);
+    let scope: Scope = options.scope.parse().context("--scope")?;
+    let crypt = CryptOptions {
+        scope,
+        strict: options.strict,
+        max_active: options.max_active.into(),
+    };
+    let workers = Arc::new(Workers::new(crypt, depth)?);
+    let tags = Tags::new(depth, &workers)?;
+    let mut exports: Vec<Arc<Export>> = Vec::new();
+    for spec in &options.exports {
+        exports.push(Arc::new(Export::open(spec, &tags)?));
+    }
+    let mut listeners = Vec::new();
+    if let Some(path) = &options.unix {
+        listeners.push(Listener::unix(path)?);
+    }
+    if let Some(address) = &options.listen {
+        eprintln!(
+            "nbd-export: warning: NBD has no authentication; whoever reaches {address} is in"
+        );
+        listeners.push(Listener::tcp(address)?);
+    }
+    let _server = match &options.serve {
+        Some(path) => Some(workers.serve(path)?),
+        None => None,
+    };
+    let shared = Arc::new(Shared::new(
+        exports,
+        (tags, workers),
+        options.max_split as usize * 1024,
+        options.tenants == Tenants::Client,
+        options.quiet,
+    ));
+    if let Some(address) = &options.metrics {
+        metrics::serve(address, &shared)?;
+    }
+    let stopping = shared.clone();
+    ctrlc::set_handler(move || {
+        if stopping.draining() {
+            std::process::exit(130);
+        }
+        stopping.drain();
+    })
+    .context("installing the signal handler")?;
+    for export in &shared.exports {
+        for listener in &listeners {
+            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
+        }
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.map_or(cpus.min(4), usize::from);
+    let engine = if kind == Kind::Uring {
+        "io_uring"
+    } else {
+        "psync"
+    };
+    shared.log(&format!(
+        "serving by {engine}, {threads} threads, {depth} tags"
+    ));
+    let mut status = Status::new();
+    let look = || status.look(&shared);
+    server::run(
+        &shared,
+        listeners,
+        (kind, options.faults),
+        threads,
+        options.max_connections,
+        look,
+    )?;
+    Ok(())
+}
+
+fn choose_engine(engine: Engine) -> Result<Kind> {
+    match engine {
+        Engine::Psync => Ok(Kind::Psync),
+        Engine::IoUring => {
+            Reactor::probe().context("io_uring cannot be used here; try --engine psync")?;
+            Ok(Kind::Uring)
+        }
+        Engine::Auto => Ok(match Reactor::probe() {
+            Ok(()) => Kind::Uring,
+            Err(error) => {
+                eprintln!("nbd-export: io_uring cannot be used here ({error}); using psync");
+                Kind::Psync
+            }
+        }),
+    }
+}
+
+/// A line about what goes on, if somebody looks at the terminal.
+struct Status {
+    shown: bool,
+    last: Instant,
+    requests: u64,
+    bytes: u64,
+}
+
+impl Status {
+    fn new() -> Self {
+        Self {
+            shown: std::io::stderr().is_terminal(),
+            last: Instant::now(),
+            requests: 0,
+            bytes: 0,
+        }
+    }
+
+    fn look(&mut self, shared: &Shared) {
+        let elapsed = self.last.elapsed();
+        if !self.shown || elapsed < Duration::from_secs(1) {
+            return;
+        }
+        let (mut requests, mut bytes) = (0, 0);
+        for export in &shared.exports {
+            let stats = &export.stats;
+            for counter in [&stats.reads, &stats.writes, &stats.other] {
+                requests += counter.load(Ordering::Relaxed);
+            }
+            for counter in [&stats.read_bytes, &stats.written_bytes] {
+                bytes += counter.load(Ordering::Relaxed);
+            }
+        }
+        let seconds = elapsed.as_secs_f64();
+        let line = format!(
+            "{} clients, {} of the tags, {:.0} requests/s, {:.1} MiB/s",
+            shared.clients.load(Ordering::Relaxed),
+            shared.tags.in_use(),
+            (requests - self.requests) as f64 / seconds,
+            (bytes - self.bytes) as f64 / seconds / f64::from(1 << 20),
+        );
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        (self.last, self.requests, self.bytes) = (Instant::now(), requests, bytes);
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{ArgGroup, Parser, ValueEnum};
+use inflight::topology::Scope;
+
+use crate::export::Spec;
+use crate::reactor::Faults;
+
+const AFTER_HELP: &str = "\
+A first export:
+  truncate -s 1G disk.img
+  nbd-export --export disk=disk.img --unix /tmp/nbd.sock
+and in another terminal:
+  nbdinfo 'nbd+unix:///disk?socket=/tmp/nbd.sock'
+  qemu-io -f raw 'nbd+unix:///disk?socket=/tmp/nbd.sock' -c 'write -P 7 0 1M' -c 'read -P 7 0 1M'
+
+NBD has no authentication: whoever reaches --listen reads and writes. SIGTERM or Ctrl-C ends the
+server when what was read from clients is answered and flushed; a second one ends it at once.";
+
+/// Serves files as network block devices.
+#[derive(Debug, Parser)]
+#[command(name = "nbd-export", version, after_help = AFTER_HELP)]
+#[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
+pub(crate) struct Options {
+    /// A file to serve: ro forbids writes, weight is its share of the tags beside others', key
+    /// encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase)
+    #[arg(
+        long = "export",
+        value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE]",
+        required = true
+    )]
+    pub(crate) exports: Vec<Spec>,
+
+    /// Listen on this socket
+    #[arg(long, value_name = "SOCK")]
+    pub(crate) unix: Option<PathBuf>,
+
+    /// Listen on this address
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<String>,
+
+    /// Which way requests take into the kernel
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) engine: Engine,
+
+    /// Threads that serve clients [default: the CPUs, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+
+    /// Requests at the files at once, of all exports together
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u16).range(1..=10_240))]
+    pub(crate) depth: u16,
+
+    /// Longer requests are split, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(4..=32_768))]
+    pub(crate) max_split: u32,
+
+    /// Who shares the tags: exports by their weights, or clients by their exports' weights
+    #[arg(long, value_enum, default_value = "export")]
+    pub(crate) tenants: Tenants,
+
+    /// More clients are turned away
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub(crate) max_connections: u64,
+
+    /// CPUs that share a pool of workers for encryption
+    #[arg(long, value_name = "SCOPE", default_value = "cache_shard",
+          value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
+    pub(crate) scope: String,
+
+    /// Pin these workers to the CPUs that share their pool
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Pieces encrypted at once, at most
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub(crate) max_active: u16,
+
+    /// Show the workqueues on a socket: inflight-wq --socket PATH monitor
+    #[arg(long, value_name = "PATH")]
+    pub(crate) serve: Option<PathBuf>,
+
+    /// Answer scrapes of Prometheus on this address
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<String>,
+
+    /// To try what then happens: refuse every Nth read or write for now, fail every Nth flush
+    #[arg(long, value_name = "again=N,flush=N", default_value = "")]
+    pub(crate) faults: Faults,
+
+    /// Say nothing of clients that come and go
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// A ring for each thread.
+    #[value(name = "io_uring")]
+    IoUring,
+    /// Calls that block, on a workqueue.
+    Psync,
+    /// io_uring if the kernel lets us, else psync.
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tenants {
+    Export,
+    Client,
+}

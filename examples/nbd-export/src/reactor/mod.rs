@@ -1,0 +1,465 @@
+//! One thread's executor and its way into the kernel: a ring of io_uring, or an epoll set with a
+//! workqueue for files.
+//!
+//! Tasks stay on their thread. An operation owns its buffer until it has ended, also if nobody
+//! waits for it any more; so dropping a task is safe at any moment.
+
+mod psync;
+mod uring;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use inflight::workqueue::Workqueue;
+use rustix::event::{EventfdFlags, eventfd};
+use slab::Slab;
+
+use psync::Psync;
+use uring::Uring;
+
+/// What the kernel is asked to do with a file. Buffers come back with the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FileOp {
+    Read { offset: u64 },
+    Write { offset: u64 },
+    Flush,
+    PunchHole { offset: u64, len: u64 },
+    ZeroRange { offset: u64, len: u64 },
+}
+
+/// Which operations are refused without asking the kernel: each so many-th; 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// Reads and writes, for now.
+    again: u32,
+    flush: u32,
+}
+
+impl std::str::FromStr for Faults {
+    type Err = String;
+
+    /// `again=N,flush=N`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let number = |text: &str| text.parse().ok().filter(|&n: &u32| n > 0);
+            let refused = || format!("{part:?} is none of again=N, flush=N");
+            match part.split_once('=') {
+                Some(("again", n)) => faults.again = number(n).ok_or_else(refused)?,
+                Some(("flush", n)) => faults.flush = number(n).ok_or_else(refused)?,
+                _ => return Err(refused()),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+/// Operations of each kind that were asked for, and which of them are refused.
+#[derive(Debug, Default)]
+struct Refusal {
+    faults: Faults,
+    transfers: Cell<u32>,
+    flushes: Cell<u32>,
+}
+
+impl Refusal {
+    fn of(&self, op: FileOp) -> Option<rustix::io::Errno> {
+        let turn = |count: &Cell<u32>, every: u32| {
+            count.set(count.get().wrapping_add(1));
+            every != 0 && count.get() % every == 0
+        };
+        match op {
+            FileOp::Read { .. } | FileOp::Write { .. } => {
+                turn(&self.transfers, self.faults.again).then_some(rustix::io::Errno::AGAIN)
+            }
+            FileOp::Flush => {
+                turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
+            }
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
+        }
+    }
+}
+
+/// How the kernel answered, and the buffer.
+pub(crate) type Answer = (io::Result<usize>, Vec<u8>);
+
+/// The key of an operation, how the kernel answered, and its buffer if that was elsewhere.
+type Finished = (usize, i32, Option<Vec<u8>>);
+
+/// The answer as the kernel gives it.
+fn answer(done: io::Result<usize>) -> i32 {
+    match done {
+        Ok(done) => i32::try_from(done).unwrap_or(i32::MAX),
+        Err(error) => -error.raw_os_error().unwrap_or(5),
+    }
+}
+
+/// What a socket is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ready {
+    Read,
+    Write,
+}
+
+/// An operation that nobody has taken the answer of.
+struct Op {
+    waker: Option<Waker>,
+    /// The kernel may use it until there is a result.
+    buffer: Vec<u8>,
+    result: Option<i32>,
+    /// It waits for a socket, and not for a file.
+    poll: bool,
+    /// Nobody waits for it any more.
+    abandoned: bool,
+}
+
+impl Op {
+    const fn new(buffer: Vec<u8>, poll: bool) -> Self {
+        Self {
+            waker: None,
+            buffer,
+            result: None,
+            poll,
+            abandoned: false,
+        }
+    }
+}
+
+enum Backend {
+    Uring(Box<Uring>),
+    Psync(Psync),
+}
+
+/// Wakes the thread.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    fd: OwnedFd,
+    rung: AtomicBool,
+    thread: ThreadId,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // Ordering: AcqRel, pairs with itself and with the swap in `run`: who sets it first writes.
+        let was = self.rung.swap(true, Ordering::AcqRel);
+        if !was && std::thread::current().id() != self.thread {
+            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+/// A task for a thread, made there.
+type Spawn = Box<dyn FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send>;
+
+/// The way to a reactor from other threads.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    bell: Arc<Bell>,
+    inbox: Arc<Mutex<Vec<Spawn>>>,
+}
+
+impl Remote {
+    pub(crate) fn spawn(
+        &self,
+        task: impl FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send + 'static,
+    ) {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        inbox.push(Box::new(task));
+        drop(inbox);
+        self.bell.ring();
+    }
+
+    pub(crate) fn wake(&self) {
+        self.bell.ring();
+    }
+}
+
+/// One thread's executor.
+pub(crate) struct Reactor {
+    ops: RefCell<Slab<Op>>,
+    backend: RefCell<Backend>,
+    bell: Arc<Bell>,
+    inbox: Arc<Mutex<Vec<Spawn>>>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    under_way: Cell<usize>,
+    refusal: Refusal,
+    /// Operations on files in memory, and how they ended.
+    done_at_once: RefCell<Vec<Finished>>,
+    /// Who is woken every second or so.
+    on_tick: RefCell<Vec<Waker>>,
+    ticks: Cell<u64>,
+}
+
+/// Which engine, as the command line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Uring,
+    Psync,
+}
+
+/// How long a thread sleeps at most: time limits of connections are looked at this often.
+const TICK: Duration = Duration::from_secs(1);
+/// Buffers kept for the next request, in bytes.
+const KEPT: usize = 8 << 20;
+
+impl Reactor {
+    /// The calling thread's. `files` is where psync does what blocks.
+    pub(crate) fn new(kind: Kind, faults: Faults, files: &Workqueue) -> io::Result<Rc<Self>> {
+        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let bell = Arc::new(Bell {
+            fd,
+            rung: AtomicBool::new(false),
+            thread: std::thread::current().id(),
+        });
+        let raw = bell.fd.as_raw_fd();
+        let backend = match kind {
+            Kind::Uring => Backend::Uring(Box::new(Uring::new(raw)?)),
+            Kind::Psync => Backend::Psync(Psync::new(bell.clone(), files.clone())?),
+        };
+        Ok(Rc::new(Self {
+            ops: RefCell::default(),
+            backend: RefCell::new(backend),
+            bell,
+            inbox: Arc::default(),
+            buffers: RefCell::default(),
+            under_way: Cell::new(0),
+            refusal: Refusal {
+                faults,
+                ..Refusal::default()
+            },
+            done_at_once: RefCell::default(),
+            on_tick: RefCell::default(),
+            ticks: Cell::new(0),
+        }))
+    }
+
+    /// Whether the kernel lets us use rings.
+    pub(crate) fn probe() -> io::Result<()> {
+        Uring::probe()
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        Remote {
+            bell: self.bell.clone(),
+            inbox: self.inbox.clone(),
+        }
+    }
+
+    /// A buffer of `len` bytes; what is in it is old.
+    pub(crate) fn buffer(&self, len: usize) -> Vec<u8> {
+        let mut buffers = self.buffers.borrow_mut();
+        let fits =
+            |buffer: &Vec<u8>| buffer.capacity() >= len && buffer.capacity() <= 2 * len + 4096;
+        let mut buffer = match buffers.iter().rposition(fits) {
+            Some(at) => buffers.swap_remove(at),
+            // Memory that the system gives when it is touched.
+            None => vec![0; len],
+        };
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        buffer.truncate(len);
+        buffer
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        let kept: usize = buffers.iter().map(Vec::capacity).sum();
+        if kept + buffer.capacity() <= KEPT && buffers.len() < 256 {
+            buffers.push(buffer);
+        }
+    }
+
+    /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
+    /// once; its answer comes with those of the others, after the tasks that run now.
+    pub(crate) fn file(
+        self: &Rc<Self>,
+        file: &Arc<File>,
+        in_memory: bool,
+        op: FileOp,
+        buffer: Vec<u8>,
+    ) -> Running {
+        let mut ops = self.ops.borrow_mut();
+        let key = ops.insert(Op::new(buffer, false));
+        self.under_way.set(self.under_way.get() + 1);
+        let buffer = &mut ops[key].buffer;
+        let refused = self.refusal.of(op);
+        match &mut *self.backend.borrow_mut() {
+            _ if refused.is_some() => {
+                let result = refused.map_or(0, |errno| -errno.raw_os_error());
+                self.done_at_once.borrow_mut().push((key, result, None));
+            }
+            _ if in_memory => {
+                let result = answer(psync::perform(file, &op, buffer));
+                self.done_at_once.borrow_mut().push((key, result, None));
+            }
+            Backend::Uring(uring) => uring.file(file, &op, buffer, key),
+            Backend::Psync(psync) => {
+                psync.file(file.clone(), op, std::mem::take(buffer), key);
+            }
+        }
+        Running {
+            reactor: self.clone(),
+            key: Some(key),
+        }
+    }
+
+    /// Wakes a task within a second or so. `asked` is the tick at which it asked last: it asks once
+    /// for each.
+    pub(crate) fn wake_on_tick(&self, waker: &Waker, asked: &mut Option<u64>) {
+        let tick = self.ticks.get();
+        if asked.replace(tick) != Some(tick) {
+            self.on_tick.borrow_mut().push(waker.clone());
+        }
+    }
+
+    fn tick(&self, last: &mut Instant, now: bool) {
+        if now || last.elapsed() >= TICK {
+            *last = Instant::now();
+            self.ticks.set(self.ticks.get() + 1);
+            let wakers = std::mem::take(&mut *self.on_tick.borrow_mut());
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Waits until a socket can be read or written.
+    pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
+        let key = self.ops.borrow_mut().insert(Op::new(Vec::new(), true));
+        match &mut *self.backend.borrow_mut() {
+            Backend::Uring(uring) => uring.poll(socket, ready, key),
+            Backend::Psync(psync) => psync.poll(socket, ready, key),
+        }
+        Running {
+            reactor: self.clone(),
+            key: Some(key),
+        }
+    }
+
+    fn complete(&self, key: usize, result: i32, buffer: Option<Vec<u8>>) {
+        let mut ops = self.ops.borrow_mut();
+        let Some(op) = ops.get_mut(key).filter(|op| op.result.is_none()) else {
+            return;
+        };
+        if !op.poll {
+            self.under_way.set(self.under_way.get() - 1);
+        }
+        op.result = Some(result);
+        if let Some(buffer) = buffer {
+            op.buffer = buffer;
+        }
+        let waker = op.waker.take();
+        let gone = op.abandoned.then(|| ops.remove(key));
+        drop(ops);
+        drop(gone);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Runs tasks until `done` says so and none is left.
+    pub(crate) fn run(self: &Rc<Self>, done: impl Fn() -> bool) -> io::Result<()> {
+        let waker = Waker::from(self.bell.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut tasks: FuturesUnordered<LocalBoxFuture<'static, ()>> = FuturesUnordered::new();
+        let (mut last_tick, mut ending) = (Instant::now(), false);
+        loop {
+            // All tasks hear of the end, once.
+            let begins_to_end = done() && !std::mem::replace(&mut ending, done());
+            self.tick(&mut last_tick, begins_to_end);
+            // Ordering: AcqRel, pairs with the swap in `ring`: what was done before is seen below.
+            self.bell.rung.swap(false, Ordering::AcqRel);
+            let arrived = {
+                let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *inbox)
+            };
+            for spawn in arrived {
+                tasks.push(spawn(self));
+            }
+            while let Poll::Ready(Some(())) = tasks.poll_next_unpin(&mut cx) {}
+            if done() && tasks.is_empty() && self.under_way.get() == 0 {
+                return Ok(());
+            }
+            let mut completed = std::mem::take(&mut *self.done_at_once.borrow_mut());
+            let wait = !self.bell.rung.load(Ordering::Acquire) && completed.is_empty();
+            match &mut *self.backend.borrow_mut() {
+                Backend::Uring(uring) => uring.wait(wait.then_some(TICK), &mut completed)?,
+                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut completed)?,
+            }
+            for (key, result, buffer) in completed {
+                self.complete(key, result, buffer);
+            }
+        }
+    }
+}
+
+/// An operation under way. It goes on if this is dropped.
+pub(crate) struct Running {
+    reactor: Rc<Reactor>,
+    key: Option<usize>,
+}
+
+impl Future for Running {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let this = &mut *self;
+        let key = this.key.expect("polled after its end");
+        let mut ops = this.reactor.ops.borrow_mut();
+        let Some(result) = ops[key].result else {
+            ops[key].waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let op = ops.remove(key);
+        drop(ops);
+        this.key = None;
+        let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        Poll::Ready((result, op.buffer))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let mut ops = self.reactor.ops.borrow_mut();
+        let op = &mut ops[key];
+        if op.result.is_some() {
+            ops.remove(key);
+            return;
+        }
+        // The entry keeps the buffer until the kernel has answered.
+        op.abandoned = true;
+        if op.poll {
+            match &mut *self.reactor.backend.borrow_mut() {
+                Backend::Uring(uring) => uring.cancel(key),
+                Backend::Psync(psync) => {
+                    psync.forget(key);
+                    ops.remove(key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The ring: files by io_uring, sockets by polls in the same ring.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+
+use super::{FileOp, Finished, Ready};
+
+/// User data that is no operation's: the bell's poll, and answers nobody waits for.
+const BELL: u64 = u64::MAX;
+const NOBODY: u64 = u64::MAX - 1;
+
+const ENTRIES: u32 = 256;
+const PUNCH_HOLE: i32 = 0x02;
+const KEEP_SIZE: i32 = 0x01;
+const ZERO_RANGE: i32 = 0x10;
+
+pub(super) struct Uring {
+    ring: IoUring,
+    bell: RawFd,
+    /// What the submission queue had no room for.
+    backlog: VecDeque<squeue::Entry>,
+    /// Files of operations under way stay open: by key.
+    files: Vec<Option<Arc<File>>>,
+}
+
+impl Uring {
+    pub(super) fn probe() -> io::Result<()> {
+        let ring = IoUring::new(2)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+            opcode::PollAdd::CODE,
+        ];
+        if needed.into_iter().all(|code| probe.is_supported(code))
+            && ring.params().is_feature_ext_arg()
+        {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    pub(super) fn new(bell: RawFd) -> io::Result<Self> {
+        // Completions that run when we ask for them spare interrupts; old kernels know no such
+        // ring.
+        let mut modern = IoUring::builder();
+        modern.setup_single_issuer().setup_defer_taskrun();
+        let ring = modern.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
+        let mut uring = Self {
+            ring,
+            bell,
+            backlog: VecDeque::new(),
+            files: Vec::new(),
+        };
+        uring.arm_bell();
+        Ok(uring)
+    }
+
+    fn arm_bell(&mut self) {
+        let poll = opcode::PollAdd::new(Fd(self.bell), libc_pollin());
+        self.push(poll.build().user_data(BELL));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: buffers belong to the operation's entry, which keeps them until the completion,
+        // and so do files, here; sockets are not touched, only polled.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    pub(super) fn file(&mut self, file: &Arc<File>, op: &FileOp, buffer: &mut [u8], key: usize) {
+        let fd = Fd(file.as_raw_fd());
+        let len = buffer.len() as u32;
+        let entry = match *op {
+            FileOp::Read { offset } => opcode::Read::new(fd, buffer.as_mut_ptr(), len)
+                .offset(offset)
+                .build(),
+            FileOp::Write { offset } => opcode::Write::new(fd, buffer.as_ptr(), len)
+                .offset(offset)
+                .build(),
+            FileOp::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            FileOp::PunchHole { offset, len } => opcode::Fallocate::new(fd, len)
+                .offset(offset)
+                .mode(PUNCH_HOLE | KEEP_SIZE)
+                .build(),
+            FileOp::ZeroRange { offset, len } => opcode::Fallocate::new(fd, len)
+                .offset(offset)
+                .mode(ZERO_RANGE | KEEP_SIZE)
+                .build(),
+        };
+        if self.files.len() <= key {
+            self.files.resize(key + 1, None);
+        }
+        self.files[key] = Some(file.clone());
+        self.push(entry.user_data(key as u64));
+    }
+
+    pub(super) fn poll(&mut self, socket: RawFd, ready: Ready, key: usize) {
+        let events = match ready {
+            Ready::Read => libc_pollin(),
+            Ready::Write => libc_pollout(),
+        };
+        let poll = opcode::PollAdd::new(Fd(socket), events);
+        self.push(poll.build().user_data(key as u64));
+    }
+
+    /// Ends a poll; its answer comes all the same.
+    pub(super) fn cancel(&mut self, key: usize) {
+        self.push(
+            opcode::AsyncCancel::new(key as u64)
+                .build()
+                .user_data(NOBODY),
+        );
+    }
+
+    /// Submits, waits if there is a limit and nothing is there, and takes what has completed.
+    pub(super) fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        completed: &mut Vec<Finished>,
+    ) -> io::Result<()> {
+        // Deferred work runs only for those who wait, so one who does not want to waits for no
+        // time.
+        let timespec = Timespec::from(limit.unwrap_or_default());
+        let args = SubmitArgs::new().timespec(&timespec);
+        let entered = self.ring.submitter().submit_with_args(1, &args);
+        if let Err(error) = entered {
+            let again = [
+                rustix::io::Errno::TIME,
+                rustix::io::Errno::INTR,
+                rustix::io::Errno::BUSY,
+                rustix::io::Errno::AGAIN,
+            ];
+            let errno = error
+                .raw_os_error()
+                .map(rustix::io::Errno::from_raw_os_error);
+            if !errno.is_some_and(|errno| again.contains(&errno)) {
+                return Err(error);
+            }
+        }
+        let mut rung = false;
+        for entry in self.ring.completion() {
+            match entry.user_data() {
+                BELL => rung = true,
+                NOBODY => {}
+                key => {
+                    let key = key as usize;
+                    if let Some(file) = self.files.get_mut(key) {
+                        *file = None;
+                    }
+                    completed.push((key, entry.result(), None));
+                }
+            }
+        }
+        if rung {
+            let mut count = [0; 8];
+            // SAFETY: the bell's descriptor lives as long as the reactor that has this ring.
+            let bell = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.bell) };
+            let _ = rustix::io::read(bell, &mut count);
+            self.arm_bell();
+        }
+        while !self.backlog.is_empty() && !self.ring.submission().is_full() {
+            if let Some(entry) = self.backlog.pop_front() {
+                self.push(entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn libc_pollin() -> u32 {
+    u32::from(rustix::event::PollFlags::IN.bits())
+}
+
+fn libc_pollout() -> u32 {
+    u32::from(rustix::event::PollFlags::OUT.bits())
+}

@@ -1,0 +1,418 @@
+//! The program as its users run it, spoken to in the protocol by hand.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nbd_export::proto::{self, option, reply};
+
+const SIZE: u64 = 8 << 20;
+
+struct Server {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(engine: &str, export: &str, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        File::create(&disk).unwrap().set_len(SIZE).unwrap();
+        let big = folder.path().join("big");
+        File::create(big).unwrap().set_len(64 << 20).unwrap();
+        std::fs::write(
+            folder.path().join("key"),
+            [7_u8; 32]
+                .iter()
+                .chain(&[9; 32])
+                .copied()
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+            .current_dir(folder.path())
+            .args(["--unix", "nbd.sock", "--engine", engine, "--export", export])
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let server = Self { child, folder };
+        while !server.path("nbd.sock").exists() {
+            std::thread::yield_now();
+        }
+        server
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    fn connect(&self) -> Client {
+        Client::new(&self.path("nbd.sock"))
+    }
+
+    /// Ends it as an administrator does. What it said.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut said = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+    cookie: u64,
+}
+
+impl Client {
+    fn new(socket: &Path) -> Self {
+        // The path may be there before anybody listens.
+        let stream = loop {
+            if let Ok(stream) = UnixStream::connect(socket) {
+                break stream;
+            }
+            std::thread::yield_now();
+        };
+        let mut client = Self { stream, cookie: 0 };
+        let greeting = client.read(18);
+        assert_eq!(greeting[..8], proto::INIT_MAGIC.to_be_bytes());
+        client.stream.write_all(&3_u32.to_be_bytes()).unwrap();
+        client
+    }
+
+    fn read(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn option(&mut self, number: u32, data: &[u8]) {
+        let mut bytes = proto::OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(number.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn answer(&mut self) -> u32 {
+        let head = self.read(20);
+        let len = u32::from_be_bytes(head[16..].try_into().unwrap());
+        self.read(len as usize);
+        u32::from_be_bytes(head[12..16].try_into().unwrap())
+    }
+
+    fn go(mut self, name: &str) -> Self {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        data.extend([0, 0]);
+        self.option(option::GO, &data);
+        while self.answer() != reply::ACK {}
+        self
+    }
+
+    fn send(&mut self, command: u16, flags: u16, offset: u64, length: u32, data: &[u8]) {
+        self.cookie += 1;
+        let mut bytes = proto::REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(command.to_be_bytes());
+        bytes.extend(self.cookie.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The error of a request, by a simple reply.
+    fn error(&mut self) -> u32 {
+        let reply = self.read(16);
+        assert_eq!(reply[..4], proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
+        u32::from_be_bytes(reply[4..8].try_into().unwrap())
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], flags: u16) -> u32 {
+        self.send(1, flags, offset, data.len() as u32, data);
+        self.error()
+    }
+
+    fn read_at(&mut self, offset: u64, len: u32) -> Vec<u8> {
+        self.send(0, 0, offset, len, &[]);
+        assert_eq!(self.error(), 0);
+        self.read(len as usize)
+    }
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
+fn engines() -> Vec<&'static str> {
+    // Where there are no rings `auto` is psync.
+    vec!["auto", "psync"]
+}
+
+#[test]
+fn what_is_written_is_read_and_is_in_the_file() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &["--max-split", "64"]);
+        let mut client = server.connect().go("disk");
+        // In sixteen pieces, and one that is odd.
+        let large = noise(1 << 20);
+        assert_eq!(client.write(12_345, &large, proto::flag::FUA), 0);
+        assert_eq!(client.read_at(12_345, 1 << 20), large);
+        assert_eq!(client.write(5 << 20, b"odd", 0), 0);
+        client.send(3, 0, 0, 0, &[]);
+        assert_eq!(client.error(), 0);
+        let mut found = vec![0; 1 << 20];
+        let disk = File::open(server.path("disk")).unwrap();
+        disk.read_exact_at(&mut found, 12_345).unwrap();
+        assert!(found == large);
+        client.send(6, 0, 12_345, 4096, &[]);
+        assert_eq!(client.error(), 0);
+        assert_eq!(client.read_at(12_345, 4096), vec![0; 4096]);
+        let said = server.stop();
+        assert!(said.contains("everything is flushed"), "{said}");
+    }
+}
+
+#[test]
+fn an_encrypted_file_holds_nothing_that_can_be_read() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk,key=key", &["--scope", "system"]);
+        let mut client = server.connect().go("disk");
+        let plain = vec![b'p'; 64 << 10];
+        assert_eq!(client.write(4096, &plain, 0), 0);
+        assert_eq!(client.read_at(4096, 64 << 10), plain);
+        assert_eq!(client.write(4097, &[0; 512], 0), proto::Errno::Inval as u32);
+        let mut found = vec![0; 64 << 10];
+        let disk = File::open(server.path("disk")).unwrap();
+        disk.read_exact_at(&mut found, 4096).unwrap();
+        assert!(found.chunks(16).all(|unit| unit != &plain[..16]));
+        // Zeros that were asked for read as zeros, and are none in the file.
+        client.send(6, 0, 4096, 4096, &[]);
+        assert_eq!(client.error(), 0);
+        assert_eq!(client.read_at(4096, 4096), vec![0; 4096]);
+        disk.read_exact_at(&mut found[..4096], 4096).unwrap();
+        assert!(found[..4096] != vec![0; 4096]);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_refused_request_leaves_the_connection_as_it_was() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(
+        client.write(SIZE, &[1; 4096], 0),
+        proto::Errno::NoSpc as u32
+    );
+    client.send(0, 0, SIZE, 1, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(0, 1 << 9, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(77, 0, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    // A payload that is too long is passed over.
+    let long = vec![1; (32 << 20) + 1];
+    assert_eq!(client.write(0, &long, 0), proto::Errno::NoSpc as u32);
+    assert_eq!(client.write(0, b"fine", 0), 0);
+    assert_eq!(client.read_at(0, 4), b"fine");
+    server.stop();
+}
+
+#[test]
+fn requests_that_were_read_are_answered_before_the_server_ends() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    for n in 0..100 {
+        client.send(1, proto::flag::FUA, n * 4096, 4096, &[n as u8; 4096]);
+    }
+    assert_eq!(client.error(), 0);
+    let path = server.path("disk");
+    let mut client_stream = client.stream.try_clone().unwrap();
+    let disk = File::open(path).unwrap();
+    server.stop();
+    let mut replies = Vec::new();
+    client_stream.read_to_end(&mut replies).unwrap();
+    assert_eq!(replies.len() % 16, 0, "whole replies");
+    for reply in replies.chunks(16) {
+        let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
+        let mut found = [0; 4096];
+        disk.read_exact_at(&mut found, (cookie - 1) * 4096).unwrap();
+        assert_eq!(found, [(cookie - 1) as u8; 4096]);
+    }
+}
+
+/// The file says "not now" to every third piece: each is sent again, and its client sees nothing.
+#[test]
+fn what_is_refused_for_now_is_sent_again() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let more = ["--faults", "again=3", "--max-split", "64"];
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write((2 << 20) + n * 512, &[n as u8; 512], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at((2 << 20) + n * 512, 512), [n as u8; 512]);
+            }
+            server.stop();
+        }
+    }
+}
+
+/// A flush fails. The system says so once, to the client whose flush it was; the other one's next
+/// flush succeeds, and what it has written may be lost all the same.
+#[test]
+fn each_client_is_told_of_a_flush_that_failed() {
+    let io = proto::Errno::Io as u32;
+    for fua in [false, true] {
+        let more = ["--faults", "flush=2", "--threads", "1"];
+        let server = Server::start("auto", "disk=disk", &more);
+        let mut one = server.connect().go("disk");
+        let mut other = server.connect().go("disk");
+        let flush = |client: &mut Client| {
+            if fua {
+                return client.write(8192, b"durable", proto::flag::FUA);
+            }
+            client.send(3, 0, 0, 0, &[]);
+            client.error()
+        };
+        assert_eq!(flush(&mut one), 0);
+        assert_eq!(other.write(4096, b"may be lost", 0), 0);
+        assert_eq!(flush(&mut one), io, "its own flush has failed");
+        assert_eq!(flush(&mut other), io, "another one's has");
+        let mut third = server.connect().go("disk");
+        assert_eq!(flush(&mut third), io, "this one's own again");
+        assert_eq!(flush(&mut one), io, "the third one's");
+        let mut fourth = server.connect().go("disk");
+        assert_eq!(flush(&mut fourth), io, "its own");
+        let mut fifth = server.connect().go("disk");
+        assert_eq!(flush(&mut fifth), 0, "what was before it is not its own");
+        server.stop();
+    }
+}
+
+/// A hundred clients announce 32 MiB each, and send one byte of it.
+#[test]
+fn what_is_announced_and_not_sent_takes_no_memory() {
+    let server = Server::start("auto", "disk=big", &["--threads", "1"]);
+    let mut reader = server.connect().go("disk");
+    let before = server.resident_kib();
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = server.connect().go("disk");
+            client.send(1, 0, 0, 32 << 20, &[1]);
+            reader.read_at(0, 1);
+            client
+        })
+        .collect();
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(
+        grown < 20 << 10,
+        "{grown} KiB for {} clients",
+        clients.len()
+    );
+    server.stop();
+}
+
+/// It is waited for, some seconds, and then left behind.
+#[test]
+fn a_client_that_does_not_read_does_not_keep_the_server_from_ending() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &[]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..100 {
+            client.send(0, 0, 0, 1 << 20, &[]);
+        }
+        // Another client is served meanwhile.
+        let mut other = server.connect().go("disk");
+        assert_eq!(other.write(0, b"fine", 0), 0);
+        server.stop();
+        drop(client);
+    }
+}
+
+#[test]
+fn metrics_are_for_prometheus_and_workqueues_for_their_monitor() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap().to_string();
+    drop(port);
+    let more = ["--metrics", &address, "--serve", "wq.sock"];
+    let server = Server::start("auto", "disk=disk", &more);
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.write(0, &[1; 4096], proto::flag::FUA), 0);
+    let mut scrape = TcpStream::connect(&address).unwrap();
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut page = String::new();
+    scrape.read_to_string(&mut page).unwrap();
+    for line in [
+        "nbd_writes_total{export=\"disk\"} 1",
+        "nbd_flush_issued_total{export=\"disk\"} 1",
+        "nbd_flush_seconds_count{export=\"disk\"} 1",
+        "inflight_tags_depth{set=\"nbd\"} 128",
+    ] {
+        assert!(page.contains(line), "{line} is missing in {page}");
+    }
+    assert!(server.path("wq.sock").exists());
+    server.stop();
+}
+
+fn refused(arguments: &str) -> String {
+    let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap();
+    assert_eq!(status.code(), Some(2), "{arguments}");
+    String::from_utf8(stderr).unwrap()
+}
+
+#[test]
+fn bad_input_is_told_in_a_line() {
+    for (arguments, word) in [
+        (
+            "--export disk=/nonexistent --unix /tmp/never.sock",
+            "/nonexistent",
+        ),
+        ("--export disk --unix x", "NAME=FILE"),
+        (
+            "--export disk=/dev/null --unix x",
+            "neither a file nor a block device",
+        ),
+        ("--export a=/etc/hostname,ro", "--unix"),
+        ("--unix x", "--export"),
+    ] {
+        let said = refused(arguments);
+        assert!(said.contains(word), "{arguments}: {said}");
+    }
+}
