@@ -13,7 +13,7 @@ if [ "${1:-}" = thread ] || [ "${1:-}" = address ]; then
     shift
 fi
 if [ $# -eq 0 ]; then
-    set -- --lib --tests -p inflight-sync -p inflight-sbitmap -p inflight-tags \
+    set -- --lib --tests -p inflight-sync -p inflight-sbitmap -p inflight-steering -p inflight-tags \
         -p inflight-workqueue -p inflight-topology
 fi
 # Sanitized runs are ten times slower, and many cases of one property find no other race.

@@ -4,7 +4,7 @@ use crate::ids::Ids;
 use crate::loads::Loads;
 use crate::waiting::WaitIds;
 use crate::{Contender, Part};
-use inflight_sbitmap::{BackEnd, Engine, Fairness, Sbitmap, SbitmapQueue};
+use inflight_sbitmap::{BackEnd, Engine, FairOptions, Fairness, Sbitmap, SbitmapQueue};
 
 /// Ours without waiting.
 #[must_use]
@@ -40,15 +40,14 @@ pub fn back_end() -> BackEnd {
 pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
     use Part::{Ours, Variant};
     vec![
-        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::Fair, false))),
+        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::fair()))),
         Contender::new("Fair, completer_polls", Variant, |d| {
-            Box::new(queue(d, Fairness::Fair, true))
+            let polls = FairOptions::new().completer_polls(true);
+            Box::new(queue(d, polls))
         }),
-        Contender::new("Fifo", Variant, |d| {
-            Box::new(queue(d, Fairness::Fifo, false))
-        }),
+        Contender::new("Fifo", Variant, |d| Box::new(queue(d, Fairness::fifo()))),
         Contender::new("Batched", Variant, |d| {
-            Box::new(queue(d, Fairness::Batched, false))
+            Box::new(queue(d, Fairness::batched()))
         }),
     ]
 }
@@ -57,23 +56,22 @@ pub fn ours_waiting() -> Vec<Contender<dyn WaitIds>> {
 #[must_use]
 pub fn every_queue(depth: usize) -> Vec<(String, SbitmapQueue)> {
     let modes = [
-        (Fairness::Fair, Engine::Local),
-        (Fairness::Fair, Engine::Shared),
-        (Fairness::Fifo, Engine::Local),
-        (Fairness::Fifo, Engine::Shared),
-        (Fairness::Batched, Engine::Shared),
+        ("Fair", Fairness::fair(), Engine::Local),
+        ("Fair", Fairness::fair(), Engine::Shared),
+        ("Fifo", Fairness::fifo(), Engine::Local),
+        ("Fifo", Fairness::fifo(), Engine::Shared),
+        ("Batched", Fairness::batched(), Engine::Shared),
     ];
-    let make = |(fairness, engine)| {
+    let make = |(name, fairness, engine)| {
         let queue = SbitmapQueue::builder(depth).fairness(fairness);
         let queue = queue.engine(engine).build().expect("valid");
-        (format!("{fairness:?} on {:?}", queue.back_end()), queue)
+        (format!("{name} on {:?}", queue.back_end()), queue)
     };
     modes.map(make).into()
 }
 
-pub(crate) fn queue(depth: usize, fairness: Fairness, completer_polls: bool) -> SbitmapQueue {
+pub(crate) fn queue(depth: usize, fairness: impl Into<Fairness>) -> SbitmapQueue {
     let queue = SbitmapQueue::builder(depth).fairness(fairness);
-    let queue = queue.completer_polls(completer_polls);
     queue.build().expect("valid")
 }
 

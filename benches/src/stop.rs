@@ -75,8 +75,9 @@ impl Stop {
             let id = match me % 3 {
                 0 => self.queue.get_blocking(),
                 1 => inflight_sync::block_on(self.queue.get()),
-                _ => self.in_time(),
+                _ => Ok(self.in_time()),
             };
+            let id = id.expect("never closed");
             self.queue.put(id).expect("held");
             // Relaxed: only the number counts.
             if self.stopped.load(Ordering::Relaxed) >= cycle {
@@ -89,7 +90,7 @@ impl Stop {
     /// Gives up and comes again until there is one.
     fn in_time(&self) -> usize {
         loop {
-            if let Some(id) = self.queue.get_timeout(Duration::from_micros(100)) {
+            if let Ok(id) = self.queue.get_timeout(Duration::from_micros(100)) {
                 return id;
             }
         }

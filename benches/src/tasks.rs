@@ -6,6 +6,7 @@ use crate::scarce::spread_of;
 use crate::{Contender, Part};
 use crossbeam::queue::ArrayQueue;
 use inflight_sbitmap::{Fairness, SbitmapQueue};
+use inflight_tags::{TagSet, Tenant};
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -61,10 +62,9 @@ pub trait TaskLoad: fmt::Debug + Send {
 pub fn contenders() -> Vec<Contender<dyn TaskLoad>> {
     use Part::{Ours, Rival, Variant};
     vec![
-        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::Fair, false))),
-        Contender::new("Fifo", Variant, |d| {
-            Box::new(queue(d, Fairness::Fifo, false))
-        }),
+        Contender::new("Fair", Ours, |d| Box::new(queue(d, Fairness::fair()))),
+        Contender::new("Fifo", Variant, |d| Box::new(queue(d, Fairness::fifo()))),
+        Contender::new("TagSet", Variant, |d| Box::new(Tags::new(d))),
         Contender::new("tokio Semaphore + ArrayQueue", Rival, |d| {
             Box::new(Permits(tokio::sync::Semaphore::new(d), ring_of_ids(d)))
         }),
@@ -167,11 +167,34 @@ fn ring_of_ids(depth: usize) -> ArrayQueue<usize> {
 }
 
 impl TaskIds for SbitmapQueue {
-    fn get(&self) -> impl Future<Output = usize> + Send {
-        self.get()
+    async fn get(&self) -> usize {
+        self.get().await.expect("never closed")
     }
     fn give(&self, id: usize) {
         self.put(id).expect("held");
+    }
+}
+
+/// A set of tags with one tenant. Held across the yield as a token.
+#[derive(Debug)]
+struct Tags(TagSet<()>, Tenant<()>);
+
+impl Tags {
+    fn new(depth: usize) -> Self {
+        let set = TagSet::builder().depth(depth).build(|_, _| ());
+        let set = set.expect("valid");
+        let tenant = set.add_tenant("tasks").expect("the only one");
+        Self(set, tenant)
+    }
+}
+
+impl TaskIds for Tags {
+    async fn get(&self) -> usize {
+        let tag = self.1.alloc().await.expect("never closed");
+        tag.into_token() as usize
+    }
+    fn give(&self, id: usize) {
+        drop(self.0.redeem(id as u64).expect("in flight"));
     }
 }
 

@@ -37,7 +37,7 @@ pub fn waiting_rivals() -> Vec<Contender<dyn WaitIds>> {
 
 impl WaitIds for SbitmapQueue {
     fn wait(&self) -> usize {
-        self.get_blocking()
+        self.get_blocking().expect("never closed")
     }
     fn give(&self, id: usize) {
         self.put(id).expect("held");

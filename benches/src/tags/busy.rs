@@ -2,7 +2,7 @@
 
 use crate::machine::{thread_cpu_time, together};
 use crate::rounds::quantile;
-use inflight_tags::{AllocOptions, Queue, SharePolicy, TagSet};
+use inflight_tags::{SharePolicy, TagSet, Tenant};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -32,24 +32,25 @@ pub fn share_error(shared: Option<SharePolicy>, steps: u64) -> Shares {
         set.share(policy).build(|_, _| 0).expect("valid")
     };
     let one = shared.map(|policy| set(DEPTH, policy));
-    let devs: Vec<Queue<u64>> = (0..GREED.len())
+    let devs: Vec<Tenant<u64>> = (0..GREED.len())
         .map(|tenant| {
             let own = || set(DEPTH / GREED.len(), SharePolicy::None);
             let set = one.clone().unwrap_or_else(own);
-            set.add_queue(format!("tenant {tenant}"))
+            set.add_tenant(format!("tenant {tenant}"))
+                .expect("a name of its own")
         })
         .collect();
     let (counts, overlap) = together(|thread| {
         // The tenants are dealt out in turn, so that greed is on both threads.
         let mine: Vec<usize> = (thread..GREED.len()).step_by(2).collect();
-        let sets: Vec<_> = devs.iter().map(Queue::set).collect();
+        let sets: Vec<_> = devs.iter().map(Tenant::set).collect();
         let mut flying = VecDeque::new();
         let (mut held, mut done) = ([0; GREED.len()], [0u64; GREED.len()]);
         let warm_up = steps / 4;
         for step in 0..steps + warm_up {
             for &tenant in &mine {
                 while held[tenant] < GREED[tenant] {
-                    let Ok(tag) = devs[tenant].try_alloc(AllocOptions::new()) else {
+                    let Ok(tag) = devs[tenant].try_alloc() else {
                         break;
                     };
                     flying.push_back((tenant, tag.into_token()));
@@ -100,12 +101,8 @@ const WINDOW: usize = 4_000;
 pub fn iterate(n: u64) -> Visits {
     let set = TagSet::<u64>::builder().depth(SLOTS);
     let set = set.build(|_, _| 0).expect("valid");
-    let dev = set.add_queue("bench");
-    let submit = || {
-        dev.try_alloc(AllocOptions::new())
-            .expect("enough")
-            .into_token()
-    };
+    let dev = set.add_tenant("bench").expect("the only one");
+    let submit = || dev.try_alloc().expect("enough").into_token();
     let completer = || {
         let mut flying: VecDeque<_> = (0..WINDOW).map(|_| submit()).collect();
         let start = thread_cpu_time();
@@ -179,10 +176,10 @@ pub fn freeze_loaded(n: usize) -> (f64, f64) {
     let set = small_set();
     let (stop, trips) = (AtomicBool::new(false), AtomicU64::new(0));
     let times: Vec<f64> = thread::scope(|scope| {
-        for _ in 0..2 {
+        for name in ["one", "two"] {
             let (set, stop, trips) = (&set, &stop, &trips);
             scope.spawn(move || {
-                let dev = set.add_queue("bench");
+                let dev = set.add_tenant(name).expect("a name of its own");
                 // Relaxed: nothing is handed over.
                 while !stop.load(Ordering::Relaxed) {
                     let token = dev.alloc_blocking().expect("alive").into_token();

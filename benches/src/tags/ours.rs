@@ -3,7 +3,7 @@
 use super::{Requests, TagLoads};
 use crate::{Contender, Part};
 use inflight_sbitmap::SbitmapQueue;
-use inflight_tags::{AllocOptions, Queue, Tag, TagSet};
+use inflight_tags::{Tag, TagSet, Tenant};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,14 @@ pub fn ours() -> Vec<Contender<dyn TagLoads>> {
 #[derive(Debug)]
 struct Tags {
     set: TagSet<u64>,
-    dev: Queue<u64>,
+    dev: Tenant<u64>,
 }
 
 impl Tags {
     fn new(depth: usize, ages: bool) -> Self {
         let set = TagSet::builder().depth(depth).ages(ages);
         let set = set.build(|_, _| 0).expect("valid");
-        let dev = set.add_queue("bench");
+        let dev = set.add_tenant("bench").expect("the only one");
         Self { set, dev }
     }
 }
@@ -40,7 +40,7 @@ impl Requests for Tags {
 
     #[inline]
     fn alloc(&self, value: u64) -> Option<Tag<u64>> {
-        let mut tag = self.dev.try_alloc(AllocOptions::new()).ok()?;
+        let mut tag = self.dev.try_alloc().ok()?;
         *tag = value;
         Some(tag)
     }

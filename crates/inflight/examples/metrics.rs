@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     WorkqueueSystem::describe_metrics();
 
     let set = TagSet::builder().depth(8).build(|_hwq, _tag| 0_u64)?;
-    let disk = set.add_queue("disk0");
+    let disk = set.add_tenant("disk0")?;
     let system = WorkqueueSystem::builder().cpu_time(true).build()?;
     let checks = system.workqueue("check").unbound(Attrs::new());
     let checks = checks.max_active(4).build()?;

@@ -14,10 +14,10 @@
 //! for now.
 //!
 //! The library starts no thread, installs no handler and reads no environment variable until asked.
-//! All state lives in values. With `--cfg loom` every type works inside `loom::model`. The feature
-//! `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and [`workqueue`];
-//! `futures`, `serve` and `tracing` are those of [`workqueue`], and `io-uring` is that of
-//! [`flush`].
+//! All state lives in values. With `--cfg loom` every type works inside [`model::check`]. The
+//! feature `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and
+//! [`workqueue`]; `futures`, `serve` and `tracing` are those of [`workqueue`], and `io-uring` is
+//! that of [`flush`].
 //!
 //! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
 //! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow
@@ -31,7 +31,7 @@
 //! let set = TagSet::builder()
 //!     .depth(32)
 //!     .build(|_hwq, _tag| Request { offset: 0, buffer: vec![0; 4096] })?;
-//! let disk = set.add_queue("disk0");
+//! let disk = set.add_tenant("disk0")?;
 //! let system = WorkqueueSystem::builder().build()?;
 //! let checks = system.workqueue("check").unbound(Attrs::new()).max_active(4).build()?;
 //!
@@ -50,6 +50,7 @@
 
 pub use inflight_flush as flush;
 pub use inflight_sbitmap as sbitmap;
+pub use inflight_steering as steering;
 pub use inflight_sync as sync;
 pub use inflight_tags as tags;
 pub use inflight_topology as topology;
@@ -58,6 +59,7 @@ pub use inflight_workqueue as workqueue;
 mod requeue;
 mod workqueue_sink;
 
+pub mod model;
 pub mod prelude;
 
 pub use requeue::Requeue;

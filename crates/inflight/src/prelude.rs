@@ -6,8 +6,11 @@
 //! assert!(queue.try_get().is_some());
 //! ```
 
+pub use crate::WorkqueueSink;
 pub use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
-pub use inflight_tags::{AllocOptions, Queue, Tag, TagSet};
+pub use inflight_tags::{
+    AllocError, AllocOptions, Completions, RedeemError, Steering, Tag, TagSet, Tenant,
+};
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{
     Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, Share, Work, Workqueue,

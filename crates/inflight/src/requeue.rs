@@ -36,7 +36,7 @@ use std::time::Duration;
 /// let system = WorkqueueSystem::builder().build()?;
 /// let queue = system.workqueue("requeue").bound().highpri().build()?;
 /// let set = TagSet::builder().depth(8).build(|_, _| Request { offset: 0 })?;
-/// let disk = set.add_queue("disk0");
+/// let disk = set.add_tenant("disk0")?;
 ///
 /// let (device, sent) = mpsc::channel();
 /// let requeue = Requeue::new(&queue, move |tag: Tag<Request>| device.send(tag).unwrap());

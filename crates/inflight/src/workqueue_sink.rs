@@ -19,9 +19,7 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 /// time on the queue's workers, since a work never runs twice at once.
 ///
 /// ```
-/// use inflight::WorkqueueSink;
 /// use inflight::prelude::*;
-/// use inflight::tags::Steering;
 ///
 /// struct Request { result: i32 }
 /// let topo = Topology::discover()?;
@@ -31,7 +29,7 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 ///     .topology(&topo)
 ///     .steering(Steering::Force) // always by way of the submitter's worker
 ///     .build(|_hwq, _tag| Request { result: 0 })?;
-/// let disk = set.add_queue("disk0");
+/// let disk = set.add_tenant("disk0")?;
 /// let completions = set
 ///     .completions(&topo)
 ///     .sink(WorkqueueSink::new(&done))
@@ -50,7 +48,7 @@ impl WorkqueueSink {
     /// A sink over `queue`.
     ///
     /// ```
-    /// # use inflight::{WorkqueueSink, prelude::*};
+    /// # use inflight::prelude::*;
     /// let system = WorkqueueSystem::builder().build()?;
     /// let sink = WorkqueueSink::new(&system.workqueue("complete").bound().build()?);
     /// # let _ = sink;

@@ -1,5 +1,6 @@
 //! The usages that the design promised before there was code, as they were written.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -28,7 +29,7 @@ fn topology() -> Result<()> {
 
 #[test]
 fn bitmap_and_queue() -> Result<()> {
-    use inflight::sbitmap::{Fairness, PutError, Sbitmap, SbitmapQueue};
+    use inflight::sbitmap::{Fairness, GetError, PutError, Sbitmap, SbitmapQueue};
 
     let map = Sbitmap::builder(1024).build()?;
     let bit = map.try_get().unwrap();
@@ -40,7 +41,7 @@ fn bitmap_and_queue() -> Result<()> {
         map.put_mask(b)?;
     }
     map.put(bit)?;
-    assert_eq!(map.put(bit), Err(PutError::NotAllocated));
+    assert_eq!(map.put(bit), Err(PutError::NotAllocated { bit }));
     map.put_batch(&bits)?;
     assert!(
         Sbitmap::builder(1024)
@@ -52,18 +53,25 @@ fn bitmap_and_queue() -> Result<()> {
 
     let q = SbitmapQueue::builder(256)
         .max_depth(512)
-        .fairness(Fairness::Fair)
+        .fairness(Fairness::fair())
         .build()?;
     let a = q.try_get();
-    let b = q.get_blocking();
-    let c = q.get_timeout(Duration::from_millis(5));
-    let d = inflight::sync::block_on(async { q.get().await });
-    let mut all = [a.unwrap(), b, c.unwrap(), d];
+    let b = q.get_blocking()?;
+    let c = q.get_timeout(Duration::from_millis(5))?;
+    let d = inflight::sync::block_on(async { q.get().await })?;
+    let mut all = [a.unwrap(), b, c, d];
     all.sort_unstable();
     assert!(all.windows(2).all(|w| w[0] != w[1]));
     let four = inflight::sync::block_on(async { q.get_many(4).await })?;
     assert_eq!(four.len(), 4);
     q.resize(512)?;
+    let id = q.id_blocking()?;
+    let bit = id.id();
+    drop(id);
+    assert_eq!(q.put(bit), Err(PutError::NotAllocated { bit }));
+    q.close();
+    assert_eq!(q.get_blocking(), Err(GetError::Closed));
+    q.put(b)?;
     println!("{:#?}", q.snapshot());
     Ok(())
 }
@@ -88,9 +96,9 @@ fn tag_sets() -> Result<()> {
             off: 0,
             buf: vec![0; 4096],
         })?;
-    let dev = set.add_queue("nvme0n1");
+    let dev = set.add_tenant("nvme0n1")?;
 
-    let mut tag = dev.try_alloc(AllocOptions::new())?;
+    let mut tag = dev.try_alloc()?;
     tag.off = 4096;
     let token: u64 = tag.into_token();
     let tag = set.redeem(token)?;
@@ -104,6 +112,9 @@ fn tag_sets() -> Result<()> {
     drop(tag);
     let tag = dev.alloc_timeout(Duration::from_millis(5))?;
     drop(tag);
+    let mut next = dev.alloc_owned();
+    let tag = inflight::sync::block_on(poll_fn(|cx| next.poll_alloc(cx)))?;
+    drop(tag);
     let many = dev.try_alloc_batch(16);
     assert_eq!(many.len(), 16);
     drop(many);
@@ -111,7 +122,7 @@ fn tag_sets() -> Result<()> {
     drop(inflight::sync::block_on(dev.alloc_with(reserved))?);
     drop(dev.alloc_blocking_with(reserved)?);
     drop(dev.alloc_timeout_with(Duration::from_millis(5), reserved)?);
-    assert_eq!(dev.try_alloc_batch_with(reserved, 16)?.len(), 8);
+    assert_eq!(dev.try_alloc_batch_with(16, reserved)?.len(), 8);
 
     let mut pieces = 0;
     let mut split = dev.split(8);
@@ -126,7 +137,9 @@ fn tag_sets() -> Result<()> {
     }
     assert_eq!((pieces, split.remaining()), (16, 0));
 
-    let token = dev.try_alloc(AllocOptions::new().reserved())?.into_token();
+    let token = dev
+        .try_alloc_with(AllocOptions::new().reserved())?
+        .into_token();
     set.for_each_in_flight(|t| {
         if t.age() >= Duration::ZERO {
             t.mark_timed_out();
@@ -134,18 +147,20 @@ fn tag_sets() -> Result<()> {
     });
     assert!(matches!(set.redeem(token), Err(RedeemError::TimedOut)));
     drop(set.redeem_timed_out(token)?);
-    let frozen = set.freeze_timeout(Duration::from_secs(60));
-    assert!(frozen.is_some(), "no tag is held");
-    drop(frozen);
-    let _frozen = set.freeze_blocking();
+    drop(set.freeze_timeout(Duration::from_secs(60))?);
+    let frozen = set.freeze_blocking();
     set.resize(128)?;
-    set.set_hw_queues(8)?;
+    set.set_hw_queues_blocking(8)?;
     assert_eq!(
-        (set.depth(), set.hw_queues(), set.capacity()),
+        (set.depth(), set.hw_queues().len(), set.capacity()),
         (128, 8, 1024)
     );
-    let frozen = dev.try_alloc(AllocOptions::new());
-    assert!(matches!(frozen, Err(AllocError::Frozen)));
+    let refused = dev.try_alloc();
+    assert!(matches!(refused, Err(AllocError::Frozen)));
+    set.close();
+    let refused = dev.alloc_blocking();
+    assert!(matches!(refused, Err(AllocError::Closed)));
+    drop(frozen);
     Ok(())
 }
 

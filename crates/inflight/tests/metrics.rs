@@ -46,9 +46,9 @@ fn recorded(record: impl Fn()) -> BTreeMap<String, String> {
 #[test]
 fn sets_and_tenants() {
     let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
-    let dev = set.add_queue("nvme0n1");
+    let dev = set.add_tenant("nvme0n1").unwrap();
     let held: Vec<_> = (0..4).map(|_| dev.alloc_blocking().unwrap()).collect();
-    dev.try_alloc(AllocOptions::new()).unwrap_err();
+    dev.try_alloc().unwrap_err();
     let mut held = held.into_iter();
     let token = held.next().unwrap().into_token();
     drop(held.next());
@@ -82,7 +82,7 @@ fn sets_and_tenants() {
             "{figures:#?}"
         );
     }
-    assert_eq!(figures.len(), 8 + 6, "{figures:#?}");
+    assert_eq!(figures.len(), 9 + 6, "{figures:#?}");
     drop(set.redeem(token).unwrap());
 }
 
@@ -153,7 +153,7 @@ fn queues_and_pools() {
 #[test]
 fn every_name_is_documented() {
     let set = TagSet::builder().build(|_, _| ()).unwrap();
-    let dev = set.add_queue("nvme0n1");
+    let dev = set.add_tenant("nvme0n1").unwrap();
     let topology = Topology::synthetic("core:1").unwrap();
     let sys = WorkqueueSystem::builder()
         .topology(topology)

@@ -66,7 +66,12 @@ fn setup() -> Setup {
 
 impl Setup {
     fn hand_in(&self, number: u32, delay: Duration) {
-        let mut tag = self.set.add_queue("disk").alloc_blocking().unwrap();
+        let mut tag = self
+            .set
+            .add_tenant("disk")
+            .unwrap()
+            .alloc_blocking()
+            .unwrap();
         *tag = number;
         self.requeue.requeue(tag, delay);
     }
@@ -91,10 +96,10 @@ fn they_are_sent_when_their_time_has_come_and_oldest_first() {
 fn a_freeze_waits_for_what_waits_here() {
     let setup = setup();
     setup.hand_in(1, MS);
-    assert!(setup.set.try_freeze().is_none(), "it has its tag");
+    assert!(setup.set.try_freeze().is_err(), "it has its tag");
     setup.clock.advance(MS);
     drop(setup.sent.recv());
-    assert!(setup.set.try_freeze().is_some());
+    assert!(setup.set.try_freeze().is_ok());
 }
 
 #[test]
@@ -110,7 +115,12 @@ fn the_end_of_the_queue_or_of_the_handle_loses_nothing() {
     let requeue = Requeue::new(&queue, move |tag: Tag<u32>| own.send(tag));
 
     drop(setup.system);
-    let tag = setup.set.add_queue("disk").alloc_blocking().unwrap();
+    let tag = setup
+        .set
+        .add_tenant("disk")
+        .unwrap()
+        .alloc_blocking()
+        .unwrap();
     requeue.requeue(tag, Duration::ZERO);
     drop(device.recv()); // by a worker, or by the caller
     drop(queue);

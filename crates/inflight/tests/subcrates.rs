@@ -41,7 +41,7 @@ fn handles_are_shareable() {
     fn shareable<T: Send + Sync + 'static>() {}
     shareable::<inflight::sbitmap::SbitmapQueue>();
     shareable::<inflight::tags::TagSet<Vec<u8>>>();
-    shareable::<inflight::tags::Queue<Vec<u8>>>();
+    shareable::<inflight::tags::Tenant<Vec<u8>>>();
     shareable::<inflight::flush::FlushDomain>();
     shareable::<inflight::flush::log::Log>();
     shareable::<inflight::topology::Topology>();

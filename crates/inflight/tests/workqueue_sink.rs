@@ -41,7 +41,7 @@ struct Machine {
     system: WorkqueueSystem,
     done: Workqueue,
     set: TagSet<u64>,
-    disk: Queue<u64>,
+    disk: Tenant<u64>,
     completions: Completions<u64>,
     log: Log,
 }
@@ -72,7 +72,7 @@ fn machine(steering: Steering, depth: usize) -> Machine {
             }
         });
     Machine {
-        disk: set.add_queue("disk0"),
+        disk: set.add_tenant("disk0").unwrap(),
         topo,
         system,
         done,

@@ -1,11 +1,11 @@
 //! The bitmap: words, hints, and the search over them.
 
 use crate::builder::SbitmapBuilder;
+use crate::cpu_hint::{Hint, Hints};
 use crate::error::PutError;
-use crate::hint::{Hint, Hints};
 use crate::layout::{Layout, low_mask};
 pub(crate) use crate::mask::BitMask;
-use crate::word::{Check, Search, Word};
+use crate::word::{Check, Search, Word, offsets};
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 
@@ -271,7 +271,7 @@ impl Sbitmap {
         let kept = taken & low_mask(self.layout().word_depth(word));
         if kept != taken {
             let given_back = self.words[word].put_mask(taken & !kept, self.check);
-            debug_assert!(given_back.is_ok(), "they were ours");
+            debug_assert!(given_back == taken & !kept, "they were ours");
         }
         kept
     }
@@ -377,7 +377,9 @@ impl Sbitmap {
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         let (word, offset) = self.locate(bit)?;
-        self.words[word].put(offset, self.check)?;
+        if !self.words[word].put(offset, self.check) {
+            return Err(PutError::NotAllocated { bit });
+        }
         self.point_at(bit);
         Ok(())
     }
@@ -389,13 +391,6 @@ impl Sbitmap {
         if let Ok((word, offset)) = self.locate(bit) {
             self.words[word].set_owned(offset, owned);
         }
-    }
-
-    /// The owner gives a bit up without putting it. `false` if nobody owned it.
-    #[inline]
-    pub(crate) fn give_up(&self, bit: usize) -> bool {
-        let place = self.locate(bit);
-        place.is_ok_and(|(word, offset)| self.words[word].unmark(offset, self.check))
     }
 
     /// Gives a bit back and points a hint of the caller's at it.
@@ -417,7 +412,9 @@ impl Sbitmap {
     /// ```
     pub fn put_with(&self, bit: usize, hint: &mut Hint) -> Result<(), PutError> {
         let (word, offset) = self.locate(bit)?;
-        self.words[word].put(offset, self.check)?;
+        if !self.words[word].put(offset, self.check) {
+            return Err(PutError::NotAllocated { bit });
+        }
         if !self.in_turn && bit < self.depth() {
             *hint = Hint::at(bit);
         }
@@ -438,8 +435,8 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// As [`put`](Sbitmap::put), for the first of `bits` that could not be given back. All others
-    /// are. The error does not say which bit it was: to know, put them one by one.
+    /// As [`put`](Sbitmap::put), for one of `bits` that could not be given back. All that could be
+    /// are.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
@@ -475,14 +472,9 @@ impl Sbitmap {
                 }
                 rest.next();
             }
-            let before = mask.count_ones() as usize;
-            match self.words[word].put_mask(mask, self.check) {
-                Ok(()) => count += before,
-                Err((freed, e)) => {
-                    count += freed;
-                    result = result.and(Err(e));
-                }
-            }
+            let (freed, put) = self.put_of_word(word, mask);
+            count += freed;
+            result = result.and(put);
         }
         if let Some(&last) = bits.last() {
             self.point_at(last);
@@ -515,13 +507,24 @@ impl Sbitmap {
         };
         let room = low_mask(self.full.word_depth(word) - offset);
         if bits.mask & !room != 0 {
-            return (0, Err(PutError::OutOfRange));
+            let beyond = (bits.mask & !room).trailing_zeros() as usize;
+            let bit = bits.first.saturating_add(beyond);
+            return (0, Err(PutError::OutOfRange { bit }));
         }
         self.point_at(bits.first);
-        match self.words[word].put_mask(bits.mask << offset, self.check) {
-            Ok(()) => (bits.count(), Ok(())),
-            Err((freed, e)) => (freed, Err(e)),
-        }
+        self.put_of_word(word, bits.mask << offset)
+    }
+
+    /// How many of the bits of a word were given back, and the first that was not.
+    fn put_of_word(&self, word: usize, mask: u64) -> (usize, Result<(), PutError>) {
+        let held = self.words[word].put_mask(mask, self.check);
+        let result = match offsets(mask & !held).next() {
+            None => Ok(()),
+            Some(offset) => Err(PutError::NotAllocated {
+                bit: self.full.bit(word, offset),
+            }),
+        };
+        (held.count_ones() as usize, result)
     }
 
     /// Bits above the depth have a place too: they may still be in use.
@@ -530,7 +533,7 @@ impl Sbitmap {
         if bit < self.full.depth {
             Ok(self.full.split(bit))
         } else {
-            Err(PutError::OutOfRange)
+            Err(PutError::OutOfRange { bit })
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
 use crate::local::{self, Local, Shape};
 use crate::word::Check;
+use inflight_sync::cpu;
 
 /// Builds a [`Sbitmap`].
 ///
@@ -110,14 +111,12 @@ impl SbitmapBuilder {
     ///
     /// # Errors
     ///
-    /// A depth or `max_depth` above [`MAX_DEPTH`], a shift above 6, or a `max_depth` below the
-    /// depth.
-    ///
-    /// A depth of 0 is none: such a map has nothing to give until it is resized. (To resize *to* 0
-    /// is an error: it would look like a way to stop users, which it is not.)
+    /// [`BuildError::Depth`] if the depth is 0 or above [`MAX_DEPTH`], [`BuildError::MaxDepth`] if
+    /// `max_depth` is below the depth or above that, [`BuildError::Shift`] if the shift is above 6.
     ///
     /// ```
-    /// assert!(inflight_sbitmap::Sbitmap::builder(0).build().unwrap().try_get().is_none());
+    /// use inflight_sbitmap::{BuildError, Sbitmap};
+    /// assert_eq!(Sbitmap::builder(0).build().unwrap_err(), BuildError::Depth { depth: 0 });
     /// ```
     pub fn build(self) -> Result<Sbitmap, BuildError> {
         let max_depth = self.checked_max_depth()?;
@@ -130,37 +129,39 @@ impl SbitmapBuilder {
     }
 
     fn checked_max_depth(&self) -> Result<usize, BuildError> {
-        let max_depth = self.max_depth.unwrap_or(self.depth);
-        if self.depth.max(max_depth) > MAX_DEPTH {
-            return Err(BuildError::DepthTooLarge);
+        let depth = self.depth;
+        let max_depth = self.max_depth.unwrap_or(depth);
+        if !(1..=MAX_DEPTH).contains(&depth) {
+            return Err(BuildError::Depth { depth });
         }
-        if max_depth < self.depth {
-            return Err(BuildError::MaxDepthBelowDepth);
+        if !(depth..=MAX_DEPTH).contains(&max_depth) {
+            return Err(BuildError::MaxDepth { max_depth, depth });
         }
-        if self.shift.is_some_and(|shift| shift > SHIFT_MAX) {
-            return Err(BuildError::ShiftTooLarge);
+        if let Some(shift) = self.shift.filter(|shift| *shift > SHIFT_MAX) {
+            return Err(BuildError::Shift { shift });
         }
         Ok(max_depth)
     }
 
     /// Makes the local engine instead, or says why it needs to be the shared one.
-    pub(crate) fn build_local(&self) -> Result<Local, BuildError> {
+    pub(crate) fn build_local(&self, users: Option<usize>) -> Result<Local, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {
             return Err(BuildError::RoundRobinNeedsShared);
         }
         if max_depth > local::MAX_DEPTH {
-            return Err(BuildError::DepthNeedsShared);
+            return Err(BuildError::DepthNeedsShared { max_depth });
         }
         let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
         let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
+        let users = users.unwrap_or_else(cpu::usable);
         #[cfg_attr(not(loom), expect(unused_mut))]
-        let mut shape = Shape::of(self.depth);
+        let mut shape = Shape::of(self.depth, users);
         // The model of restartable sequences asks that no two threads are on one CPU.
         #[cfg(loom)]
         {
             shape.backend = inflight_sync::percpu::Backend::TryLock;
         }
-        Ok(Local::new(full, self.depth, self.check, shape))
+        Ok(Local::new(full, self.depth, self.check, shape, users))
     }
 }

@@ -21,9 +21,8 @@
 /// [`SbitmapQueue::back_end`]: crate::SbitmapQueue::back_end
 ///
 /// ```
-/// use inflight_sbitmap::{BackEnd, Engine, Fairness, SbitmapQueue};
-/// let builder = SbitmapQueue::builder(64).fairness(Fairness::Fair);
-/// let queue = builder.engine(Engine::Shared).build().unwrap();
+/// use inflight_sbitmap::{BackEnd, Engine, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(64).engine(Engine::Shared).build().unwrap();
 /// assert_eq!(queue.back_end(), BackEnd::Shared);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub enum Engine {
 ///
 /// ```
 /// use inflight_sbitmap::{BackEnd, Fairness, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
+/// let queue = SbitmapQueue::builder(64).fairness(Fairness::batched()).build().unwrap();
 /// assert_eq!(queue.back_end(), BackEnd::Shared);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +64,4 @@ pub enum BackEnd {
     /// Linux on x86-64 and aarch64, with a C library that does not register them, and under Miri,
     /// sanitizers and loom.
     TryLock,
-    /// The model of [`Rseq`](BackEnd::Rseq), used only by this crate's own loom models.
-    BusyFlag,
 }

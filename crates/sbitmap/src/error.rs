@@ -7,17 +7,30 @@ use std::fmt;
 ///
 /// ```
 /// use inflight_sbitmap::{BuildError, Sbitmap};
-/// assert_eq!(Sbitmap::builder(64).shift(7).build().unwrap_err(), BuildError::ShiftTooLarge);
+/// let error = Sbitmap::builder(64).shift(7).build().unwrap_err();
+/// assert_eq!(error, BuildError::Shift { shift: 7 });
+/// assert_eq!(error.to_string(), "shift 7 is not in 0 to 6 (a word has 64 bits)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) bits, now or as `max_depth`.
-    DepthTooLarge,
+    /// The depth is not in 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
+    Depth {
+        /// The depth asked for.
+        depth: usize,
+    },
+    /// `max_depth` is below the depth, or above [`MAX_DEPTH`](crate::MAX_DEPTH).
+    MaxDepth {
+        /// The largest depth asked for.
+        max_depth: usize,
+        /// The depth to begin with.
+        depth: usize,
+    },
     /// A word has 64 bits, so the shift is at most 6.
-    ShiftTooLarge,
-    /// The map is to grow to a depth below the one it begins with.
-    MaxDepthBelowDepth,
+    Shift {
+        /// The shift asked for.
+        shift: u32,
+    },
     /// [`Engine::Local`](crate::Engine::Local) was asked for with
     /// [`Fairness::Batched`](crate::Fairness::Batched), which needs
     /// [`Engine::Shared`](crate::Engine::Shared).
@@ -28,22 +41,30 @@ pub enum BuildError {
     RoundRobinNeedsShared,
     /// [`Engine::Local`](crate::Engine::Local) was asked for with more than 65,536 bits, now or as
     /// `max_depth`; they need [`Engine::Shared`](crate::Engine::Shared).
-    DepthNeedsShared,
+    DepthNeedsShared {
+        /// The largest depth asked for.
+        max_depth: usize,
+    },
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = crate::MAX_DEPTH;
         match self {
-            Self::DepthTooLarge => {
-                let most = crate::MAX_DEPTH;
-                write!(f, "depth or max_depth is above the maximum of {most}")
+            Self::Depth { depth } => write!(f, "depth {depth} is not in 1 to {most}"),
+            Self::MaxDepth { max_depth, depth } => {
+                write!(
+                    f,
+                    "max_depth {max_depth} is not in {depth} (the depth) to {most}"
+                )
             }
-            Self::ShiftTooLarge => f.write_str("shift is above 6 (a word has 64 bits)"),
-            Self::MaxDepthBelowDepth => f.write_str("max_depth is below the depth"),
+            Self::Shift { shift } => {
+                write!(f, "shift {shift} is not in 0 to 6 (a word has 64 bits)")
+            }
             Self::BatchedNeedsShared => f.write_str("Engine::Local cannot serve Fairness::Batched"),
             Self::RoundRobinNeedsShared => f.write_str("Engine::Local cannot hand out round robin"),
-            Self::DepthNeedsShared => {
-                f.write_str("Engine::Local has at most 65536 bits, max_depth included")
+            Self::DepthNeedsShared { max_depth } => {
+                write!(f, "Engine::Local has at most 65536 bits, not {max_depth}")
             }
         }
     }
@@ -56,25 +77,38 @@ impl Error for BuildError {}
 /// ```
 /// use inflight_sbitmap::{PutError, Sbitmap};
 /// let map = Sbitmap::builder(8).build().unwrap();
-/// assert_eq!(map.put(3), Err(PutError::NotAllocated));
-/// assert_eq!(map.put(8), Err(PutError::OutOfRange));
+/// assert_eq!(map.put(3), Err(PutError::NotAllocated { bit: 3 }));
+/// assert_eq!(map.put(8), Err(PutError::OutOfRange { bit: 8 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutError {
     /// Nobody holds the bit: it was given back before, or never handed out.
-    NotAllocated,
+    NotAllocated {
+        /// The bit; one of them, if they were several.
+        bit: usize,
+    },
     /// The bitmap has no such bit: it is not below `max_depth`. Of a [`BitMask`](crate::BitMask)
     /// also: it reaches beyond the word that its first bit is in.
-    OutOfRange,
+    OutOfRange {
+        /// The bit; one of them, if they were several.
+        bit: usize,
+    },
 }
 
 impl fmt::Display for PutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAllocated => "the bit is not allocated (given back twice?)",
-            Self::OutOfRange => "no such bit: not below max_depth, or a mask beyond its word",
-        })
+        match self {
+            Self::NotAllocated { bit } => {
+                write!(f, "bit {bit} is not allocated (given back twice?)")
+            }
+            Self::OutOfRange { bit } => {
+                write!(
+                    f,
+                    "there is no bit {bit} below max_depth, or its mask leaves its word"
+                )
+            }
+        }
     }
 }
 
@@ -85,26 +119,115 @@ impl Error for PutError {}
 /// ```
 /// use inflight_sbitmap::{ResizeError, Sbitmap};
 /// let map = Sbitmap::builder(8).build().unwrap();
-/// assert_eq!(map.resize(0), Err(ResizeError::Zero));
-/// assert_eq!(map.resize(9), Err(ResizeError::AboveMaxDepth));
+/// assert_eq!(map.resize(0), Err(ResizeError::Depth { depth: 0, most: 8 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// At least one bit must be left.
-    Zero,
-    /// Above the `max_depth` for which memory was laid out, which is the first depth if none was
-    /// asked for.
-    AboveMaxDepth,
+    /// The depth is not in 1 to the `max_depth` for which memory was laid out, which is the first
+    /// depth if none was asked for.
+    Depth {
+        /// The depth asked for.
+        depth: usize,
+        /// The largest there may be.
+        most: usize,
+    },
+}
+
+impl ResizeError {
+    /// Whether a map of at most `most` bits can have so many.
+    pub(crate) fn check(depth: usize, most: usize) -> Result<(), Self> {
+        let there = (1..=most).contains(&depth);
+        there.then_some(()).ok_or(Self::Depth { depth, most })
+    }
 }
 
 impl fmt::Display for ResizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Zero => "a map cannot be resized to no bits",
-            Self::AboveMaxDepth => "the depth is above the map's max_depth",
-        })
+        let Self::Depth { depth, most } = self;
+        write!(f, "depth {depth} is not in 1 to {most} (max_depth)")
     }
 }
 
 impl Error for ResizeError {}
+
+/// Why a wait for an id ended without one.
+///
+/// ```
+/// use inflight_sbitmap::{GetError, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(1).build().unwrap();
+/// queue.close();
+/// assert_eq!(queue.get_blocking(), Err(GetError::Closed));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The time was up first.
+    TimedOut,
+    /// The queue is [closed](crate::SbitmapQueue::close).
+    Closed,
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "no id came before the time was up",
+            Self::Closed => "the queue is closed",
+        })
+    }
+}
+
+impl Error for GetError {}
+
+/// Why several ids cannot be had together. None of them was taken.
+///
+/// ```
+/// use inflight_sbitmap::{GetManyError, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(4).build().unwrap();
+/// let error = queue.get_many_blocking(5).unwrap_err();
+/// assert_eq!(error, GetManyError::TooMany { n: 5, depth: 4 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GetManyError {
+    /// More than the queue's depth, at the time of the call or since a resize.
+    TooMany {
+        /// How many were asked for.
+        n: usize,
+        /// How many there are.
+        depth: usize,
+    },
+    /// There are not so many for this caller now. Only
+    /// [`try_get_many`](crate::SbitmapQueue::try_get_many) says so.
+    Exhausted {
+        /// How many were asked for.
+        n: usize,
+    },
+    /// The time was up first.
+    TimedOut,
+    /// The queue is [closed](crate::SbitmapQueue::close).
+    Closed,
+}
+
+impl GetManyError {
+    /// Of a wait for one, or for parts that follow the depth.
+    pub(crate) fn of_one(self) -> GetError {
+        match self {
+            Self::TimedOut => GetError::TimedOut,
+            _ => GetError::Closed,
+        }
+    }
+}
+
+impl fmt::Display for GetManyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany { n, depth } => write!(f, "{n} ids of a queue that has {depth}"),
+            Self::Exhausted { n } => write!(f, "{n} ids are not to be had now"),
+            Self::TimedOut => f.write_str("not enough ids came before the time was up"),
+            Self::Closed => f.write_str("the queue is closed"),
+        }
+    }
+}
+
+impl Error for GetManyError {}

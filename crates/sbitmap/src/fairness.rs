@@ -1,5 +1,8 @@
 //! Who may overtake whom.
 
+use crate::batched::WakePolicy;
+use std::fmt;
+
 /// Who may overtake whom while waiting for a bit.
 ///
 /// # Choose
@@ -31,11 +34,15 @@
 /// it has all, and nobody else gets one, in a turn or not.
 ///
 /// ```
-/// use inflight_sbitmap::{Fairness, SbitmapQueue};
+/// use inflight_sbitmap::{BatchedOptions, Fairness, SbitmapQueue, WakePolicy};
 /// let queue = SbitmapQueue::builder(8).fairness(Fairness::Fifo).build().unwrap();
 /// assert_eq!(queue.fairness(), Fairness::Fifo);
+/// // Options stand with the mode that has them.
+/// let fullest = BatchedOptions::new().wake_policy(WakePolicy::FullestFirst);
+/// let queue = SbitmapQueue::builder(8).fairness(fullest).build().unwrap();
+/// assert_eq!(queue.fairness(), Fairness::Batched(fullest));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Fairness {
@@ -47,7 +54,7 @@ pub enum Fairness {
     /// the order they came, and each of eight batches in a row looks at every queue: a waiter
     /// with `p` others before it in its queue is woken within `8 * (p + 1)` batches. How often
     /// it may lose the race after that is not bounded.
-    Batched,
+    Batched(BatchedOptions),
     /// Bounded overtaking by *turns*: one list, first come first served, and a thread that was
     /// woken may take up to 13 bits past those who wait.
     ///
@@ -58,8 +65,13 @@ pub enum Fairness {
     /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 11) * 13` bits go
     /// to others before its own: each earlier waiter and each of the at most 11 turns that still
     /// last has at most 13. An earlier waiter for `n` bits has `n` instead of 13, and a task 1. To
-    /// that comes one bit for each thread that had looked for waiters before this one came and
-    /// had not yet taken its bit.
+    /// that comes one bit for each thread that was about to take one when the wait began.
+    ///
+    /// The bound counts from the moment the wait has begun: when the future's first poll has
+    /// returned, or the thread sleeps. Until then others may take bits past the newcomer, as
+    /// many as they like: with [`Engine::Local`](crate::Engine::Local) that is as long as it
+    /// takes to empty the stacks of all CPUs, some tens of microseconds, or longer if the
+    /// newcomer's thread loses its CPU meanwhile.
     ///
     /// One woken thread at a time is under way, and serves the next when it runs. If it does not
     /// run (stopped, starved), the others go on after 64 more bits have come back, or after some
@@ -71,16 +83,182 @@ pub enum Fairness {
     /// wait and the tasks one: if both should get the same, take [`Fifo`](Fairness::Fifo). Over a
     /// window of many turns identical threads get equal shares; within one turn one thread has 13
     /// bits and its neighbour none.
-    ///
-    /// A bit that is put on a CPU goes to a task that came to wait on that CPU, if there is one.
-    /// For that fewer than 128 tasks that came after another are served before it; these come to
-    /// the bound above.
-    #[default]
-    Fair,
+    Fair(FairOptions),
     /// Strict order: each freed bit goes to whoever waits longest, and nobody takes one past them.
     ///
-    /// With `p` waiters before it, each for one bit, a waiter sees exactly `p` bits go to others,
-    /// and one for each thread that had looked for waiters before this one came and had not yet
-    /// taken its bit. An earlier waiter for `n` bits counts `n`. Each bit costs one wake.
+    /// With `p` waiters before it, each for one bit, a waiter sees exactly `p` bits go to others
+    /// once its wait has begun, and one for each thread that was about to take one by then; when
+    /// a wait begins is said at [`Fair`](Fairness::Fair). An earlier waiter for `n` bits counts
+    /// `n`. Each bit costs one wake.
     Fifo,
+}
+
+impl Fairness {
+    /// [`Fair`](Fairness::Fair) without options.
+    ///
+    /// ```
+    /// use inflight_sbitmap::Fairness;
+    /// assert_eq!(Fairness::fair(), Fairness::default());
+    /// ```
+    #[must_use]
+    pub const fn fair() -> Self {
+        Self::Fair(FairOptions::new())
+    }
+
+    /// [`Fifo`](Fairness::Fifo).
+    ///
+    /// ```
+    /// use inflight_sbitmap::Fairness;
+    /// assert_eq!(Fairness::fifo(), Fairness::Fifo);
+    /// ```
+    #[must_use]
+    pub const fn fifo() -> Self {
+        Self::Fifo
+    }
+
+    /// [`Batched`](Fairness::Batched) without options.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{BatchedOptions, Fairness};
+    /// assert_eq!(Fairness::batched(), BatchedOptions::new().into());
+    /// ```
+    #[must_use]
+    pub const fn batched() -> Self {
+        Self::Batched(BatchedOptions::new())
+    }
+}
+
+/// The mode, without its options.
+impl fmt::Display for Fairness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Batched(_) => "Batched",
+            Self::Fair(_) => "Fair",
+            Self::Fifo => "Fifo",
+        })
+    }
+}
+
+impl Default for Fairness {
+    fn default() -> Self {
+        Self::fair()
+    }
+}
+
+/// Options of [`Fairness::Fair`].
+///
+/// ```
+/// use inflight_sbitmap::{FairOptions, SbitmapQueue};
+/// let polled = FairOptions::new().completer_polls(true);
+/// assert!(SbitmapQueue::builder(8).fairness(polled).build().is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct FairOptions {
+    /// See [`completer_polls`](FairOptions::completer_polls()).
+    pub completer_polls: bool,
+}
+
+impl FairOptions {
+    /// The usual ones.
+    ///
+    /// ```
+    /// assert!(!inflight_sbitmap::FairOptions::new().completer_polls);
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            completer_polls: false,
+        }
+    }
+
+    /// Says that whoever puts bits back does not sleep for lack of them: it polls.
+    ///
+    /// A thread in its turn that finds no bit looks on for a while before it sleeps, or yields its
+    /// CPU if that is where bits are put. Then it does so for longer: some 50 us instead of 25,
+    /// eight yields instead of two. Means nothing for tasks.
+    ///
+    /// ```
+    /// assert!(inflight_sbitmap::FairOptions::new().completer_polls(true).completer_polls);
+    /// ```
+    #[must_use]
+    pub const fn completer_polls(mut self, on: bool) -> Self {
+        self.completer_polls = on;
+        self
+    }
+}
+
+impl From<FairOptions> for Fairness {
+    fn from(options: FairOptions) -> Self {
+        Self::Fair(options)
+    }
+}
+
+/// Options of [`Fairness::Batched`].
+///
+/// ```
+/// use inflight_sbitmap::{BatchedOptions, SbitmapQueue};
+/// let shallow = BatchedOptions::new().least_share(16);
+/// let queue = SbitmapQueue::builder(64).fairness(shallow).build().unwrap();
+/// assert_eq!(queue.snapshot().wake_batch, 2);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct BatchedOptions {
+    /// See [`wake_policy`](BatchedOptions::wake_policy()).
+    pub wake_policy: WakePolicy,
+    /// See [`least_share`](BatchedOptions::least_share()).
+    pub least_share: Option<usize>,
+}
+
+impl BatchedOptions {
+    /// The usual ones.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::BatchedOptions::new().least_share, None);
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            wake_policy: WakePolicy::RoundRobin,
+            least_share: None,
+        }
+    }
+
+    /// In which order the wait queues are served.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{BatchedOptions, WakePolicy};
+    /// let options = BatchedOptions::new().wake_policy(WakePolicy::FullestFirst);
+    /// assert_eq!(options.wake_policy, WakePolicy::FullestFirst);
+    /// ```
+    #[must_use]
+    pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
+        self.wake_policy = policy;
+        self
+    }
+
+    /// The fewest bits that a user is kept to who then waits for its own puts: the limit of a
+    /// [shallow get](crate::SbitmapQueue::try_get_shallow), or the smallest share of several users
+    /// who count for themselves. By default nobody is kept to fewer than the depth.
+    ///
+    /// The wake batch becomes an eighth of it, from 1 to 8, for such a user sees only as many
+    /// puts. [`set_least_share`](crate::SbitmapQueue::set_least_share) changes it.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::BatchedOptions::new().least_share(9).least_share, Some(9));
+    /// ```
+    #[must_use]
+    pub const fn least_share(mut self, bits: usize) -> Self {
+        self.least_share = Some(bits);
+        self
+    }
+}
+
+impl From<BatchedOptions> for Fairness {
+    fn from(options: BatchedOptions) -> Self {
+        Self::Batched(options)
+    }
 }

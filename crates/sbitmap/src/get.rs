@@ -1,14 +1,294 @@
-//! The future of a bit, whatever the mode.
+//! Getting an id, with waiting: as a future, sleeping, with a timeout, as a guard; one or several.
 
-use crate::batched;
-use crate::local::Local;
-use crate::store::Shared;
-use crate::turns;
+use crate::error::{GetError, GetManyError};
+use crate::id::{IdGuard, OwnedIdGuard};
+use crate::queue::{Inner, SbitmapQueue};
+use crate::request::Request;
+use crate::waiter::Waiter;
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, poll_until};
+use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-/// The future of [`SbitmapQueue::get`](crate::SbitmapQueue::get).
+impl SbitmapQueue {
+    /// Takes a bit; the task waits until there is one. The future is named, and good for one bit
+    /// after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`] if the queue [is closed](SbitmapQueue::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
+    ///
+    /// Do not *keep* a future that you no longer poll: with [`Fair`](crate::Fairness::Fair) and
+    /// [`Fifo`](crate::Fairness::Fifo) the bit it is granted stays with it, out of everybody's
+    /// reach, until it is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it.
+    /// What a task has already got and does not put, because it was cancelled, is lost: take an
+    /// [`id`](SbitmapQueue::id) instead.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(inflight_sbitmap::block_on(queue.get())?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self) -> Get<'_> {
+        Get::new(self)
+    }
+
+    /// Takes a bit; the thread sleeps until there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(queue.get_blocking()?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_blocking(&self) -> Result<usize, GetError> {
+        self.get_until(None)
+    }
+
+    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock. Tries once if that
+    /// is zero.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::TimedOut`] if the time was up first; [`GetError::Closed`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetError, SbitmapQueue};
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(1).build()?;
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1))?, 0);
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Err(GetError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_timeout(&self, timeout: Duration) -> Result<usize, GetError> {
+        self.get_until(Some(self.clock.now() + timeout))
+    }
+
+    fn get_until(&self, deadline: Option<Instant>) -> Result<usize, GetError> {
+        let bit = match &self.inner {
+            Inner::Batched(queue) => queue.try_get(),
+            Inner::Shared(queue) => queue.try_get_or_linger(),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_or_linger(),
+        };
+        if let Some(bit) = bit {
+            return Ok(bit);
+        }
+        Waiter::new(self, Request::one(0)).block_one(self, deadline)
+    }
+
+    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// let id = queue.try_id().unwrap();
+    /// assert!(queue.try_id().is_none());
+    /// drop(id);
+    /// assert!(queue.try_id().is_some());
+    /// ```
+    pub fn try_id(&self) -> Option<IdGuard<'_>> {
+        self.try_get().map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`get`](SbitmapQueue::get), with a guard that puts the bit back: also if the task is
+    /// cancelled that has it.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
+    /// let queue = SbitmapQueue::builder(1).build()?;
+    /// let id = block_on(queue.id())?;
+    /// assert_eq!(id.id(), 0);
+    /// # drop(id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id(&self) -> GetId<'_> {
+        GetId(self.get())
+    }
+
+    /// As [`id`](SbitmapQueue::id); the thread sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// drop(queue.id_blocking()?);
+    /// assert_eq!(queue.weight(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
+        self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::TimedOut`] and [`GetError::Closed`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
+    /// let _id = queue.id_timeout(Duration::from_millis(1))?;
+    /// assert!(queue.id_timeout(Duration::from_millis(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
+        self.get_timeout(timeout)
+            .map(|bit| IdGuard::adopt(self, bit))
+    }
+
+    /// As [`id`](SbitmapQueue::id), of a queue in an `Arc`: the future and its guards are
+    /// `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the other.
+    ///
+    /// ```
+    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
+    /// # use std::sync::Arc;
+    /// let queue = Arc::new(SbitmapQueue::builder(1).build()?);
+    /// let id = block_on(queue.id_owned())?;
+    /// std::thread::spawn(move || drop(id)).join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id_owned(self: &Arc<Self>) -> GetOwned {
+        GetOwned::new(self.clone())
+    }
+
+    /// Takes `n` bits that come together, if there are so many now; none otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`GetManyError::TooMany`] if `n` is above the depth, [`GetManyError::Exhausted`] if there
+    /// are not so many for this caller now, [`GetManyError::Closed`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build()?;
+    /// let three = queue.try_get_many(3)?;
+    /// assert_eq!(queue.try_get_many(2), Err(GetManyError::Exhausted { n: 2 }));
+    /// queue.put_batch(&three)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
+        let depth = self.depth();
+        if n > depth {
+            return Err(GetManyError::TooMany { n, depth });
+        }
+        let mut bits = Vec::with_capacity(n);
+        if self.try_get_batch(n, &mut bits) == n {
+            return Ok(bits);
+        }
+        // An error: a user has put one of them a second time. What is back is back.
+        let _ = self.put_batch(&bits);
+        Err(if self.is_closed() {
+            GetManyError::Closed
+        } else {
+            GetManyError::Exhausted { n }
+        })
+    }
+
+    /// Takes `n` bits, in no particular order; the task waits until it has them all.
+    ///
+    /// One waiter at a time collects, and nobody takes a bit past it (with
+    /// [`Batched`](crate::Fairness::Batched) others do), so that two never wait for what the other
+    /// has. For the same reason: do not hold bits of this queue while you wait for several.
+    ///
+    /// **It keeps everybody else waiting until it has all**, also those who want one bit: if the
+    /// bits it lacks never come back, nobody gets any. Give it a
+    /// [timeout](SbitmapQueue::get_many_timeout) where that may be. What it has collected counts
+    /// as in use in [`weight`](SbitmapQueue::weight) and the like;
+    /// [`collected`](crate::QueueSnapshot::collected) of the snapshot tells how much it is.
+    ///
+    /// # Errors
+    ///
+    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized;
+    /// [`GetManyError::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
+    /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
+    /// let four = inflight_sbitmap::block_on(queue.get_many(4))?;
+    /// assert_eq!(four.len(), 4);
+    /// queue.put_batch(&four).unwrap();
+    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
+    /// ```
+    pub fn get_many(&self, n: usize) -> GetMany<'_> {
+        GetMany::new(self, n)
+    }
+
+    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_many`](SbitmapQueue::get_many).
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
+    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
+    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
+    /// ```
+    pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
+        self.get_many_until(n, None)
+    }
+
+    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(2).build().unwrap();
+    /// let one = queue.try_get().unwrap();
+    /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
+    /// assert_eq!(many, Err(GetManyError::TimedOut));
+    /// assert!(queue.try_get().is_some(), "nothing was kept");
+    /// # let _ = one;
+    /// ```
+    pub fn get_many_timeout(
+        &self,
+        n: usize,
+        timeout: Duration,
+    ) -> Result<Vec<usize>, GetManyError> {
+        self.get_many_until(n, Some(self.clock.now() + timeout))
+    }
+
+    fn get_many_until(
+        &self,
+        n: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<usize>, GetManyError> {
+        match &self.inner {
+            _ if n == 0 => Ok(Vec::new()),
+            Inner::Batched(queue) => {
+                let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
+                many.unwrap_or(Err(GetManyError::TimedOut))
+            }
+            _ => Waiter::new(self, Request::together(n)).block_all(self, deadline),
+        }
+    }
+}
+
+/// The future of [`SbitmapQueue::get`].
 ///
 /// # Cancel safety
 ///
@@ -27,23 +307,194 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Get<'a>(pub(crate) Inner<'a>);
+pub struct Get<'a> {
+    queue: &'a SbitmapQueue,
+    waiter: Waiter,
+}
 
-#[derive(Debug)]
-pub(crate) enum Inner<'a> {
-    Batched(batched::Get<'a>),
-    Shared(turns::WaitOne<'a, Shared>),
-    Local(turns::WaitOne<'a, Local>),
+impl<'a> Get<'a> {
+    pub(crate) fn new(queue: &'a SbitmapQueue) -> Self {
+        Self {
+            waiter: Waiter::new(queue, Request::one(0)),
+            queue,
+        }
+    }
 }
 
 impl Future for Get<'_> {
-    type Output = usize;
+    type Output = Result<usize, GetError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
-        match &mut self.0 {
-            Inner::Batched(get) => Pin::new(get).poll(cx),
-            Inner::Shared(get) => get.poll(cx),
-            Inner::Local(get) => get.poll(cx),
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.waiter.poll_first(this.queue, cx)
+    }
+}
+
+impl Drop for Get<'_> {
+    fn drop(&mut self) {
+        self.waiter.leave(self.queue);
+    }
+}
+
+/// The future of [`SbitmapQueue::id`]: a bit that puts itself back.
+///
+/// # Cancel safety
+///
+/// As [`Get`].
+///
+/// ```
+/// use inflight_sbitmap::{GetId, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(1).build()?;
+/// let id: GetId<'_> = queue.id();
+/// drop(inflight_sbitmap::block_on(id)?);
+/// assert_eq!(queue.weight(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct GetId<'a>(pub(crate) Get<'a>);
+
+impl<'a> Future for GetId<'a> {
+    type Output = Result<IdGuard<'a>, GetError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let queue = self.0.queue;
+        let bit = Pin::new(&mut self.0).poll(cx);
+        bit.map(|bit| bit.map(|bit| IdGuard::adopt(queue, bit)))
+    }
+}
+
+/// The future of [`SbitmapQueue::id_owned`]: `'static`, and good for one id after the other.
+///
+/// # Cancel safety
+///
+/// As [`Get`].
+///
+/// ```
+/// use inflight_sbitmap::{GetOwned, SbitmapQueue, block_on};
+/// use std::{future::poll_fn, sync::Arc};
+/// let queue = Arc::new(SbitmapQueue::builder(2).build()?);
+/// let mut ids: GetOwned = queue.id_owned();
+/// let first = block_on(poll_fn(|cx| ids.poll_get(cx)))?;
+/// let second = block_on(ids)?; // or as a future
+/// assert_ne!(first.id(), second.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct GetOwned {
+    queue: Arc<SbitmapQueue>,
+    waiter: Waiter,
+}
+
+impl GetOwned {
+    pub(crate) fn new(queue: Arc<SbitmapQueue>) -> Self {
+        Self {
+            waiter: Waiter::new(&queue, Request::one(0)),
+            queue,
         }
+    }
+
+    /// Waits for the next id: for those who keep it and poll by hand, as a service's readiness.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{GetOwned, OwnedIdGuard, SbitmapQueue};
+    /// use std::{sync::Arc, task::{Context, Poll, Waker}};
+    /// /// A service that takes a request when it has an id for it.
+    /// struct Service { ids: GetOwned, ready: Option<OwnedIdGuard> }
+    /// impl Service {
+    ///     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    ///         if self.ready.is_none() {
+    ///             let Poll::Ready(id) = self.ids.poll_get(cx) else { return Poll::Pending };
+    ///             self.ready = id.ok();
+    ///         }
+    ///         Poll::Ready(())
+    ///     }
+    /// }
+    /// let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
+    /// let mut service = Service { ids: queue.id_owned(), ready: None };
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(service.poll_ready(&mut cx).is_ready());
+    /// ```
+    pub fn poll_get(&mut self, cx: &mut Context<'_>) -> Poll<Result<OwnedIdGuard, GetError>> {
+        let bit = self.waiter.poll_first(&self.queue, cx);
+        bit.map(|bit| bit.map(|bit| OwnedIdGuard::adopt(self.queue.clone(), bit)))
+    }
+}
+
+impl Future for GetOwned {
+    type Output = Result<OwnedIdGuard, GetError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_get(cx)
+    }
+}
+
+impl Drop for GetOwned {
+    fn drop(&mut self) {
+        self.waiter.leave(&self.queue);
+    }
+}
+
+/// The future of [`SbitmapQueue::get_many`].
+///
+/// # Cancel safety
+///
+/// A dropped future gives back what it had collected, and leaves the queue. One that is kept and
+/// not polled keeps it, and everybody else waiting: drop it, or put a timeout around it. Do not
+/// poll it again after it was ready: it may wait for as many again, or panic.
+///
+/// ```
+/// use inflight_sbitmap::{GetMany, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(4).build().unwrap();
+/// let many: GetMany<'_> = queue.get_many(2);
+/// assert_eq!(inflight_sbitmap::block_on(many)?.len(), 2);
+/// # Ok::<(), inflight_sbitmap::GetManyError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct GetMany<'a>(Many<'a>);
+
+type Batch<'a> = Pin<Box<dyn Future<Output = Result<Vec<usize>, GetManyError>> + Send + 'a>>;
+
+enum Many<'a> {
+    /// None is wanted.
+    Nothing,
+    Batched(Batch<'a>),
+    InTurns(&'a SbitmapQueue, Waiter),
+}
+
+impl<'a> GetMany<'a> {
+    pub(crate) fn new(queue: &'a SbitmapQueue, n: usize) -> Self {
+        Self(match &queue.inner {
+            _ if n == 0 => Many::Nothing,
+            Inner::Batched(batched) => Many::Batched(Box::pin(batched.get_many(n))),
+            _ => Many::InTurns(queue, Waiter::new(queue, Request::together(n))),
+        })
+    }
+}
+
+impl Future for GetMany<'_> {
+    type Output = Result<Vec<usize>, GetManyError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Many::Nothing => Poll::Ready(Ok(Vec::new())),
+            Many::Batched(many) => many.as_mut().poll(cx),
+            Many::InTurns(queue, waiter) => waiter.poll_all(queue, cx),
+        }
+    }
+}
+
+impl Drop for GetMany<'_> {
+    fn drop(&mut self) {
+        if let Many::InTurns(queue, waiter) = &mut self.0 {
+            waiter.leave(queue);
+        }
+    }
+}
+
+impl fmt::Debug for GetMany<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany").finish_non_exhaustive()
     }
 }

@@ -27,11 +27,15 @@
 //! [`resize`](SbitmapQueue::resize) changes the depth while others get, wait and put.
 //!
 //! A bit is a plain number: nothing gives it back for you. A task that is cancelled between `get`
-//! and `put` leaks it, unless a guard of yours puts it; `TagSet` of the crate `inflight-tags` has
-//! such guards, with a slot for each tag.
+//! and `put` leaks it; an [`id`](SbitmapQueue::id) is a bit in a guard that puts it. `TagSet` of
+//! the crate `inflight-tags` has guards with a slot for each tag.
+//!
+//! Each wait comes in four forms: `try_x` now or not, `x()` a future, `x_blocking`, and
+//! `x_timeout`, whose "too late" is the variant `TimedOut` of its error. A queue that is
+//! [closed](SbitmapQueue::close) answers `Closed`.
 //!
 //! ```
-//! use inflight_sbitmap::{PutError, Sbitmap, SbitmapQueue};
+//! use inflight_sbitmap::{GetError, PutError, Sbitmap, SbitmapQueue};
 //! use std::time::Duration;
 //!
 //! let map = Sbitmap::builder(1024).build()?;
@@ -43,17 +47,17 @@
 //!     map.put_mask(b)?; // bits of one word, one atomic step
 //! }
 //! map.put(bit)?;
-//! assert_eq!(map.put(bit), Err(PutError::NotAllocated), "a double free is an error");
+//! assert_eq!(map.put(bit), Err(PutError::NotAllocated { bit }), "a double free is an error");
 //! map.put_batch(&bits)?;
 //!
 //! let queue = SbitmapQueue::builder(2).build()?;
 //! let a = queue.try_get();
-//! let b = queue.get_blocking();
+//! let b = queue.get_blocking()?;
 //! let c = queue.get_timeout(Duration::from_millis(5)); // both are taken
-//! assert!(a.is_some() && c.is_none());
+//! assert!(a.is_some() && c == Err(GetError::TimedOut));
 //! queue.put(b)?;
-//! let d = inflight_sbitmap::block_on(queue.get()); // a future for any runtime
-//! assert_eq!(d, b);
+//! let d = inflight_sbitmap::block_on(queue.id())?; // a future for any runtime, and a guard
+//! assert_eq!(d.id(), b);
 //! println!("{:#?}", queue.snapshot());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -73,40 +77,42 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-#[doc(hidden)]
-pub mod above;
 mod batched;
 mod bitmap;
 mod builder;
+mod cpu_hint;
 mod engine;
 mod error;
 mod fairness;
 mod get;
-mod get_many;
-mod hint;
+mod id;
 mod layout;
 mod local;
 mod mask;
 /// The local engine by itself, for its models.
 #[cfg(loom)]
 #[doc(hidden)]
-pub mod parts;
+pub mod model_support;
 mod queue;
 mod queue_builder;
+mod request;
 mod snapshot;
 mod store;
+#[doc(hidden)]
+pub mod tenancy;
 mod turns;
+mod waiter;
 mod word;
 
 pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
+pub use cpu_hint::Hint;
 pub use engine::{BackEnd, Engine};
-pub use error::{BuildError, PutError, ResizeError};
-pub use fairness::Fairness;
-pub use get::Get;
-pub use get_many::{GetMany, GetManyError};
-pub use hint::Hint;
+pub use error::{BuildError, GetError, GetManyError, PutError, ResizeError};
+pub use fairness::{BatchedOptions, FairOptions, Fairness};
+pub use get::{Get, GetId, GetMany, GetOwned};
+pub use id::{Guard, IdGuard, OwnedIdGuard};
 pub use layout::MAX_DEPTH;
 pub use mask::BitMask;
 pub use queue::SbitmapQueue;
@@ -115,9 +121,8 @@ pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
 
 /// Waits for a future on the calling thread; for those who have no runtime.
 pub use inflight_sync::block_on;
-/// The clock of timed waits, and its points in time: what
-/// [`get_deadline`](SbitmapQueue::get_deadline) takes.
-pub use inflight_sync::time::{Clock, Instant};
+/// The clock of timed waits.
+pub use inflight_sync::time::Clock;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,28 +1,21 @@
 //! The bitmap with waiting: the public type over the wait queues.
 
-use crate::above::Above;
 use crate::batched::Batched;
-use crate::bitmap::Sbitmap;
 use crate::engine::BackEnd;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
-use crate::get::{self, Get};
-use crate::get_many::{self, GetMany, GetManyError, poll_until};
 use crate::local::Local;
 use crate::mask::BitMask;
-use crate::queue_builder::SbitmapQueueBuilder;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
-use crate::turns::{Turns, WaitMany, WaitOne};
-use inflight_sync::block_on;
+use crate::turns::Turns;
 use inflight_sync::percpu::Backend;
 use inflight_sync::rseq::Rseq;
-use inflight_sync::time::{Clock, Instant};
+use inflight_sync::time::Clock;
 use std::fmt;
-use std::pin::pin;
-use std::time::Duration;
 
-/// A [`Sbitmap`] whose users can wait for a bit: as threads, with a deadline, or as tasks.
+/// A [`Sbitmap`](crate::Sbitmap) whose users can wait for a bit: as threads, with a deadline, or as
+/// tasks.
 ///
 /// Share it in an `Arc`. All waiters stand in the same queues, whatever their kind.
 ///
@@ -37,8 +30,8 @@ use std::time::Duration;
 /// # Ids that nobody gives back
 ///
 /// A bit is a plain number. A task that is cancelled, or a thread that panics, between the get and
-/// the put takes its bit along for good: give it to a guard that puts it when it is dropped.
-/// `TagSet` of the crate `inflight-tags` has such guards.
+/// the put takes its bit along for good. [`id`](SbitmapQueue::id) gives the bit in a guard that
+/// puts it; `TagSet` of the crate `inflight-tags` has guards with a slot for each.
 ///
 /// # Progress
 ///
@@ -53,18 +46,18 @@ use std::time::Duration;
 /// use std::sync::Arc;
 ///
 /// let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
-/// let bit = queue.get_blocking();
+/// let bit = queue.get_blocking().unwrap();
 /// let waiter = std::thread::spawn({
 ///     let queue = queue.clone();
 ///     move || queue.get_blocking()
 /// });
 /// queue.put(bit).unwrap(); // wakes the waiter, should it sleep already
-/// assert_eq!(waiter.join().unwrap(), bit);
+/// assert_eq!(waiter.join().unwrap(), Ok(bit));
 /// ```
 pub struct SbitmapQueue {
     pub(crate) inner: Inner,
-    fairness: Fairness,
-    bits_per_word: usize,
+    pub(crate) fairness: Fairness,
+    pub(crate) bits_per_word: usize,
     pub(crate) clock: Clock,
 }
 
@@ -125,50 +118,6 @@ macro_rules! on_ids {
 }
 
 impl SbitmapQueue {
-    /// A queue of `depth` bits, all free.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
-    /// assert_eq!(queue.depth(), 256);
-    /// ```
-    pub fn builder(depth: usize) -> SbitmapQueueBuilder {
-        SbitmapQueueBuilder::new(depth)
-    }
-
-    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, above: Above) -> Self {
-        let bits_per_word = map.bits_per_word();
-        let inner = match of.rules() {
-            None => Inner::Batched(Batched::new(map, of.policy, above.door, above.shares)),
-            Some(rules) => {
-                let store = Shared::new(map);
-                Inner::Shared(Turns::new(store, rules, of.clock.clone(), above.shares))
-            }
-        };
-        Self::new(inner, bits_per_word, of)
-    }
-
-    /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, above: Above) -> Self {
-        let bits_per_word = ids.bits_per_word();
-        let rules = of.rules().expect("the local engine serves no batches");
-        let short_way = ids.short_way();
-        let queue = Turns::new(ids, rules, of.clock.clone(), above.shares);
-        let inner = match short_way {
-            Some(rseq) => Inner::Rseq(queue, rseq),
-            None => Inner::Local(queue),
-        };
-        Self::new(inner, bits_per_word, of)
-    }
-
-    fn new(inner: Inner, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
-        Self {
-            inner,
-            fairness: of.fairness,
-            bits_per_word,
-            clock: of.clock,
-        }
-    }
-
     /// What keeps the bits: found once, when the queue is built.
     ///
     /// ```
@@ -181,10 +130,9 @@ impl SbitmapQueue {
         match &self.inner {
             Inner::Batched(_) | Inner::Shared(_) => BackEnd::Shared,
             Inner::Local(queue) | Inner::Rseq(queue, _) => match queue.store().backend() {
-                Backend::Rseq => BackEnd::Rseq,
-                #[cfg(loom)]
-                Backend::BusyFlag => BackEnd::BusyFlag,
-                _ => BackEnd::TryLock,
+                Backend::TryLock => BackEnd::TryLock,
+                // In this crate's own models another one stands for it.
+                _ => BackEnd::Rseq,
             },
         }
     }
@@ -193,23 +141,20 @@ impl SbitmapQueue {
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::Fair);
+    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::fair());
     /// ```
     #[must_use]
     pub const fn fairness(&self) -> Fairness {
         self.fairness
     }
 
-    /// The clock of the queue's timed waits: for the deadlines of
-    /// [`get_deadline`](SbitmapQueue::get_deadline).
+    /// The clock of the queue's timed waits.
     ///
     /// ```
-    /// use inflight_sbitmap::SbitmapQueue;
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(1).build().unwrap();
-    /// let deadline = queue.clock().now() + Duration::from_millis(1);
-    /// assert!(queue.get_deadline(deadline).is_some());
-    /// assert!(queue.get_deadline(deadline).is_none());
+    /// use inflight_sbitmap::{Clock, SbitmapQueue};
+    /// let clock = Clock::manual();
+    /// let queue = SbitmapQueue::builder(1).clock(clock.clone()).build().unwrap();
+    /// assert!(queue.clock().is_manual());
     /// ```
     #[must_use]
     pub const fn clock(&self) -> &Clock {
@@ -251,14 +196,15 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.max_depth())
     }
 
-    /// Changes the depth while others get, wait and put; see [`Sbitmap::resize`].
+    /// Changes the depth while others get, wait and put; see
+    /// [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// Waiters stay, and look again: they get the bits that growth makes. The wake batch follows
     /// the depth.
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::resize`].
+    /// As [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// # Panics
     ///
@@ -266,10 +212,10 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).max_depth(2).build().unwrap();
-    /// assert_eq!(queue.get_blocking(), 0);
+    /// assert_eq!(queue.try_get(), Some(0));
     /// assert_eq!(queue.try_get(), None);
     /// queue.resize(2).unwrap();
-    /// assert_eq!(queue.get_blocking(), 1);
+    /// assert_eq!(queue.try_get(), Some(1));
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         on!(self, queue => queue.resize(depth))
@@ -293,9 +239,9 @@ impl SbitmapQueue {
     pub fn try_get(&self) -> Option<usize> {
         // One question on the short way: what else there may be is asked elsewhere.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            match queue.store().get_here(Some(*rseq)) {
+            match queue.store().get_fast(Some(*rseq)) {
                 Ok(bit) => Some(bit),
-                Err(left) => self.try_get_beyond(left),
+                Err(left) => self.try_get_slow(left),
             }
         } else {
             self.try_get_local()
@@ -307,9 +253,9 @@ impl SbitmapQueue {
         let Inner::Local(queue) = &self.inner else {
             return self.try_get_shared();
         };
-        match queue.store().get_here(None) {
+        match queue.store().get_fast(None) {
             Ok(bit) => Some(bit),
-            Err(left) => self.try_get_beyond(left),
+            Err(left) => self.try_get_slow(left),
         }
     }
 
@@ -318,13 +264,13 @@ impl SbitmapQueue {
     fn try_get_shared(&self) -> Option<usize> {
         match &self.inner {
             Inner::Shared(queue) => queue.try_get(),
-            _ => self.try_get_beyond(None),
+            _ => self.try_get_slow(None),
         }
     }
 
     /// What is too long to be inlined.
     #[inline(never)]
-    fn try_get_beyond(&self, left: Option<u32>) -> Option<usize> {
+    fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
             queue.store().beyond(bit);
         }
@@ -344,7 +290,7 @@ impl SbitmapQueue {
     }
 
     /// Takes up to `n` neighbouring bits of one word without waiting; see
-    /// [`Sbitmap::try_get_mask`].
+    /// [`Sbitmap::try_get_mask`](crate::Sbitmap::try_get_mask).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
@@ -364,14 +310,13 @@ impl SbitmapQueue {
     }
 
     /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
-    /// [`Sbitmap::try_get_shallow`].
+    /// [`Sbitmap::try_get_shallow`](crate::Sbitmap::try_get_shallow).
     ///
     /// There is no waiting for a shallow bit. A user that finds its share taken waits for an event
     /// of its own, most simply one of its own puts, and tries again.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// queue.set_min_shallow_depth(4);
     /// assert_eq!(std::iter::from_fn(|| queue.try_get_shallow(4)).count(), 4);
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
@@ -379,13 +324,13 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get_shallow(limit))
     }
 
-    /// Announces the smallest limit shallow users come with, before they come.
+    /// Announces how few bits a user may be kept to who then waits for its own puts: the limit of a
+    /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of several users who
+    /// count for themselves. `None`: nobody is kept to fewer than the depth.
     ///
-    /// Nobody can wait for a shallow bit. But a user that keeps to `limit` bits and waits for any
-    /// bit (by `get` after a shallow try that failed) may see only as many puts, so the wake
-    /// batch of [`Fairness::Batched`] must not be larger: it becomes an eighth of the smaller of
-    /// depth and limit, from 1 to 8. In other modes each put serves those who wait, and this call
-    /// does nothing.
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user
+    /// that has its share in use sees only as many puts. In other modes each put serves those who
+    /// wait, and this call does nothing.
     ///
     /// # Panics
     ///
@@ -393,235 +338,52 @@ impl SbitmapQueue {
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
+    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::batched()).build().unwrap();
     /// assert_eq!(queue.snapshot().wake_batch, 8);
-    /// queue.set_min_shallow_depth(16);
+    /// queue.set_least_share(Some(16));
     /// assert_eq!(queue.snapshot().wake_batch, 2);
     /// ```
-    pub fn set_min_shallow_depth(&self, limit: usize) {
+    pub fn set_least_share(&self, bits: Option<usize>) {
         if let Inner::Batched(queue) = &self.inner {
-            queue.set_min_shallow_depth(limit);
+            queue.set_least_share(|| bits);
         }
     }
 
-    /// One more user shares the bits, each of whom is kept to its share by its own counting.
+    /// Closes the queue: nobody gets a bit any more. Bits that are out are put as ever, and bits
+    /// that were granted to a waiter which has yet to fetch them are its.
     ///
-    /// The wake batch of [`Fairness::Batched`] becomes an eighth of a share, from 1 to 8: a user
-    /// that has its share in use waits for its own puts. In other modes this does nothing.
+    /// Those who wait, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
+    /// ([`GetManyError::Closed`](crate::GetManyError::Closed)); the try forms find nothing. A queue
+    /// is closed once, for good; a call for one that is does nothing. A get that runs at the same
+    /// time may still succeed.
     ///
     /// # Panics
     ///
-    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    /// With the first panic of a waker, after all waiters are told.
     ///
     /// ```
-    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).fairness(Fairness::Batched).build().unwrap();
-    /// queue.add_user();
-    /// assert_eq!(queue.snapshot().wake_batch, 8);
-    /// queue.add_user(); // 32 bits each
-    /// assert_eq!(queue.snapshot().wake_batch, 4);
-    /// queue.remove_user();
-    /// assert_eq!(queue.snapshot().wake_batch, 8);
+    /// use inflight_sbitmap::{GetError, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build()?;
+    /// let bit = queue.get_blocking()?;
+    /// queue.close();
+    /// assert_eq!(queue.try_get(), None);
+    /// assert_eq!(queue.get_blocking(), Err(GetError::Closed));
+    /// queue.put(bit)?;
+    /// assert!(queue.is_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_user(&self) {
-        if let Inner::Batched(queue) = &self.inner {
-            queue.set_users(|users| users.saturating_add(1));
-        }
+    pub fn close(&self) {
+        on!(self, queue => queue.close());
     }
 
-    /// One user less; see [`add_user`](SbitmapQueue::add_user).
-    ///
-    /// # Panics
-    ///
-    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    /// Whether the queue was [closed](SbitmapQueue::close).
     ///
     /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// queue.add_user();
-    /// queue.remove_user();
+    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_closed());
     /// ```
-    pub fn remove_user(&self) {
-        if let Inner::Batched(queue) = &self.inner {
-            queue.set_users(|users| users.saturating_sub(1));
-        }
-    }
-
-    /// Takes a bit; the thread sleeps until there is one. For ever, if the depth is 0.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.get_blocking(), 0);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_blocking(&self) -> usize {
-        match &self.inner {
-            Inner::Batched(queue) => queue.get_blocking(),
-            Inner::Shared(queue) => queue.get_blocking(),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_blocking(),
-        }
-    }
-
-    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Some(0));
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), None);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_timeout(&self, timeout: Duration) -> Option<usize> {
-        self.get_deadline(self.clock.now() + timeout)
-    }
-
-    /// Takes a bit; the thread sleeps at most until `deadline`, a point on the queue's
-    /// [`clock`](SbitmapQueue::clock).
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Clock, SbitmapQueue};
-    /// let clock = Clock::manual();
-    /// let queue = SbitmapQueue::builder(0).clock(clock.clone()).build().unwrap();
-    /// assert_eq!(queue.get_deadline(clock.now()), None);
-    /// ```
-    #[must_use = "a bit that is dropped is never given back"]
-    pub fn get_deadline(&self, deadline: Instant) -> Option<usize> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.get_deadline(&self.clock, deadline),
-            Inner::Shared(queue) => queue.get(Some(deadline)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get(Some(deadline)),
-        }
-    }
-
-    /// Takes a bit; the task waits until there is one.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
-    ///
-    /// Do not *keep* a future that you no longer poll: with [`Fairness::Fair`] and
-    /// [`Fairness::Fifo`] the bit it is granted stays with it, out of everybody's reach, until it
-    /// is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it. What a task
-    /// has already got and does not put, because it was cancelled, is lost: keep it in a guard.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(inflight_sbitmap::block_on(queue.get()), 0);
-    /// ```
-    pub fn get(&self) -> Get<'_> {
-        Get(match &self.inner {
-            Inner::Batched(queue) => get::Inner::Batched(queue.get()),
-            Inner::Shared(queue) => get::Inner::Shared(WaitOne::new(queue)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => get::Inner::Local(WaitOne::new(queue)),
-        })
-    }
-
-    /// Takes `n` bits, in no particular order; the task waits until it has them all.
-    ///
-    /// One waiter at a time collects, and nobody takes a bit past it (with [`Fairness::Batched`]
-    /// others do), so that two never wait for what the other has. For the same reason: do not hold
-    /// bits of this queue while you wait for several.
-    ///
-    /// **It keeps everybody else waiting until it has all**, also those who want one bit: if the
-    /// bits it lacks never come back, nobody gets any. Give it a
-    /// [timeout](SbitmapQueue::get_many_timeout) where that may be. What it has collected counts
-    /// as in use in [`weight`](SbitmapQueue::weight) and the like;
-    /// [`collected`](QueueSnapshot::collected) of the snapshot tells how much it is.
-    ///
-    /// # Errors
-    ///
-    /// [`GetManyError::TooMany`] if `n` is above the depth, at once or when the queue is resized.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
-    /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// let four = inflight_sbitmap::block_on(queue.get_many(4))?;
-    /// assert_eq!(four.len(), 4);
-    /// queue.put_batch(&four).unwrap();
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
-    /// ```
-    pub fn get_many(&self, n: usize) -> GetMany<'_> {
-        GetMany(match &self.inner {
-            Inner::Batched(queue) => get_many::Inner::Batched(Box::pin(queue.get_many(n))),
-            Inner::Shared(queue) => get_many::Inner::Shared(WaitMany::new(queue, n)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => {
-                get_many::Inner::Local(WaitMany::new(queue, n))
-            }
-        })
-    }
-
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many).
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
-    /// ```
-    pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        match &self.inner {
-            Inner::Batched(queue) => block_on(queue.get_many(n)),
-            Inner::Shared(queue) => queue.get_many(n, None),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, None),
-        }
-    }
-
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(2).build().unwrap();
-    /// let one = queue.get_blocking();
-    /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
-    /// assert_eq!(many, Err(GetManyError::TimedOut));
-    /// assert!(queue.try_get().is_some(), "nothing was kept");
-    /// # let _ = one;
-    /// ```
-    pub fn get_many_timeout(
-        &self,
-        n: usize,
-        timeout: Duration,
-    ) -> Result<Vec<usize>, GetManyError> {
-        self.get_many_deadline(n, self.clock.now() + timeout)
-    }
-
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most until `deadline`, a point
-    /// on the queue's [`clock`](SbitmapQueue::clock).
-    ///
-    /// # Errors
-    ///
-    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Clock, SbitmapQueue};
-    /// let clock = Clock::manual();
-    /// let queue = SbitmapQueue::builder(2).clock(clock.clone()).build().unwrap();
-    /// assert_eq!(queue.get_many_deadline(2, clock.now()).unwrap().len(), 2);
-    /// ```
-    pub fn get_many_deadline(
-        &self,
-        n: usize,
-        deadline: Instant,
-    ) -> Result<Vec<usize>, GetManyError> {
-        match &self.inner {
-            Inner::Batched(queue) => {
-                let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
-                many.unwrap_or(Err(GetManyError::TimedOut))
-            }
-            Inner::Shared(queue) => queue.get_many(n, Some(deadline)),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.get_many(n, Some(deadline)),
-        }
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        on!(self, queue => queue.is_closed())
     }
 
     /// Gives a bit back. If somebody waits, the bit goes to whoever is first in line
@@ -630,7 +392,7 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put`]; nobody is woken then.
+    /// As [`Sbitmap::put`](crate::Sbitmap::put); nobody is woken then.
     ///
     /// # Panics
     ///
@@ -638,7 +400,7 @@ impl SbitmapQueue {
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let bit = queue.get_blocking();
+    /// let bit = queue.get_blocking().unwrap();
     /// queue.put(bit).unwrap();
     /// assert!(queue.put(bit).is_err());
     /// ```
@@ -646,10 +408,10 @@ impl SbitmapQueue {
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            if queue.store().give_back_here(Some(*rseq), bit) {
+            if queue.store().give_back_fast(Some(*rseq), bit) {
                 return Ok(());
             }
-            return self.put_beyond(bit);
+            return self.put_slow(bit);
         }
         self.put_local(bit)
     }
@@ -658,7 +420,7 @@ impl SbitmapQueue {
     fn put_shared(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
             Inner::Shared(queue) => queue.put(bit),
-            _ => self.put_beyond(bit),
+            _ => self.put_slow(bit),
         }
     }
 
@@ -666,7 +428,7 @@ impl SbitmapQueue {
     #[inline(always)]
     pub(crate) fn put_here(&self, bit: usize) -> bool {
         match &self.inner {
-            Inner::Rseq(queue, rseq) => queue.store().give_back_here(Some(*rseq), bit),
+            Inner::Rseq(queue, rseq) => queue.store().give_back_fast(Some(*rseq), bit),
             _ => false,
         }
     }
@@ -674,13 +436,13 @@ impl SbitmapQueue {
     #[inline(never)]
     fn put_local(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
-            Inner::Local(queue) if queue.store().give_back_here(None, bit) => Ok(()),
+            Inner::Local(queue) if queue.store().give_back_fast(None, bit) => Ok(()),
             _ => self.put_shared(bit),
         }
     }
 
     #[inline(never)]
-    fn put_beyond(&self, bit: usize) -> Result<(), PutError> {
+    fn put_slow(&self, bit: usize) -> Result<(), PutError> {
         on!(self, queue => queue.put(bit))
     }
 
@@ -688,8 +450,8 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_batch`]: all good bits are given back, and counted. The error is that of
-    /// one of the others, and does not say which: to know, put them one by one.
+    /// As [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given back, and
+    /// counted. The error is that of one of the others.
     ///
     /// # Panics
     ///
@@ -709,9 +471,9 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_mask`]: [`PutError::OutOfRange`], and nothing is given back, if the mask
-    /// reaches beyond its word; [`PutError::NotAllocated`] if nobody holds some of the bits, and
-    /// the others are given back and counted.
+    /// As [`Sbitmap::put_mask`](crate::Sbitmap::put_mask): [`PutError::OutOfRange`], and nothing is
+    /// given back, if the mask reaches beyond its word; [`PutError::NotAllocated`] if nobody holds
+    /// some of the bits, and the others are given back and counted.
     ///
     /// # Panics
     ///
@@ -743,9 +505,9 @@ impl SbitmapQueue {
         on!(self, queue => queue.wake_all());
     }
 
-    /// How many bits are in use; see [`Sbitmap::weight`]. These include bits that waiters have been
-    /// given and have not yet fetched, as in the other calls that look at the bits; the
-    /// [snapshot](SbitmapQueue::snapshot) tells them apart.
+    /// How many bits are in use; see [`Sbitmap::weight`](crate::Sbitmap::weight). These include
+    /// bits that waiters have been given and have not yet fetched, as in the other calls that look
+    /// at the bits; the [snapshot](SbitmapQueue::snapshot) tells them apart.
     ///
     /// ```
     /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().weight(), 0);
@@ -755,17 +517,17 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.weight())
     }
 
-    /// Whether a bit is in use; see [`Sbitmap::is_any_set`].
+    /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
     ///
     /// ```
     /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_any_set());
     /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        on_ids!(self, ids => ids.is_any_set())
+        on_ids!(self, ids => ids.next_set(0).is_some())
     }
 
-    /// Whether this bit is in use; see [`Sbitmap::is_set`].
+    /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
     ///
     /// ```
     /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_set(0));
@@ -775,7 +537,7 @@ impl SbitmapQueue {
         on_ids!(self, ids => ids.is_set(bit))
     }
 
-    /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`].
+    /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`](crate::Sbitmap::for_each_set).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
@@ -807,7 +569,7 @@ impl SbitmapQueue {
         let state = on!(self, queue => queue.state());
         let mut snapshot = QueueSnapshot::new(map, state, self.fairness, self.back_end());
         if let Inner::Batched(queue) = &self.inner {
-            snapshot.min_shallow_depth = queue.min_shallow_depth();
+            snapshot.least_share = queue.least_share();
         }
         snapshot
     }

@@ -1,13 +1,16 @@
 //! Choices made before a queue exists.
 
-use crate::above::Above;
-use crate::batched::WakePolicy;
+use crate::batched::Batched;
+use crate::bitmap::Sbitmap;
 use crate::builder::SbitmapBuilder;
 use crate::engine::Engine;
 use crate::error::BuildError;
-use crate::fairness::Fairness;
-use crate::queue::SbitmapQueue;
-use crate::turns::Rules;
+use crate::fairness::{BatchedOptions, Fairness};
+use crate::local::Local;
+use crate::queue::{Inner, SbitmapQueue};
+use crate::request::Rules;
+use crate::store::Shared;
+use crate::turns::{ModeRules, Turns};
 use inflight_sync::time::Clock;
 
 /// Builds a [`SbitmapQueue`].
@@ -21,9 +24,7 @@ use inflight_sync::time::Clock;
 pub struct SbitmapQueueBuilder {
     map: SbitmapBuilder,
     pub(crate) fairness: Fairness,
-    pub(crate) policy: WakePolicy,
     engine: Engine,
-    pub(crate) completer_polls: bool,
     pub(crate) clock: Clock,
 }
 
@@ -32,9 +33,7 @@ impl SbitmapQueueBuilder {
         Self {
             map: SbitmapBuilder::new(depth),
             fairness: Fairness::default(),
-            policy: WakePolicy::default(),
             engine: Engine::default(),
-            completer_polls: false,
             clock: Clock::system(),
         }
     }
@@ -91,26 +90,14 @@ impl SbitmapQueueBuilder {
         self
     }
 
-    /// Who may overtake whom. [`Fairness::Fair`] by default; [`Fairness`] helps to choose.
+    /// Who may overtake whom: a [`Fairness`], or the options of one. [`Fairness::Fair`] by default.
     ///
     /// ```
     /// # use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert!(SbitmapQueue::builder(8).fairness(Fairness::Batched).build().is_ok());
+    /// assert!(SbitmapQueue::builder(8).fairness(Fairness::batched()).build().is_ok());
     /// ```
-    pub fn fairness(mut self, fairness: Fairness) -> Self {
-        self.fairness = fairness;
-        self
-    }
-
-    /// In which order [`Fairness::Batched`] serves its wait queues. Means nothing in other modes,
-    /// which have one list.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{SbitmapQueue, WakePolicy};
-    /// assert!(SbitmapQueue::builder(8).wake_policy(WakePolicy::FullestFirst).build().is_ok());
-    /// ```
-    pub fn wake_policy(mut self, policy: WakePolicy) -> Self {
-        self.policy = policy;
+    pub fn fairness(mut self, fairness: impl Into<Fairness>) -> Self {
+        self.fairness = fairness.into();
         self
     }
 
@@ -122,23 +109,6 @@ impl SbitmapQueueBuilder {
     /// ```
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
-        self
-    }
-
-    /// Says that whoever puts bits back does not sleep for lack of them: it polls.
-    ///
-    /// With [`Fairness::Fair`] a thread in its turn that finds no bit looks on for a while before
-    /// it sleeps, or yields its CPU if that is where bits are put. Then it does so for longer: some
-    /// 50 us instead of 25, eight yields instead of two. Means nothing in other modes, nor for
-    /// tasks.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// let builder = SbitmapQueue::builder(8).fairness(Fairness::Fair);
-    /// assert!(builder.completer_polls(true).build().is_ok());
-    /// ```
-    pub fn completer_polls(mut self, on: bool) -> Self {
-        self.completer_polls = on;
         self
     }
 
@@ -167,38 +137,91 @@ impl SbitmapQueueBuilder {
     /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
     /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        self.build_above(Above::default())
+        self.build_with(Rules::default())
     }
 
-    /// [`build`](SbitmapQueueBuilder::build) for a crate above.
-    #[doc(hidden)]
-    pub fn build_above(self, above: Above) -> Result<SbitmapQueue, BuildError> {
+    /// [`build`](SbitmapQueueBuilder::build), with rules from above.
+    pub(crate) fn build_with(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
         let local = match self.engine {
             Engine::Shared => None,
             // Models of a user's code stay small; the local engine has its own.
             Engine::Auto if cfg!(loom) => None,
-            _ if self.fairness == Fairness::Batched => Some(Err(BuildError::BatchedNeedsShared)),
-            Engine::Auto | Engine::Local => Some(self.map.build_local()),
+            _ if matches!(self.fairness, Fairness::Batched(_)) => {
+                Some(Err(BuildError::BatchedNeedsShared))
+            }
+            Engine::Auto | Engine::Local => Some(self.map.build_local(rules.users)),
         };
         match local {
-            Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self, above)),
+            Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self, rules)),
             Some(Err(e)) if self.engine == Engine::Local => Err(e),
             // What the shared engine cannot do either is found out by its own build.
             _ => Ok(SbitmapQueue::on_shared(
                 self.map.clone().build()?,
                 self,
-                above,
+                rules,
             )),
         }
     }
 
     /// What waiting in turns allows; `None` for batches.
-    pub(crate) const fn rules(&self) -> Option<Rules> {
+    pub(crate) const fn mode_rules(&self) -> Option<ModeRules> {
         match self.fairness {
-            Fairness::Batched => None,
-            Fairness::Fair if self.completer_polls => Some(Rules::FAIR_POLLED),
-            Fairness::Fair => Some(Rules::FAIR),
-            Fairness::Fifo => Some(Rules::FIFO),
+            Fairness::Batched(_) => None,
+            Fairness::Fair(options) if options.completer_polls => Some(ModeRules::FAIR_POLLED),
+            Fairness::Fair(_) => Some(ModeRules::FAIR),
+            Fairness::Fifo => Some(ModeRules::FIFO),
+        }
+    }
+}
+
+impl SbitmapQueue {
+    /// A queue of `depth` bits, all free.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
+    /// assert_eq!(queue.depth(), 256);
+    /// ```
+    pub fn builder(depth: usize) -> SbitmapQueueBuilder {
+        SbitmapQueueBuilder::new(depth)
+    }
+
+    pub(crate) fn on_shared(map: Sbitmap, of: SbitmapQueueBuilder, rules: Rules) -> Self {
+        let bits_per_word = map.bits_per_word();
+        let inner = match of.mode_rules() {
+            None => {
+                let options = match of.fairness {
+                    Fairness::Batched(options) => options,
+                    _ => BatchedOptions::new(),
+                };
+                Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
+            }
+            Some(mode) => {
+                let store = Shared::new(map);
+                Inner::Shared(Turns::new(store, mode, of.clock.clone(), rules.shares))
+            }
+        };
+        Self::new(inner, bits_per_word, of)
+    }
+
+    /// The mode is not [`Fairness::Batched`].
+    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, rules: Rules) -> Self {
+        let bits_per_word = ids.bits_per_word();
+        let mode = of.mode_rules().expect("the local engine serves no batches");
+        let short_way = ids.short_way();
+        let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
+        let inner = match short_way {
+            Some(rseq) => Inner::Rseq(queue, rseq),
+            None => Inner::Local(queue),
+        };
+        Self::new(inner, bits_per_word, of)
+    }
+
+    fn new(inner: Inner, bits_per_word: usize, of: SbitmapQueueBuilder) -> Self {
+        Self {
+            inner,
+            fairness: of.fairness,
+            bits_per_word,
+            clock: of.clock,
         }
     }
 }

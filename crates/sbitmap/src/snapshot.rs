@@ -3,7 +3,6 @@
 //! The text has the shape of the block layer's debug files: one `name=value` a line, in this order,
 //! and after that what they do not have.
 
-use crate::batched::WakeState;
 use crate::engine::BackEnd;
 use crate::fairness::Fairness;
 use crate::layout::{Layout, MAX_DEPTH};
@@ -113,7 +112,7 @@ impl fmt::Display for Snapshot {
 ///
 /// ```
 /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-/// let builder = SbitmapQueue::builder(64).fairness(Fairness::Batched);
+/// let builder = SbitmapQueue::builder(64).fairness(Fairness::batched());
 /// let queue = builder.build().unwrap();
 /// let snapshot = queue.snapshot();
 /// assert_eq!(snapshot.wake_batch, 8);
@@ -152,7 +151,7 @@ pub struct QueueSnapshot {
     /// hence 0, with [`Fairness::Batched`].
     pub collected: usize,
     /// The smallest limit of shallow users, if one was announced; [`Fairness::Batched`] only.
-    pub min_shallow_depth: Option<usize>,
+    pub least_share: Option<usize>,
 }
 
 impl QueueSnapshot {
@@ -174,7 +173,7 @@ impl QueueSnapshot {
             waiters: state.waiters,
             granted: state.granted,
             collected: state.collected,
-            min_shallow_depth: None,
+            least_share: None,
         }
     }
 }
@@ -193,12 +192,12 @@ impl fmt::Display for QueueSnapshot {
         }
         writeln!(f, "}}")?;
         writeln!(f, "round_robin={}", u8::from(self.map.round_robin))?;
-        match self.min_shallow_depth {
-            Some(limit) => writeln!(f, "min_shallow_depth={limit}")?,
-            None => writeln!(f, "min_shallow_depth=none")?,
+        match self.least_share {
+            Some(limit) => writeln!(f, "least_share={limit}")?,
+            None => writeln!(f, "least_share=none")?,
         }
         writeln!(f, "max_depth={}", self.map.max_depth)?;
-        writeln!(f, "fairness={:?}", self.fairness)?;
+        writeln!(f, "fairness={}", self.fairness)?;
         writeln!(f, "back_end={:?}", self.back_end)?;
         writeln!(f, "granted={}", self.granted)?;
         writeln!(f, "collected={}", self.collected)
@@ -220,4 +219,21 @@ pub struct QueueStats {
     pub waits: u64,
     /// How many waiters were woken.
     pub wakeups: u64,
+}
+
+/// What a look at who waits has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct WakeState {
+    pub(crate) wake_batch: u32,
+    pub(crate) wake_index: usize,
+    pub(crate) ws_active: usize,
+    pub(crate) completions: u32,
+    pub(crate) wakeups: u32,
+    pub(crate) waiters: Vec<usize>,
+    /// Bits of waiters that have all they want and have not fetched it.
+    pub(crate) granted: usize,
+    /// Bits of waiters that have not yet all they want.
+    pub(crate) collected: usize,
+    pub(crate) total_waits: u64,
+    pub(crate) total_wakeups: u64,
 }

@@ -33,12 +33,7 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     fn take(&self) -> Option<usize>;
 
     /// The caller owns `id` from now on, which came from `take`.
-    fn deliver(&self, id: usize);
-
-    /// N1. The caller gives `id` up without making it free: it is then as one from `take`.
-    ///
-    /// `false`: nothing has happened. The caller does not own it, or it is above the depth.
-    fn retire(&self, id: usize) -> bool;
+    fn set_owned(&self, id: usize);
 
     /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
     ///
@@ -61,10 +56,10 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
 
     /// Whether the store is settled. Under the list's lock, after `set_waiters` of a number that is
     /// not 0.
-    fn is_settled(&self) -> bool;
+    fn is_drained(&self) -> bool;
 
     /// Settles the store. Without the list's lock: this may take long.
-    fn settle(&self);
+    fn drain_percpu(&self);
 
     /// How many ids there are.
     fn depth(&self) -> usize;
@@ -78,8 +73,8 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// How many ids are in use.
     fn weight(&self) -> usize;
 
-    /// Whether an id is in use.
-    fn is_any_set(&self) -> bool;
+    /// The first id in use from `from` on, found without a look at those after it.
+    fn next_set(&self, from: usize) -> Option<usize>;
 
     /// Whether this id is in use.
     fn is_set(&self, id: usize) -> bool;

@@ -20,7 +20,6 @@
 //! accesses in between are RMWs, which keep the release sequences alive; nobody writes either word
 //! with a plain store.
 
-use crate::error::PutError;
 use crate::layout::low_mask;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::{CachePadded, Mutex};
@@ -262,16 +261,16 @@ impl Word {
         }
     }
 
-    /// Parks a bit.
+    /// Parks a bit. `false`: nobody held it.
     #[inline]
-    pub(crate) fn put(&self, offset: u32, check: Check) -> Result<(), PutError> {
+    pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
         if !self.unmark(offset, check) {
-            return Err(PutError::NotAllocated);
+            return false;
         }
         // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come
         // first.
         self.freed.cleared.fetch_or(1 << offset, Ordering::Release);
-        Ok(())
+        true
     }
 
     /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
@@ -283,9 +282,8 @@ impl Word {
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
     /// look.
     ///
-    /// Bits that are not allocated are left out, and reported together with the number of the
-    /// others.
-    pub(crate) fn put_mask(&self, mask: u64, check: Check) -> Result<(), (usize, PutError)> {
+    /// Bits that are not allocated are left out. Returns the others.
+    pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
         let held = if self.unmark_row(mask, check) {
             mask
         } else {
@@ -296,11 +294,7 @@ impl Word {
             // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
             self.word.fetch_and(!held, Ordering::Release);
         }
-        if held == mask {
-            Ok(())
-        } else {
-            Err((held.count_ones() as usize, PutError::NotAllocated))
-        }
+        held
     }
 
     /// The bits in use. A snapshot; exact when nobody gets or puts.
@@ -367,7 +361,7 @@ impl Word {
         held
     }
 
-    /// Ends the ownership of a bit. `false` if nobody owned it.
+    /// LaneEnds the ownership of a bit. `false` if nobody owned it.
     #[inline]
     pub(crate) fn unmark(&self, offset: u32, check: Check) -> bool {
         let Some(states) = &self.states else {
@@ -429,14 +423,11 @@ mod tests {
             for check in [Check::Sequential, Check::Racing] {
                 let word = Word::new(4, check);
                 assert_eq!(word.take_range(4, 4), Some((0, 0b1111)));
-                word.put_mask(0b1111 & !taken, check).unwrap();
-                let freed = (mask & taken).count_ones() as usize;
-                assert_eq!(
-                    word.put_mask(mask, check),
-                    Err((freed, PutError::NotAllocated))
-                );
+                let free = 0b1111 & !taken;
+                assert_eq!(word.put_mask(free, check), free);
+                assert_eq!(word.put_mask(mask, check), mask & taken);
                 assert_eq!(word.in_use(4), taken & !mask);
-                assert!(word.put_mask(mask & taken, check).is_err(), "once");
+                assert_eq!(word.put_mask(mask & taken, check), 0, "once");
             }
         }
     }
@@ -468,7 +459,7 @@ mod tests {
             [0, 1, 2, 3].map(|i| word.try_get(in_turn(i))),
             [0, 1, 2, 3].map(Some)
         );
-        word.put_mask(0b0001, Check::Trusted).unwrap();
+        assert_eq!(word.put_mask(0b0001, Check::Trusted), 0b0001);
         assert_eq!(word.try_get(in_turn(3)), None);
         assert!(!word.move_back(0b1000) && word.move_back(0b0001));
         assert_eq!(word.try_get(in_turn(0)), Some(0));

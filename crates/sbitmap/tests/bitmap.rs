@@ -91,36 +91,27 @@ fn a_chosen_shift_is_used() {
 fn what_cannot_be_built_is_said() {
     for shift in [7, 63, 64, u32::MAX] {
         let error = Sbitmap::builder(64).shift(shift).build().unwrap_err();
-        assert_eq!(error, BuildError::ShiftTooLarge);
+        assert!(matches!(error, BuildError::Shift { .. }));
     }
     for depth in [MAX_DEPTH + 1, usize::MAX] {
         let error = Sbitmap::builder(depth).build().unwrap_err();
-        assert_eq!(error, BuildError::DepthTooLarge);
+        assert_eq!(error, BuildError::Depth { depth });
         assert!(!error.to_string().is_empty());
     }
 }
 
 #[test]
-fn an_empty_map_gives_nothing() {
+fn an_empty_map_cannot_be_built() {
     for builder in checks(0) {
-        let map = builder.build().unwrap();
-        assert_eq!(map.try_get(), None);
-        assert_eq!(map.try_get_with(&mut Hint::at(5)), None);
-        assert_eq!(map.try_get_shallow(5), None);
-        assert_eq!(map.try_get_batch(5, &mut Vec::new()), 0);
-        assert_eq!(map.try_get_mask(5), None);
-        assert_eq!(map.put(0), Err(PutError::OutOfRange));
-        assert_eq!(map.put_batch(&[0]), Err(PutError::OutOfRange));
-        assert_eq!(
-            map.put_mask(BitMask { first: 0, mask: 1 }),
-            Err(PutError::OutOfRange)
-        );
-        assert_eq!(map.put_batch(&[]), Ok(()));
-        assert!(!map.is_any_set() && !map.is_set(0) && map.weight() == 0);
-        assert!(set_bits(&map, 0).is_empty());
-        assert_eq!(map.snapshot().hex_dump(), "");
-        assert!(map.snapshot().to_string().contains("map_nr=0\n"));
+        assert_eq!(builder.build().unwrap_err(), BuildError::Depth { depth: 0 });
     }
+    let error = Sbitmap::builder(8).max_depth(7).build().unwrap_err();
+    let expected = BuildError::MaxDepth {
+        max_depth: 7,
+        depth: 8,
+    };
+    assert_eq!(error, expected);
+    assert!(error.to_string().contains('7') && error.to_string().contains('8'));
 }
 
 #[test]
@@ -134,7 +125,7 @@ fn the_largest_map_works_at_both_ends() {
     assert_eq!(map.weight(), 2);
     assert_eq!(set_bits(&map, 1), [last - 63, 0]);
     map.put_batch(&[0, last - 63]).unwrap();
-    assert_eq!(map.put(depth), Err(PutError::OutOfRange));
+    assert!(matches!(map.put(depth), Err(PutError::OutOfRange { .. })));
     assert!(!map.is_any_set());
 }
 
@@ -406,10 +397,16 @@ fn no_masks_in_turn_and_none_of_no_bits() {
 fn a_double_put_is_an_error() {
     for (builder, parked) in checks(8).into_iter().take(2).zip([true, false]) {
         let map = builder.build().unwrap();
-        assert_eq!(map.put(3), Err(PutError::NotAllocated), "never handed out");
+        assert!(
+            matches!(map.put(3), Err(PutError::NotAllocated { .. })),
+            "never handed out"
+        );
         all_of(&map);
         map.put(3).unwrap();
-        assert_eq!(map.put(3), Err(PutError::NotAllocated), "parked");
+        assert!(
+            matches!(map.put(3), Err(PutError::NotAllocated { .. })),
+            "parked"
+        );
         if parked {
             map.put(2).unwrap();
         }
@@ -418,7 +415,7 @@ fn a_double_put_is_an_error() {
         map.put(3).unwrap();
         map.put_mask(BitMask { first: 3, mask: 1 }).unwrap_err();
         map.put_batch(&[3]).unwrap_err();
-        assert_eq!(map.put(3), Err(PutError::NotAllocated));
+        assert!(matches!(map.put(3), Err(PutError::NotAllocated { .. })));
         assert_eq!(map.weight(), 7, "the failed puts changed nothing");
     }
 }
@@ -430,20 +427,29 @@ fn a_number_that_is_no_bit_is_an_error() {
         all_of(&map);
         // 10 and 11 would fit in the map's words of two bits each, 12 would not.
         for bit in [10, 11, 12, 64, 1 << 32, usize::MAX] {
-            assert_eq!(map.put(bit), Err(PutError::OutOfRange), "{bit}");
-            assert_eq!(map.put_batch(&[bit]), Err(PutError::OutOfRange), "{bit}");
+            assert!(
+                matches!(map.put(bit), Err(PutError::OutOfRange { .. })),
+                "{bit}"
+            );
+            assert!(
+                matches!(map.put_batch(&[bit]), Err(PutError::OutOfRange { .. })),
+                "{bit}"
+            );
             let mask = BitMask {
                 first: bit,
                 mask: 1,
             };
-            assert_eq!(map.put_mask(mask), Err(PutError::OutOfRange), "{bit}");
+            assert!(
+                matches!(map.put_mask(mask), Err(PutError::OutOfRange { .. })),
+                "{bit}"
+            );
             assert!(!map.is_set(bit));
         }
         assert_eq!(map.weight(), 10);
     }
     assert_ne!(
-        PutError::OutOfRange.to_string(),
-        PutError::NotAllocated.to_string()
+        PutError::OutOfRange { bit: 9 }.to_string(),
+        PutError::NotAllocated { bit: 9 }.to_string()
     );
 }
 
@@ -452,13 +458,18 @@ fn a_batch_reports_the_first_bad_bit_and_returns_the_good_ones() {
     for builder in checks(16).into_iter().take(2) {
         let map = builder.build().unwrap();
         all_of(&map);
-        assert_eq!(
-            map.put_batch(&[1, 1]),
-            Err(PutError::NotAllocated),
+        assert!(
+            matches!(map.put_batch(&[1, 1]), Err(PutError::NotAllocated { .. })),
             "twice in one batch"
         );
-        assert_eq!(map.put_batch(&[2, 1, 99, 3]), Err(PutError::NotAllocated));
-        assert_eq!(map.put_batch(&[99, 4, 4]), Err(PutError::OutOfRange));
+        assert!(matches!(
+            map.put_batch(&[2, 1, 99, 3]),
+            Err(PutError::NotAllocated { .. })
+        ));
+        assert!(matches!(
+            map.put_batch(&[99, 4, 4]),
+            Err(PutError::OutOfRange { .. })
+        ));
         assert_eq!(set_bits(&map, 0), [vec![0], (5..16).collect()].concat());
         assert_eq!(
             map.put_batch(&[15, 0, 9, 5, 14]),
@@ -481,7 +492,10 @@ fn a_mask_put_is_inside_one_word_or_refused() {
         (8, u64::MAX),
     ] {
         let bits = BitMask { first, mask };
-        assert_eq!(map.put_mask(bits), Err(PutError::OutOfRange), "{bits:?}");
+        assert!(
+            matches!(map.put_mask(bits), Err(PutError::OutOfRange { .. })),
+            "{bits:?}"
+        );
     }
     assert_eq!(map.weight(), 64, "nothing was given back");
     let bits = BitMask {
@@ -493,7 +507,10 @@ fn a_mask_put_is_inside_one_word_or_refused() {
         first: 8,
         mask: 0b1011_0001,
     };
-    assert_eq!(map.put_mask(overlapping), Err(PutError::NotAllocated));
+    assert!(matches!(
+        map.put_mask(overlapping),
+        Err(PutError::NotAllocated { .. })
+    ));
     assert!(!map.is_set(12), "the good bit was given back");
     assert_eq!(map.weight(), 60);
 }
@@ -576,9 +593,9 @@ fn everything_is_sharable_and_shows_itself() {
     check(Hint::at(1));
     check(BitMask { first: 0, mask: 1 });
     check(Box::<dyn std::error::Error + Send + Sync>::from(
-        BuildError::DepthTooLarge,
+        BuildError::Depth { depth: 0 },
     ));
     check(Box::<dyn std::error::Error + Send + Sync>::from(
-        PutError::OutOfRange,
+        PutError::OutOfRange { bit: 9 },
     ));
 }

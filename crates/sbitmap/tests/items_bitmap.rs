@@ -32,12 +32,9 @@ fn take_all(map: &Sbitmap) -> Vec<usize> {
 }
 
 #[test]
-fn a5_a_map_of_no_bits_may_have_room_to_grow() {
-    let map = Sbitmap::builder(0).max_depth(8).build().unwrap();
-    assert_eq!(map.try_get(), None);
-    assert_eq!(map.put(3), Err(PutError::NotAllocated));
-    map.resize(3).unwrap();
-    assert_eq!(from_fn(|| map.try_get()).count(), 3);
+fn a5_a_map_of_no_bits_is_an_error() {
+    let none = Sbitmap::builder(0).max_depth(8).build();
+    assert_eq!(none.unwrap_err(), BuildError::Depth { depth: 0 });
 }
 
 #[test]
@@ -51,10 +48,6 @@ fn a8_cpus_begin_apart_and_in_turn_at_0() {
     assert!(hints.iter().all(|&hint| (hint as usize) < depth));
     assert!(hints.iter().any(|hint| *hint != hints[0]));
     assert!((0..16).flat_map(|_| begin(true)).all(|hint| hint == 0));
-    assert_eq!(
-        Sbitmap::builder(0).build().unwrap().snapshot().alloc_hint[0],
-        0
-    );
 }
 
 #[test]
@@ -134,7 +127,10 @@ fn a11_a12_a_callers_hint_is_pointed_at_the_bit() {
     map.put_with(bit, &mut hint).unwrap();
     assert_eq!(hint, Hint::at(bit));
     assert_eq!(self::hint(&map), own, "the map's own hint is not moved");
-    assert_eq!(map.put_with(bit, &mut hint), Err(PutError::NotAllocated));
+    assert!(matches!(
+        map.put_with(bit, &mut hint),
+        Err(PutError::NotAllocated { .. })
+    ));
 }
 
 #[test]
@@ -251,8 +247,11 @@ fn a46_bits_are_set_and_cleared_by_number() {
     assert_eq!(pending.clear(70), Ok(true));
     assert_eq!(pending.clear(70), Ok(false));
     assert_eq!(pending.weight(), 1);
-    assert_eq!(pending.set(100), Err(PutError::OutOfRange));
-    assert_eq!(pending.clear(100), Err(PutError::OutOfRange));
+    assert!(matches!(pending.set(100), Err(PutError::OutOfRange { .. })));
+    assert!(matches!(
+        pending.clear(100),
+        Err(PutError::OutOfRange { .. })
+    ));
 }
 
 #[test]
@@ -299,7 +298,7 @@ fn h21_a49_bits_above_a_shrunken_depth() {
     assert_eq!(map.snapshot().hex_dump(), "00000000: 7f\n");
     map.put(6).unwrap();
     assert_eq!(hint(&map), before, "no search shall begin there");
-    assert_eq!(map.put(6), Err(PutError::NotAllocated));
+    assert!(matches!(map.put(6), Err(PutError::NotAllocated { .. })));
     assert!(map.is_set(5) && !map.is_set(6));
     assert_eq!((map.try_get(), map.weight()), (None, 6));
     map.put(1).unwrap();
@@ -313,15 +312,18 @@ fn h21_a49_bits_above_a_shrunken_depth() {
 #[test]
 fn a51_what_cannot_be_resized_is_said() {
     let map = Sbitmap::builder(8).max_depth(16).build().unwrap();
-    assert_eq!(map.resize(0), Err(ResizeError::Zero));
-    assert_eq!(map.resize(17), Err(ResizeError::AboveMaxDepth));
+    assert!(matches!(map.resize(0), Err(ResizeError::Depth { .. })));
+    assert!(matches!(map.resize(17), Err(ResizeError::Depth { .. })));
     assert_eq!(map.depth(), 8);
     map.resize(16).unwrap();
     assert_eq!(take_all(&map).len(), 16);
     let small = Sbitmap::builder(8).max_depth(7).build();
-    assert_eq!(small.unwrap_err(), BuildError::MaxDepthBelowDepth);
+    assert!(matches!(small.unwrap_err(), BuildError::MaxDepth { .. }));
     let large = Sbitmap::builder(8).max_depth(usize::MAX).build();
-    assert_eq!(large.unwrap_err(), BuildError::DepthTooLarge);
+    assert!(matches!(
+        large.unwrap_err(),
+        BuildError::Depth { .. } | BuildError::MaxDepth { .. }
+    ));
 }
 
 /// In turn, and by limits, the depth of the moment counts.

@@ -5,16 +5,14 @@
 #[path = "common/tasks.rs"]
 mod tasks;
 
-use inflight_sbitmap::{Fairness, PutError, ResizeError, SbitmapQueue, WakePolicy};
+use inflight_sbitmap::{BatchedOptions, PutError, ResizeError, SbitmapQueue, WakePolicy};
 use tasks::Task;
 
 /// All bits taken.
 fn full(depth: usize, max_depth: usize, policy: WakePolicy) -> SbitmapQueue {
     let queue = SbitmapQueue::builder(depth)
-        .fairness(Fairness::Batched)
         .max_depth(max_depth)
-        .fairness(Fairness::Batched)
-        .wake_policy(policy)
+        .fairness(BatchedOptions::new().wake_policy(policy))
         .build()
         .unwrap();
     assert_eq!(queue.try_get_batch(depth, &mut Vec::new()), depth);
@@ -37,13 +35,13 @@ fn b6_b9_the_wake_batch_follows_the_smallest_limit() {
         (16, 1000, 2),
     ] {
         let queue = full(depth, depth, WakePolicy::RoundRobin);
-        queue.set_min_shallow_depth(limit);
+        queue.set_least_share(Some(limit));
         assert_eq!(wake_batch(&queue), batch, "depth {depth} limit {limit}");
-        assert_eq!(queue.snapshot().min_shallow_depth, Some(limit));
+        assert_eq!(queue.snapshot().least_share, Some(limit));
     }
 }
 
-/// B10. An eighth of a fair share.
+/// B10. An eighth of the least share, and of the depth again when nobody is kept to one.
 #[test]
 fn b10_the_wake_batch_follows_the_share() {
     for (depth, users, batch) in [
@@ -55,9 +53,9 @@ fn b10_the_wake_batch_follows_the_share() {
         (256, 4, 8),
     ] {
         let queue = full(depth, depth, WakePolicy::RoundRobin);
-        (0..users).for_each(|_| queue.add_user());
+        queue.set_least_share(Some(depth.div_ceil(users)));
         assert_eq!(wake_batch(&queue), batch, "depth {depth} users {users}");
-        (0..users + 1).for_each(|_| queue.remove_user());
+        queue.set_least_share(None);
         assert_eq!(wake_batch(&queue), (depth as u32 / 8).min(8));
     }
 }
@@ -66,7 +64,7 @@ fn b10_the_wake_batch_follows_the_share() {
 #[test]
 fn b8_puts_of_a_small_limit_wake() {
     let queue = full(64, 64, WakePolicy::RoundRobin);
-    queue.set_min_shallow_depth(4);
+    queue.set_least_share(Some(4));
     let task = Task::waiting(&queue);
     queue.put(9).unwrap();
     assert!(task.is_woken());
@@ -103,7 +101,7 @@ fn h20_growth_gives_its_bits_to_waiters() {
     assert_eq!(got, 56);
     let snapshot = queue.snapshot();
     assert_eq!((snapshot.ws_active, snapshot.map.busy), (4, 64));
-    assert_eq!(queue.resize(65), Err(ResizeError::AboveMaxDepth));
+    assert!(matches!(queue.resize(65), Err(ResizeError::Depth { .. })));
 }
 
 /// H21. Bits above a shrunken depth vanish when put; waiters get those below.
@@ -189,6 +187,20 @@ fn b33_policies_choose_the_queue() {
     assert_eq!(balanced(2), left(WakePolicy::FullestFirst));
 }
 
+/// B3. A waiter that was woken and finds nothing joins the next queue in turn, as a newcomer does.
+#[test]
+fn b3_a_loser_of_a_wake_goes_round() {
+    let queue = full(8, 8, WakePolicy::RoundRobin);
+    let mut tasks: Vec<_> = (0..25).map(|_| Task::waiting(&queue)).collect();
+    assert_eq!(queue.snapshot().waiters, [4, 3, 3, 3, 3, 3, 3, 3]);
+    queue.put(0).unwrap();
+    // Somebody overtakes, and the woken one finds nothing.
+    assert_eq!(queue.try_get(), Some(0));
+    let woken = tasks.iter_mut().find(|task| task.is_woken()).unwrap();
+    assert_eq!(woken.poll(), None);
+    assert_eq!(queue.snapshot().waiters, [3, 4, 3, 3, 3, 3, 3, 3]);
+}
+
 /// H7. Under every policy nobody is forgotten while bits come back.
 #[test]
 fn h7_b33_every_policy_reaches_every_queue() {
@@ -217,7 +229,7 @@ fn h7_b33_every_policy_reaches_every_queue() {
 #[test]
 fn a47_the_text_of_a_queue() {
     let queue = full(8, 8, WakePolicy::RoundRobin);
-    queue.set_min_shallow_depth(8);
+    queue.set_least_share(Some(8));
     let tasks = crowd(&queue, [2, 0, 0, 0, 0, 0, 0, 1]);
     let text = queue.snapshot().to_string();
     let (head, rest) = text.split_once("alloc_hint={").unwrap();
@@ -232,28 +244,28 @@ fn a47_the_text_of_a_queue() {
         format!(
             "wake_batch=1\nwake_index=0\nws_active=3\nws={{\n\
              \t{{.wait=active, .waiters=2}},\n{inactive}\
-             \t{{.wait=active, .waiters=1}},\n}}\nround_robin=0\nmin_shallow_depth=8\n\
+             \t{{.wait=active, .waiters=1}},\n}}\nround_robin=0\nleast_share=8\n\
              max_depth=8\nfairness=Batched\nback_end=Shared\ngranted=0\ncollected=0\n"
         )
     );
     drop(tasks);
     let unlimited = full(8, 8, WakePolicy::RoundRobin).snapshot().to_string();
-    assert!(unlimited.contains("\nmin_shallow_depth=none\n"));
+    assert!(unlimited.contains("\nleast_share=none\n"));
 }
 
 /// H11 for masks: each bit counts.
 #[test]
 fn h11_a_mask_put_counts_its_bits() {
-    let queue = SbitmapQueue::builder(64)
-        .fairness(Fairness::Batched)
-        .build()
-        .unwrap();
+    let queue = SbitmapQueue::builder(64).build().unwrap();
     let range = queue.try_get_mask(16).unwrap();
     queue.try_get_batch(64, &mut Vec::new());
     let tasks: Vec<_> = (0..20).map(|_| Task::waiting(&queue)).collect();
     queue.put_mask(range).unwrap();
     assert_eq!(tasks.iter().filter(|task| task.is_woken()).count(), 16);
-    assert_eq!(queue.put_mask(range), Err(PutError::NotAllocated));
+    assert!(matches!(
+        queue.put_mask(range),
+        Err(PutError::NotAllocated { .. })
+    ));
 }
 
 /// A snapshot goes out and comes back unchanged.

@@ -7,10 +7,12 @@
 //! | comparison of the counters without wrapping | `h5_h10_h12_h13_h30_two_batches` |
 //! | the turn stays with a queue that was served | `h7_a_newcomer_does_not_keep_the_turn` |
 //! | the batch ignores the share | `h9_a_batch_within_the_share`, `h15_*` |
+//! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
+use inflight_sbitmap::tenancy::{BuildWithRules, Class, Rules, Shares, Tenancy};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
-use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
 use std::future::Future;
@@ -29,10 +31,10 @@ const TWO: Bound = Bound {
 /// One word of `depth` bits, all taken.
 fn all_taken(depth: usize) -> Arc<SbitmapQueue> {
     let queue = SbitmapQueue::builder(depth)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .shift(depth.next_power_of_two().ilog2())
         .trusted(true)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .build()
         .unwrap();
     assert_eq!(queue.try_get_batch(depth, &mut Vec::new()), depth);
@@ -99,7 +101,7 @@ fn h7_a_newcomer_does_not_keep_the_turn() {
             move || {
                 let mut get = Box::pin(queue.get());
                 let mut cx = Context::from_waker(Waker::noop());
-                let _: Poll<usize> = get.as_mut().poll(&mut cx);
+                let _: Poll<Result<usize, _>> = get.as_mut().poll(&mut cx);
             }
         });
         queue.put_batch(&[0]).unwrap();
@@ -114,10 +116,10 @@ fn h7_a_newcomer_does_not_keep_the_turn() {
 fn h9_a_batch_within_the_share() {
     check("h9_a_batch_within_the_share", UNBOUNDED, || {
         let queue = all_taken(16);
-        (0..8).for_each(|_| queue.add_user());
+        queue.set_least_share(Some(2));
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.get_blocking()
+            move || queue.get_blocking().unwrap()
         });
         queue.put_batch(&[5]).unwrap();
         assert_eq!(waiter.join().unwrap(), 5);
@@ -163,22 +165,48 @@ fn h14_a_put_from_within_a_wake() {
     });
 }
 
-/// H15. Two users come at once: the batch is that for two.
+/// How many users there are.
+#[derive(Clone, Debug)]
+struct Users(Arc<AtomicUsize>);
+
+impl Shares for Users {
+    fn may_take(&self, _class: Class) -> bool {
+        true
+    }
+
+    fn took(&self, _class: Class, _bit: usize) {}
+
+    fn gives(&self, _bit: usize) {}
+
+    fn least_share(&self) -> Option<usize> {
+        Some(64 / self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// H15. Two users come at once, each of whom counts itself first: the batch is that for two.
 #[test]
 fn h15_users_and_batch_change_together() {
     check("h15_users_and_batch_change_together", UNBOUNDED, || {
+        let users = Users(Arc::new(AtomicUsize::new(0)));
+        let rules = Rules {
+            shares: Some(Box::new(users.clone())),
+            ..Rules::default()
+        };
         let queue = SbitmapQueue::builder(64)
-            .fairness(Fairness::Batched)
             .shift(6)
             .trusted(true)
-            .fairness(Fairness::Batched)
-            .build();
+            .fairness(Fairness::batched())
+            .build_with_rules(rules);
         let queue = Arc::new(queue.unwrap());
-        let other = thread::spawn({
+        let add_user = {
             let queue = queue.clone();
-            move || queue.add_user()
-        });
-        queue.add_user();
+            move || {
+                users.0.fetch_add(1, Ordering::Relaxed);
+                queue.shares_changed();
+            }
+        };
+        let other = thread::spawn(add_user.clone());
+        add_user();
         other.join().unwrap();
         assert_eq!(queue.snapshot().wake_batch, 4, "an eighth of 32");
     });

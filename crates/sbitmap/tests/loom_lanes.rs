@@ -1,5 +1,5 @@
 //! Models of what crates above are given: lanes, parts and classes. Events as in
-//! `PROTOCOL-turns.md`, "Classes, lanes and parts".
+//! `PROTOCOL-lanes.md`.
 //!
 //! Seen to fail, at the quick bound:
 //!
@@ -27,12 +27,12 @@
 //! | who goes on is not the first of its lane and before the other | `parts_come_in_sequence` |
 //!
 //! What no execution can lose, as somebody else serves, or what only order tells, fails on one
-//! thread, in `tests/above.rs`: an id for a class above its limit, and a put with classes that
+//! thread, in `tests/tenancy.rs`: an id for a class above its limit, and a put with classes that
 //! hands out its own number instead of serving (`f0_*`); `leave` that does not serve
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
 
-use inflight_sbitmap::above::{Above, Class, Request, Shares, Stay};
+use inflight_sbitmap::tenancy::{BuildWithRules, Class, Request, Rules, Shares, Tenancy, Waiter};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -68,10 +68,10 @@ struct Limit {
 }
 
 #[derive(Debug)]
-struct Ledger(Arc<Limit>);
+struct Accounts(Arc<Limit>);
 
 // Relaxed throughout: what is needed beyond it is the queue's business.
-impl Shares for Ledger {
+impl Shares for Accounts {
     fn may_take(&self, class: Class) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
         class > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
@@ -104,17 +104,17 @@ impl Model {
             active: [zero(), zero()],
             owners: [zero(), zero(), zero()],
         });
-        let above = Above {
-            shares: Some(Box::new(Ledger(limit.clone()))),
-            door: None,
+        let above = Rules {
+            shares: Some(Box::new(Accounts(limit.clone()))),
+            ..Rules::default()
         };
         let queue = SbitmapQueue::builder(depth)
             .shift(1)
             .engine(Engine::Shared)
             .trusted(true)
-            .fairness(Fairness::Fair)
+            .fairness(Fairness::fair())
             .clock(clock)
-            .build_above(above)
+            .build_with_rules(above)
             .unwrap();
         for _ in 0..depth {
             queue.try_get().unwrap();
@@ -122,12 +122,12 @@ impl Model {
         Arc::new(Self { queue, limit })
     }
 
-    fn small(&self, class: Class) -> Stay {
-        self.queue.stay(Request::one(class))
+    fn small(&self, class: Class) -> Waiter {
+        self.queue.waiter(Request::one(class))
     }
 
-    fn large(&self, class: Class, want: usize, part: usize) -> Stay {
-        self.queue.stay(Request {
+    fn large(&self, class: Class, want: usize, part: usize) -> Waiter {
+        self.queue.waiter(Request {
             want,
             part,
             large: true,
@@ -135,18 +135,18 @@ impl Model {
         })
     }
 
-    fn poll(&self, stay: &mut Stay) -> Vec<usize> {
+    fn poll(&self, stay: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
         let cx = Context::from_waker(Waker::noop());
-        let polled = self.queue.poll_stay(stay, &cx, &mut bits);
-        assert_eq!(polled == Poll::Ready(()), !bits.is_empty());
+        let polled = self.queue.poll_part(stay, &cx, &mut bits);
+        assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
         bits
     }
 
     /// Waits for a part.
-    fn block(&self, stay: &mut Stay) -> Vec<usize> {
+    fn block(&self, stay: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
-        assert!(self.queue.block_stay(stay, None, &mut bits));
+        self.queue.block_part(stay, None, &mut bits).unwrap();
         assert!(!bits.is_empty());
         bits
     }
@@ -157,7 +157,7 @@ impl Model {
 
     fn put(&self, bits: &[usize]) {
         for &bit in bits {
-            Ledger(self.limit.clone()).gives(bit);
+            Accounts(self.limit.clone()).gives(bit);
             self.queue.put(bit).unwrap();
         }
     }
@@ -316,7 +316,11 @@ fn a_deadline_between_parts() {
         let split = model.spawn(move |model| {
             let mut stay = model.large(0, 2, 1);
             let mut bits = Vec::new();
-            while model.queue.block_stay(&mut stay, Some(deadline), &mut bits) && bits.len() < 2 {}
+            let mut more = || {
+                let part = model.queue.block_part(&mut stay, Some(deadline), &mut bits);
+                part.is_ok() && bits.len() < 2
+            };
+            while more() {}
             assert!(!stay.is_in_line());
             model.put(&bits);
         });
@@ -375,7 +379,7 @@ fn h9_eligible_by_a_larger_share() {
         let own = model.one(0);
         let waiter = model.spawn(|model| model.one(0));
         model.limit.limit.store(2, Ordering::Relaxed);
-        model.queue.serve();
+        model.queue.shares_changed();
         assert_ne!(waiter.join().unwrap(), own);
         model.assert_quiet(0);
     });
@@ -427,7 +431,7 @@ fn h9_past_a_class_at_its_limit() {
         assert_ne!(past, kept);
         model.put(&[past, kept]);
         model.limit.limit.store(1, Ordering::Relaxed);
-        model.queue.serve();
+        model.queue.shares_changed();
         let bits = model.poll(&mut limited);
         assert_eq!(bits.len(), 1);
         model.put(&bits);

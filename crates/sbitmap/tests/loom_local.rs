@@ -33,19 +33,22 @@
 //! | X1 missing, no X2, CLOSING read as no mark | `h1_marked_rotate` |
 //! | X3 does not look | `h1_marked_rotate_locked` |
 //! | X4 clears whatever has happened | `h1_marked_put` |
+//! | PT missing | `h1_topped_*`, `h4_topped_*` |
+//! | no X2 or X3 of a group | `h1_topped_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
 //! | D without the lock where stacks are guarded | `i1_guarded_steal`, `h4_guarded_put_sleep` |
 //! | activation for sections where stacks are guarded | `i1_guarded_short_way` |
-//! | bits of a run added or taken out by a load and a store | `a_mask_put_in_parts` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
 //! the count of changes to SET and both sums of a pass; X3's and the reading's Acquire and X4's
-//! Release, which carry the chain of proof 3 and are covered by fences in these models.
+//! Release, which carry the chain of proof 3 and are covered by fences in these models. Of the
+//! groups: the fence of PT, for which a third thread must have set the mark that PM reads (not seen
+//! with three preemptions either), and A2, which one reading is as good as up to 256 words.
 #![cfg(loom)]
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{Geometry, LocalStore};
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
@@ -161,6 +164,21 @@ impl Queue {
         queue
     }
 
+    /// As `marked`, and the group of marks has a mark too.
+    fn topped(backend: Backend, depth: usize) -> Arc<Self> {
+        let geometry = Geometry {
+            backend,
+            cpus: 2,
+            depth,
+            shift: 0,
+            cap: 2,
+            thaw_after: NEVER,
+        };
+        let queue = Self::over(depth, LocalStore::with_tops(geometry));
+        queue.store.freeze();
+        queue
+    }
+
     /// Takes both of two ids so that no getter has seen an empty word: the marks stay. The id of
     /// the first word.
     fn take_marked(&self) -> usize {
@@ -234,7 +252,7 @@ impl Queue {
         }
         // Ordering: R2, pairs with P2 in the store's put.
         fence(Ordering::SeqCst);
-        self.store.settle(); // R3
+        self.store.drain_percpu(); // R3
         self.serve(); // R4
         loop {
             // Ordering: Acquire pairs with the Release in `serve`.
@@ -326,44 +344,8 @@ macro_rules! models {
 }
 
 models! {
-    /// Two ids in the bundle of CPU 0: its owner takes one of them while another freezes and takes
-    /// the rest. No id twice, none lost.
-    i1_bundle_steal / i1_bundle_steal_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 2, 1, 4, NEVER);
-        let both = queue.get_mask(2);
-        queue.put_mask(both);
-        let owner = spawn(&queue, 0, |queue| queue.get_mask(1));
-        on(1);
-        queue.store.freeze();
-        let here = queue.get();
-        let there = owner.join().unwrap();
-        assert_eq!(there.count(), 1);
-        assert_ne!(here, there.first);
-        queue.assert_free(0);
-    };
-
-    /// A mask put into the bundle (C) against a getter that goes to sleep (R1 to R4): one id.
-    h4_bundle_put_sleep / h4_bundle_put_sleep_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 1, 0, 2, NEVER);
-        queue.pair();
-        let id = queue.get_mask(1);
-        let other = spawn(&queue, 1, visit);
-        queue.put_mask(id);
-        other.join().unwrap();
-        queue.assert_free(1);
-    };
-
-    /// A refill from the bundle (MA to MR) against one who needs the other id: it is never told
-    /// "none".
-    h1_bundle_refill / h1_bundle_refill_locked (TWO, TWO) |backend| {
-        let queue = Queue::new(backend, 2, 1, 4, NEVER);
-        let both = queue.get_mask(2);
-        queue.put_mask(both);
-        pair_beside_another(&queue, 1);
-    };
-
     /// Two ids taken together, one of which another thread puts, while the first is put, taken in
-    /// a mask again (beside what is left of the old one) and put: no put of an owner is refused,
+    /// a mask again and put: no put of an owner is refused,
     /// and none is taken for good afterwards.
     a_mask_put_in_parts / a_mask_put_in_parts_locked (TWO, TWO) |backend| {
         let queue = Queue::checked(backend, 2, 1, 4, NEVER);
@@ -538,6 +520,54 @@ models! {
         queue.assert_free(0);
     };
 
+    /// As `h1_marked_put`, with a mark for the group: it is cleared too (X1 to X4 of the group
+    /// against P2 PM PT).
+    h1_topped_put / h1_topped_put_locked (TWO, TWO) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let id = queue.take_marked();
+        let other = spawn(&queue, 0, move |queue| queue.put(id));
+        on(1);
+        let early = queue.store.get();
+        other.join().unwrap();
+        let late = queue.store.get();
+        assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
+    };
+
+    /// As it, where the group has lost its mark before the put, and is not cleared again.
+    h1_topped_none / h1_topped_none_locked (TWO, TWO) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        assert_eq!(queue.store.get(), None);
+        let other = spawn(&queue, 0, move |queue| queue.put(id));
+        on(1);
+        let early = queue.store.get();
+        other.join().unwrap();
+        let late = queue.store.get();
+        assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
+    };
+
+    /// A put into a group that has lost its mark against a getter that goes to sleep and looks at
+    /// marked groups only.
+    h4_topped_put_sleep / h4_topped_put_sleep_locked (TWO, ONE) |backend| {
+        let queue = Queue::topped(backend, 2);
+        let (id, _kept) = (queue.get(), queue.get());
+        assert_eq!(queue.store.get(), None);
+        let other = spawn(&queue, 1, |queue| {
+            let id = queue.get_blocking();
+            queue.touch(id);
+        });
+        queue.put(id);
+        other.join().unwrap();
+        queue.assert_free(0);
+    };
+
+    /// One id moves from word to word behind the scanner's back, and the group loses its mark
+    /// whenever nobody has put it back yet.
+    h1_topped_rotate / h1_topped_rotate_locked (TWO, ONE) |backend| {
+        let queue = Queue::topped(backend, 2);
+        rotate_beside_another(&queue);
+    };
+
     /// One id moves from word to word behind the scanner's back, and words without ids lose their
     /// marks meanwhile.
     h1_marked_rotate / h1_marked_rotate_locked (TWO, ONE) |backend| {
@@ -643,7 +673,7 @@ fn i1_guarded_short_way() {
         let queue = Queue::guarded(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, |queue| {
-            let id = queue.store.get_here().or_else(|| queue.store.get());
+            let id = queue.store.get_fast().or_else(|| queue.store.get());
             queue.touch(id.expect("an id is free at any moment"));
             id
         });
@@ -744,6 +774,36 @@ fn h1_marked_two_clearers() {
         let last = queue.store.get();
         let owners = got.iter().chain([&last]).flatten().count();
         assert_eq!(owners, 1, "one id, {got:?} and {last:?}");
+    });
+}
+
+/// Two ids of one word come back, the second put reads the mark that the first has set, and the
+/// group loses its mark meanwhile: whoever has put an id gets one, or the third thread has it.
+#[test]
+fn h1_topped_two_putters() {
+    check("h1_topped_two_putters", TWO, || {
+        let geometry = Geometry {
+            backend: Backend::BusyFlag,
+            cpus: 2,
+            depth: 2,
+            shift: 1,
+            cap: 2,
+            thaw_after: NEVER,
+        };
+        let queue = Queue::over(2, LocalStore::with_tops(geometry));
+        queue.store.freeze();
+        let (first, second) = (queue.get(), queue.get());
+        let putter = spawn(&queue, 0, move |queue| queue.put(first));
+        let getter = spawn(&queue, 1, |queue| queue.store.get());
+        on(0);
+        queue.put(second);
+        let got = queue.store.get();
+        let other = getter.join().unwrap();
+        putter.join().unwrap();
+        assert!(
+            got.is_some() || other.is_some(),
+            "an id is free and not seen"
+        );
     });
 }
 

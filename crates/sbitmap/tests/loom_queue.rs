@@ -21,10 +21,11 @@
 //! | a collector that leaves tells nobody, or keeps his bits | both `d25_*` |
 #![cfg(loom)]
 
+use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::model::{Bound, check};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, block_on, thread};
 use std::future::Future;
 use std::pin::pin;
@@ -55,7 +56,7 @@ fn all_taken(depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
 
 fn all_taken_by(depth: usize, clock: Clock) -> (Arc<SbitmapQueue>, Vec<usize>) {
     let queue = SbitmapQueue::builder(depth)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .shift(depth.next_power_of_two().ilog2())
         .trusted(true)
         .clock(clock)
@@ -86,7 +87,7 @@ fn assert_quiet(queue: &SbitmapQueue) {
 fn h4_h29_waiter_against_put() {
     check("h4_h29_waiter_against_put", UNBOUNDED, || {
         let (queue, bits) = all_taken(1);
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(bits[0]).unwrap();
         assert_eq!(waiter.join().unwrap(), bits[0]);
         assert_quiet(&queue);
@@ -98,7 +99,7 @@ fn h4_h29_waiter_against_put() {
 fn h4_task_against_put() {
     check("h4_task_against_put", UNBOUNDED, || {
         let (queue, bits) = all_taken(1);
-        let waiter = spawn(&queue, |q| block_on(q.get()));
+        let waiter = spawn(&queue, |q| block_on(q.get()).unwrap());
         queue.put(bits[0]).unwrap();
         assert_eq!(waiter.join().unwrap(), bits[0]);
         assert_quiet(&queue);
@@ -111,7 +112,7 @@ fn h4_three_threads_one_bit() {
     check("h4_three_threads_one_bit", TWO, || {
         let (queue, bits) = all_taken(1);
         let pair = |q: &SbitmapQueue| {
-            let bit = q.get_blocking();
+            let bit = q.get_blocking().unwrap();
             q.put(bit).unwrap();
         };
         let others = [spawn(&queue, pair), spawn(&queue, pair)];
@@ -127,7 +128,7 @@ fn h4_three_threads_one_bit() {
 fn h4_batch_put_against_waiter() {
     check("h4_batch_put_against_waiter", UNBOUNDED, || {
         let (queue, bits) = all_taken(1);
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put_batch(&bits).unwrap();
         waiter.join().unwrap();
         assert_quiet(&queue);
@@ -139,7 +140,7 @@ fn h4_batch_put_against_waiter() {
 fn h4_in_turn() {
     check("h4_in_turn", UNBOUNDED, || {
         let queue = SbitmapQueue::builder(2)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .shift(1)
             .round_robin(true)
             .trusted(true)
@@ -155,7 +156,7 @@ fn h4_in_turn() {
         assert_eq!((queue.try_get(), queue.try_get()), (Some(0), Some(1)));
         queue.put(0).unwrap();
         assert_eq!(queue.try_get(), Some(0));
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(0).unwrap();
         assert_eq!(waiter.join().unwrap(), 0);
         assert_quiet(&queue);
@@ -207,7 +208,7 @@ fn h6_wake_eaten_by_a_satisfied_waiter() {
         },
         || {
             let (queue, bits) = all_taken(2);
-            let satisfied = spawn(&queue, |q| q.get_blocking());
+            let satisfied = spawn(&queue, |q| q.get_blocking().unwrap());
             queue.put(bits[0]).unwrap();
             let told = Arc::new(Told(AtomicBool::new(false)));
             let waker = Waker::from(told.clone());
@@ -279,6 +280,22 @@ fn d25_a_collector_gives_up() {
     });
 }
 
+/// A newcomer against a close: it has a bit, or is told; either way it does not sleep.
+#[test]
+fn h6_close_against_waiter() {
+    check("h6_close_against_waiter", TWO, || {
+        let (queue, bits) = all_taken(1);
+        let waiter = spawn(&queue, |q| q.get_blocking());
+        let closer = spawn(&queue, SbitmapQueue::close);
+        queue.put(bits[0]).unwrap();
+        closer.join().unwrap();
+        if let Ok(bit) = waiter.join().unwrap() {
+            queue.put(bit).unwrap();
+        }
+        assert_eq!((queue.try_get(), queue.weight()), (None, 0));
+    });
+}
+
 /// H6. A future that was chosen is dropped before it is polled again; the other waiter keeps its
 /// bit.
 #[test]
@@ -288,16 +305,24 @@ fn h6_cancelled_after_chosen() {
         let cancelled = spawn(&queue, |q| {
             let mut get = pin!(q.get());
             match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(bit) => q.put(bit).unwrap(),
+                Poll::Ready(bit) => q.put(bit.unwrap()).unwrap(),
                 Poll::Pending => {} // dropped here
             }
         });
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(bits[0]).unwrap();
         cancelled.join().unwrap();
         assert_eq!(waiter.join().unwrap(), bits[0]);
         assert_quiet(&queue);
     });
+}
+
+/// As a timed get whose deadline was made before.
+fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
+    queue.try_get().or_else(|| {
+        let mut waiter = queue.waiter(Request::one(0));
+        queue.block_one(&mut waiter, Some(deadline)).ok()
+    })
 }
 
 /// H6. A deadline against the wake: the bit is taken in time or left for the other waiter.
@@ -308,11 +333,11 @@ fn h6_timeout_against_wake() {
         let (queue, bits) = all_taken_by(1, clock.clone());
         let deadline = clock.now() + Duration::from_nanos(1);
         let timed = spawn(&queue, move |q| {
-            if let Some(bit) = q.get_deadline(deadline) {
+            if let Some(bit) = get_until(q, deadline) {
                 q.put(bit).unwrap();
             }
         });
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(bits[0]).unwrap();
         clock.advance(Duration::from_nanos(1));
         timed.join().unwrap();
@@ -332,7 +357,7 @@ fn h8_batch_over_two_queues() {
         let mut first = Box::pin(queue.get());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut cx).is_pending());
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(bits[0]).unwrap();
         queue.put(bits[1]).unwrap();
         // The waiter must not sleep beside two free bits, though nothing else comes back and the
@@ -349,7 +374,7 @@ fn h8_batch_over_two_queues() {
 fn h11_batch_put_counts_every_bit() {
     check("h11_batch_put_counts_every_bit", UNBOUNDED, || {
         let (queue, bits) = all_taken(16);
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put_batch(&bits[..2]).unwrap();
         waiter.join().unwrap();
         assert_quiet(&queue);
@@ -361,7 +386,7 @@ fn h11_batch_put_counts_every_bit() {
 fn h31_two_putters_complete_a_batch() {
     check("h31_two_putters_complete_a_batch", TWO, || {
         let (queue, bits) = all_taken(16);
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         let (a, b) = (bits[0], bits[1]);
         let putter = spawn(&queue, move |q| q.put(a).unwrap());
         queue.put(b).unwrap();
@@ -385,7 +410,7 @@ fn h31_a_batch_taken_over() {
                 q.put(bit).unwrap();
             }
         });
-        let waiter = spawn(&queue, |q| q.get_blocking());
+        let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
         queue.put(bits[0]).unwrap();
         overtaker.join().unwrap();
         assert_eq!(waiter.join().unwrap(), bits[0]);

@@ -84,10 +84,10 @@ fn h21_a_late_get_of_a_parked_bit() {
 fn h21_growth_against_a_late_get() {
     check("h21_growth_against_a_late_get", ONE, || {
         let queue = SbitmapQueue::builder(2)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .shift(1)
             .trusted(true)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .build()
             .unwrap();
         assert_eq!(queue.try_get(), Some(0));
@@ -100,7 +100,7 @@ fn h21_growth_against_a_late_get() {
         queue.resize(2).unwrap();
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.get_blocking()
+            move || queue.get_blocking().unwrap()
         });
         match getter.join().unwrap() {
             Some(bit) => queue.put(bit).unwrap(),
@@ -136,10 +136,10 @@ fn h21_put_against_resize() {
 /// 16 bits in one word, all taken: the wake batch is 2.
 fn all_of_16() -> Arc<SbitmapQueue> {
     let queue = SbitmapQueue::builder(16)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .shift(4)
         .trusted(true)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .build()
         .unwrap();
     assert_eq!(queue.try_get_batch(16, &mut Vec::new()), 16);
@@ -154,7 +154,7 @@ fn h20_shrink_against_put() {
         let queue = all_of_16();
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.get_blocking()
+            move || queue.get_blocking().unwrap()
         });
         let resizer = thread::spawn({
             let queue = queue.clone();
@@ -174,18 +174,18 @@ fn h20_shrink_against_put() {
 fn h20_growth_against_waiter() {
     check("h20_growth_against_waiter", UNBOUNDED, || {
         let queue = SbitmapQueue::builder(1)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .max_depth(2)
             .shift(1)
             .trusted(true)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .build()
             .unwrap();
         assert_eq!(queue.try_get(), Some(0));
         let queue = Arc::new(queue);
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.get_blocking()
+            move || queue.get_blocking().unwrap()
         });
         queue.resize(2).unwrap();
         assert_eq!(waiter.join().unwrap(), 1);

@@ -11,22 +11,16 @@
 //! | G5, a newcomer does not serve | all but `h20_turns_shrink`, `h6_turns_wake_all_task` |
 //! | A1, the token is kept | five, `h8_turns_batch_for_two` and `h6_turns_deadline` among them |
 //! | A3, an arriving thread does not serve | four, `h8_turns_batch_for_two` among them |
-//! | P4, patience without end | `l4_turns_token_given_up_by_puts` |
+//! | P4, stall_limit without end | `l4_turns_token_given_up_by_puts` |
 //! | a token of an old period counts | `l4_*`, `h6_turns_wake_all` |
 //! | the watcher gives no token up | `l4_turns_token_given_up_by_watcher` |
 //! | P5 hands out one id, however many came | `d25_turns_two_collectors` |
 //! | a half-fed collector loses the head | `d25_*`, `h6_turns_dropped_collector` |
 //! | a dropped collector keeps its ids | `h6_turns_dropped_collector` |
-//! | the id of a dropped future not put | `h6_turns_dropped_future`, `h6_turns_home_dropped` |
+//! | the id of a dropped future not put | `h6_turns_dropped_future`, `h6_turns_dropped_task` |
 //! | a new waker is not kept | `h4_turns_second_poll` |
 //! | growth serves nobody | `h20_turns_growth` |
 //! | shrink refuses nobody | `h20_turns_shrink` |
-//! | G5, who opens a home does not serve | `h4_turns_home_*`, `h6_turns_home_dropped`, three of tasks |
-//! | V1 does not look into the homes | the same and `h6_turns_wake_all_task` |
-//! | N2 into an empty home | `h4_turns_home_newcomer`, `h4_turns_home_closes` |
-//! | N4, nobody at home is served | as V1 |
-//! | N1 ends the ownership of the id before it looks at the age again | `h6_turns_home_emptied_checked` |
-//! | who leaves a home does not say so in `oldest` | `h6_turns_dropped_future`, `h6_turns_home_dropped` |
 //!
 //! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
 //! (whoever holds the token serves later, so both are delays), and no second section after a full
@@ -36,7 +30,7 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::{Engine, Fairness, SbitmapQueue, SbitmapQueueBuilder};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 
@@ -58,31 +52,16 @@ const THREE: Bound = Bound {
 };
 
 /// One word.
-fn of(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueueBuilder {
+fn shared(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
     SbitmapQueue::builder(depth)
         .max_depth(max_depth)
         .shift(1)
         .engine(Engine::Shared)
         .fairness(mode)
         .clock(clock)
-}
-
-fn shared(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
-    let of = of(depth, max_depth, mode, clock);
-    of.trusted(true).build().unwrap()
-}
-
-/// A put of what the caller does not own is refused.
-fn checked(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
-    of(depth, max_depth, mode, clock).build().unwrap()
-}
-
-/// N1: an id is its owner's until somebody is found who is due.
-#[test]
-fn h6_turns_home_emptied_checked() {
-    check("h6_turns_home_emptied_checked", UNBOUNDED, || {
-        models::emptied_home_against_hand_over(checked);
-    });
+        .trusted(true)
+        .build()
+        .unwrap()
 }
 
 macro_rules! models {
@@ -113,9 +92,9 @@ models! {
     /// G. One service grants one, the baton the other.
     h8_turns_batch_for_two, ONE, batch_for_two_that_keep;
     /// I. P4 against A1 A2 A3.
-    h4_turns_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fair;
+    h4_turns_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::fair();
     /// The same without tokens.
-    h4_fifo_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fifo;
+    h4_fifo_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::fifo();
     /// `closed` asks for a thread at the head.
     h4_turns_thread_and_task, ONE, thread_and_task_that_keep;
     /// H. The second id of a turn.
@@ -134,16 +113,18 @@ models! {
     h6_turns_wake_all_task, UNBOUNDED, wake_all_against_task;
     /// A waker is exchanged.
     h4_turns_second_poll, UNBOUNDED, second_poll_with_another_waker;
-    /// N1 against N2 and N3.
-    h4_turns_home_newcomer, TWO, newcomer_against_hand_over;
-    /// N1 against N4.
-    h4_turns_home_two_cpus, TWO, hand_over_against_service, 2;
-    /// The same, and N4 may find nobody.
-    h4_turns_home_emptied, TWO, hand_over_against_service, 1;
-    /// N1 against a place that is given up.
-    h6_turns_home_dropped, TWO, dropped_at_home_against_hand_over;
-    /// N5 against N2 and N3.
-    h4_turns_home_closes, ONE, closing_against_newcomer;
+    /// G3 against P5.
+    h4_turns_newcomer_against_grant, TWO, newcomer_against_grant;
+    /// Two services, for two tasks.
+    h4_turns_two_puts_for_tasks, TWO, two_puts_for_tasks, 2;
+    /// The same, and one of them finds nobody.
+    h4_turns_two_puts_for_a_task, TWO, two_puts_for_tasks, 1;
+    /// A place that is given up.
+    h6_turns_dropped_task, TWO, dropped_task_against_grant;
+    /// Threads and tasks in one list.
+    h4_turns_thread_and_tasks, ONE, thread_and_tasks_that_keep;
+    /// A close against G3 and P5.
+    h6_turns_close, ONE, close_against_waiter;
     /// L4. P4.
     l4_turns_token_given_up_by_puts, ONE, token_is_given_up_by_puts;
     /// L4. The watcher.

@@ -10,7 +10,7 @@
 //! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
 //! | G4, no `settle` | `d25_joint_two_collectors` |
 //! | G4, not for one that has its first part | `h4_joint_first_part_at_once` |
-//! | G4, who opens a home does not settle | `h4_joint_home_opens` |
+//! | G4, a task does not settle | `h4_joint_task_opens` |
 //! | G5, no service after `settle` | `d25_joint_two_collectors` |
 //! | G5, a newcomer does not serve | all but `h20_*` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
@@ -22,8 +22,8 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::above::Request;
-use inflight_sbitmap::parts::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{Geometry, LocalStore};
+use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
@@ -71,7 +71,7 @@ models! {
     /// A. Thaw and freeze between the two.
     h4_joint_two_threads, TWO, two_threads_one_id;
     /// I. Both keep what they get: one may be in a stack, one in the words.
-    h4_joint_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::Fair;
+    h4_joint_two_puts_for_two, ONE, two_puts_for_two_that_keep, Fairness::fair();
     /// G.
     h8_joint_batch_for_two, ONE, batch_for_two_that_keep;
     /// E.
@@ -80,12 +80,14 @@ models! {
     d25_joint_two_collectors, ONE, two_collectors;
     /// H20.
     h20_joint_shrink, ONE, shrink_against_collector;
-    /// N1 N2 and N3, whose first comes while the stacks are open.
-    h4_joint_home_newcomer, ONE, newcomer_against_hand_over;
-    /// N3 by one that has not looked before (G1), which would have settled the store.
-    h4_joint_home_opens, TWO, opening_against_put;
-    /// N1 against a place that is given up.
-    h6_joint_home_dropped, ONE, dropped_at_home_against_hand_over;
+    /// The first comes while the stacks are open.
+    h4_joint_newcomer_against_grant, ONE, newcomer_against_grant;
+    /// G3 by one that has not looked before (G1), which would have settled the store.
+    h4_joint_task_opens, TWO, opening_against_put;
+    /// A place that is given up.
+    h6_joint_dropped_task, ONE, dropped_task_against_grant;
+    /// A close against G3 and a put into an open stack.
+    h6_joint_close, ONE, close_against_waiter;
     /// Everybody looks.
     h6_joint_wake_all, ONE, wake_all_against_put;
 }
@@ -95,11 +97,11 @@ models! {
 #[test]
 fn h4_joint_first_part_at_once() {
     check("h4_joint_first_part_at_once", TWO, || {
-        let queue = Arc::new(local(3, 3, Fairness::Fair, Clock::manual()));
+        let queue = Arc::new(local(3, 3, Fairness::fair(), Clock::manual()));
         let held = queue.try_get().expect("all are free");
         let other = queue.clone();
         let putter = thread::spawn(move || other.put(held).expect("it was held"));
-        let mut stay = queue.stay(Request {
+        let mut stay = queue.waiter(Request {
             want: 3,
             part: 1,
             large: true,
@@ -107,7 +109,7 @@ fn h4_joint_first_part_at_once() {
         });
         let mut ids = Vec::new();
         while ids.len() < 3 {
-            assert!(queue.block_stay(&mut stay, None, &mut ids));
+            queue.block_part(&mut stay, None, &mut ids).unwrap();
         }
         putter.join().expect("it does not panic");
         ids.sort_unstable();

@@ -67,11 +67,11 @@ fn a17_getting_and_putting_allocates_nothing() {
 #[test]
 fn a17_a_batched_queue_allocates_nothing_while_bits_are_free() {
     let queue = SbitmapQueue::builder(8)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .build()
         .unwrap();
     let made = allocations(|| {
-        let bits = [(); 8].map(|()| queue.get_blocking());
+        let bits = [(); 8].map(|()| queue.get_blocking().unwrap());
         assert_eq!(queue.try_get(), None);
         bits.iter().for_each(|&bit| queue.put(bit).unwrap());
     });

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 fn geometry() -> impl Strategy<Value = Geometry> {
     // Small maps more often: that is where words are short, single or missing.
-    let depth = prop_oneof![0..4_u16, 4..40_u16, 0..=Geometry::MAX_DEPTH as u16];
+    let depth = prop_oneof![1..4_u16, 4..40_u16, 1..=Geometry::MAX_DEPTH as u16];
     let check = prop_oneof![
         Just(Check::Default),
         Just(Check::Checked),

@@ -4,10 +4,11 @@
 //! short count at the end.
 #![cfg(shuttle)]
 
+use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, block_on, thread};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -73,7 +74,7 @@ fn cancelled_get(queue: &SbitmapQueue) -> Option<usize> {
     let mut get = pin!(queue.get());
     let mut last = false;
     block_on(poll_fn(move |cx| match get.as_mut().poll(cx) {
-        Poll::Ready(bit) => Poll::Ready(Some(bit)),
+        Poll::Ready(bit) => Poll::Ready(bit.ok()),
         Poll::Pending if last => Poll::Ready(None),
         Poll::Pending => {
             last = true;
@@ -81,6 +82,14 @@ fn cancelled_get(queue: &SbitmapQueue) -> Option<usize> {
             Poll::Pending
         }
     }))
+}
+
+/// As a timed get whose deadline was made before.
+fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
+    queue.try_get().or_else(|| {
+        let mut waiter = queue.waiter(Request::one(0));
+        queue.block_one(&mut waiter, Some(deadline)).ok()
+    })
 }
 
 fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread::JoinHandle<()> {
@@ -97,7 +106,7 @@ fn all_kinds(depth: usize) {
     let clock = Clock::manual();
     let owned = Owned::new(
         SbitmapQueue::builder(depth)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .clock(clock.clone()),
     );
     let twice = |owned: &Owned, get: fn(&SbitmapQueue) -> Option<usize>| {
@@ -108,11 +117,17 @@ fn all_kinds(depth: usize) {
         }
     };
     let threads = vec![
-        spawn(&owned, move |o| twice(o, |q| Some(q.get_blocking()))),
-        spawn(&owned, move |o| twice(o, |q| Some(q.get_blocking()))),
-        spawn(&owned, move |o| twice(o, |q| Some(block_on(q.get())))),
+        spawn(&owned, move |o| {
+            twice(o, |q| Some(q.get_blocking().unwrap()))
+        }),
+        spawn(&owned, move |o| {
+            twice(o, |q| Some(q.get_blocking().unwrap()))
+        }),
+        spawn(&owned, move |o| {
+            twice(o, |q| Some(block_on(q.get()).unwrap()))
+        }),
         spawn(&owned, move |o| twice(o, cancelled_get)),
-        spawn(&owned, move |o| twice(o, |q| q.get_timeout(SECOND))),
+        spawn(&owned, move |o| twice(o, |q| q.get_timeout(SECOND).ok())),
     ];
     clock.advance(SECOND);
     clock.advance(SECOND);
@@ -139,21 +154,24 @@ fn h6_those_who_stay_get_what_those_who_leave_were_offered() {
             let clock = Clock::manual();
             let owned = Owned::new(
                 SbitmapQueue::builder(2)
-                    .fairness(Fairness::Batched)
+                    .fairness(Fairness::batched())
                     .clock(clock.clone()),
             );
             let deadline = clock.now() + SECOND;
-            let bits = [owned.queue.get_blocking(), owned.queue.get_blocking()];
+            let bits = [
+                owned.queue.get_blocking().unwrap(),
+                owned.queue.get_blocking().unwrap(),
+            ];
             let back = |owned: &Owned, bit: Option<usize>| {
                 if let Some(bit) = bit {
                     owned.use_and_put(bit);
                 }
             };
             let threads = vec![
-                spawn(&owned, |o| o.claim(o.queue.get_blocking())),
-                spawn(&owned, |o| o.claim(block_on(o.queue.get()))),
+                spawn(&owned, |o| o.claim(o.queue.get_blocking().unwrap())),
+                spawn(&owned, |o| o.claim(block_on(o.queue.get()).unwrap())),
                 spawn(&owned, move |o| back(o, cancelled_get(&o.queue))),
-                spawn(&owned, move |o| back(o, o.queue.get_deadline(deadline))),
+                spawn(&owned, move |o| back(o, get_until(&o.queue, deadline))),
             ];
             owned.queue.put(bits[0]).unwrap();
             clock.advance(SECOND);
@@ -172,16 +190,16 @@ fn h31_putters_complete_a_batch_together() {
     check("h31_putters_complete_a_batch_together", || {
         let owned = Owned::new(
             SbitmapQueue::builder(16)
-                .fairness(Fairness::Batched)
+                .fairness(Fairness::batched())
                 .shift(4),
         );
         let mut bits = Vec::new();
         assert_eq!(owned.queue.try_get_batch(16, &mut bits), 16);
-        let waiter = |o: &Owned| o.claim(o.queue.get_blocking());
+        let waiter = |o: &Owned| o.claim(o.queue.get_blocking().unwrap());
         let threads = vec![
             spawn(&owned, waiter),
             spawn(&owned, waiter),
-            spawn(&owned, |o| o.claim(block_on(o.queue.get()))),
+            spawn(&owned, |o| o.claim(block_on(o.queue.get()).unwrap())),
             spawn(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap()),
             spawn(&owned, |o| o.queue.put(2).unwrap()),
         ];
@@ -202,7 +220,7 @@ fn h4_in_turn_a_waiter_sleeps_only_if_all_is_taken() {
     check("h4_in_turn_a_waiter_sleeps_only_if_all_is_taken", || {
         let owned = Owned::new(
             SbitmapQueue::builder(16)
-                .fairness(Fairness::Batched)
+                .fairness(Fairness::batched())
                 .shift(4)
                 .round_robin(true),
         );
@@ -218,7 +236,7 @@ fn h4_in_turn_a_waiter_sleeps_only_if_all_is_taken() {
                 .into_iter()
                 .for_each(|bit| o.use_and_put(bit))
         };
-        let waiter = |o: &Owned| o.use_and_put(o.queue.get_blocking());
+        let waiter = |o: &Owned| o.use_and_put(o.queue.get_blocking().unwrap());
         let threads = vec![spawn(&owned, waiter), spawn(&owned, getter)];
         queue.put(15).unwrap();
         join_all(threads);

@@ -19,7 +19,7 @@ use tasks::{Count, Task, poll_once};
 /// A queue with all bits taken.
 fn full(depth: usize) -> SbitmapQueue {
     let queue = SbitmapQueue::builder(depth)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .build()
         .unwrap();
     take_all(&queue);
@@ -49,7 +49,7 @@ fn woken(tasks: &[Task<'_>]) -> usize {
 
 #[test]
 fn a_future_polled_again_after_it_was_ready_waits_for_another_bit() {
-    for mode in [Fairness::Batched, Fairness::Fair, Fairness::Fifo] {
+    for mode in [Fairness::batched(), Fairness::fair(), Fairness::fifo()] {
         for engine in [Engine::Shared, Engine::Auto] {
             let builder = SbitmapQueue::builder(1).fairness(mode).engine(engine);
             let queue = builder.build().unwrap();
@@ -71,7 +71,6 @@ fn a_future_polled_again_after_it_was_ready_waits_for_another_bit() {
 #[test]
 fn the_wake_batch_is_an_eighth_of_the_depth_from_1_to_8() {
     let batches = [
-        (0, 1),
         (1, 1),
         (15, 1),
         (16, 2),
@@ -83,36 +82,32 @@ fn the_wake_batch_is_an_eighth_of_the_depth_from_1_to_8() {
     ];
     for (depth, batch) in batches {
         let queue = SbitmapQueue::builder(depth)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .build()
             .unwrap();
         assert_eq!(queue.snapshot().wake_batch, batch, "depth {depth}");
-        assert_eq!(queue.snapshot().fairness, Fairness::Batched);
+        assert_eq!(queue.snapshot().fairness, Fairness::batched());
     }
 }
 
 #[test]
 fn a_free_bit_is_had_at_once() {
     let clock = Clock::manual();
-    let queue = SbitmapQueue::builder(5)
-        .fairness(Fairness::Batched)
+    let queue = SbitmapQueue::builder(4)
+        .fairness(Fairness::batched())
         .clock(clock.clone())
         .build()
         .unwrap();
-    let past = clock.now();
-    clock.advance(Duration::from_secs(1));
     let mut bits = vec![
         queue.try_get().unwrap(),
-        queue.get_blocking(),
-        queue.get_timeout(Duration::ZERO).unwrap(),
-        queue.get_deadline(past).unwrap(),
-        poll_once(queue.get()).unwrap(),
+        queue.get_blocking().unwrap(),
+        queue.get_timeout(Duration::ZERO).ok().unwrap(),
+        poll_once(queue.get()).unwrap().unwrap(),
     ];
     bits.sort_unstable();
-    assert_eq!(bits, [0, 1, 2, 3, 4]);
+    assert_eq!(bits, [0, 1, 2, 3]);
     assert_eq!(queue.try_get(), None);
-    assert_eq!(queue.get_timeout(Duration::ZERO), None);
-    assert_eq!(queue.get_deadline(past), None);
+    assert_eq!(queue.get_timeout(Duration::ZERO).ok(), None);
     assert_eq!(queue.stats().wakeups, 0);
     assert_nobody_waits(&queue);
 }
@@ -184,12 +179,18 @@ fn a_large_batch_of_puts_wakes_several_batches() {
 fn a_batch_of_puts_counts_its_good_bits() {
     let queue = full(16);
     let tasks: Vec<_> = (0..4).map(|_| Task::waiting(&queue)).collect();
-    assert_eq!(queue.put_batch(&[0, 99, 0]), Err(PutError::OutOfRange));
+    assert!(matches!(
+        queue.put_batch(&[0, 99, 0]),
+        Err(PutError::OutOfRange { .. })
+    ));
     assert_eq!((counters(&queue), woken(&tasks)), ((1, 0), 0));
-    assert_eq!(queue.put_batch(&[0, 1]), Err(PutError::NotAllocated));
+    assert!(matches!(
+        queue.put_batch(&[0, 1]),
+        Err(PutError::NotAllocated { .. })
+    ));
     assert_eq!((counters(&queue), woken(&tasks)), ((2, 2), 2));
-    assert_eq!(queue.put(0), Err(PutError::NotAllocated));
-    assert_eq!(queue.put(16), Err(PutError::OutOfRange));
+    assert!(matches!(queue.put(0), Err(PutError::NotAllocated { .. })));
+    assert!(matches!(queue.put(16), Err(PutError::OutOfRange { .. })));
     assert_eq!(queue.put_batch(&[]), Ok(()));
     assert_eq!(
         (counters(&queue), woken(&tasks)),
@@ -362,7 +363,7 @@ fn moving_waker() -> Waker {
 #[test]
 fn in_turn_a_waiter_may_move_to_another_cpu() {
     let queue = SbitmapQueue::builder(16)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .shift(4)
         .round_robin(true)
         .build()
@@ -415,22 +416,6 @@ fn wake_all_makes_everybody_look_again() {
 }
 
 #[test]
-fn a_queue_of_no_bits_lets_wait_and_leave() {
-    let clock = Clock::manual();
-    let queue = SbitmapQueue::builder(0)
-        .fairness(Fairness::Batched)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
-    let task = Task::waiting(&queue);
-    assert_eq!(queue.get_deadline(clock.now()), None);
-    queue.wake_all();
-    assert_eq!(task.wakes(), 1);
-    drop(task);
-    assert_nobody_waits(&queue);
-}
-
-#[test]
 fn the_text_lists_map_and_queues() {
     let queue = full(32);
     let _task = Task::waiting(&queue);
@@ -468,7 +453,7 @@ fn everything_is_sharable_and_shows_itself() {
     }
     let queue = Arc::new(share(full(1)));
     check(&queue);
-    check(&SbitmapQueue::builder(1).fairness(Fairness::Batched));
+    check(&SbitmapQueue::builder(1).fairness(Fairness::batched()));
     check(&queue.snapshot());
     check(&queue.stats());
     let get: Get<'_> = queue.get();
@@ -549,7 +534,7 @@ impl Crowd<'_> {
     }
 
     /// Runs all tasks that have been woken, until none is.
-    fn settle(&mut self) {
+    fn drain_percpu(&mut self) {
         while let Some(i) = self.tasks.iter().position(Task::is_woken) {
             self.poll(i);
         }
@@ -597,23 +582,23 @@ proptest! {
         growth in prop_oneof![Just(0), 1..=70_usize],
         rounds in vec(vec(step(), 1..12), 1..40),
     ) {
-        let queue = SbitmapQueue::builder(depth).fairness(Fairness::Batched)
+        let queue = SbitmapQueue::builder(depth).fairness(Fairness::batched())
             .max_depth(depth + growth)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .build()
             .unwrap();
         take_all(&queue);
         let mut crowd = Crowd { queue: &queue, tasks: Vec::new(), held: (0..depth).collect() };
         for round in &rounds {
             round.iter().for_each(|step| crowd.step(step));
-            crowd.settle();
+            crowd.drain_percpu();
             crowd.assert_progress();
         }
         // As long as bits come back, everybody gets one.
         while !crowd.tasks.is_empty() {
             assert!(!crowd.held.is_empty(), "{} wait for nothing", crowd.tasks.len());
             crowd.step(&Step::Put(0));
-            crowd.settle();
+            crowd.drain_percpu();
         }
         assert_nobody_waits(&queue);
         let mut rest = Vec::new();
@@ -628,7 +613,7 @@ fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
     let clock = Clock::manual();
     let queue = Arc::new(
         SbitmapQueue::builder(64)
-            .fairness(Fairness::Batched)
+            .fairness(Fairness::batched())
             .clock(clock.clone())
             .build()
             .unwrap(),
@@ -636,7 +621,7 @@ fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
     take_all(&queue);
     let waiter = inflight_sync::thread::spawn({
         let queue = queue.clone();
-        move || queue.get_timeout(Duration::from_secs(1))
+        move || queue.get_timeout(Duration::from_secs(1)).ok()
     });
     while clock.sleepers() == 0 {
         inflight_sync::thread::yield_now();
@@ -649,12 +634,12 @@ fn a_timed_waiter_takes_a_free_bit_with_its_last_look() {
 #[test]
 fn switching_one_check_off_leaves_the_other() {
     let queue = SbitmapQueue::builder(8)
-        .fairness(Fairness::Batched)
+        .fairness(Fairness::batched())
         .trusted(true)
         .checked(false)
         .build()
         .unwrap();
-    let bit = queue.get_blocking();
+    let bit = queue.get_blocking().unwrap();
     queue.put(bit).unwrap();
     assert!(queue.put(bit).is_ok(), "a trusted map checks nothing");
 }

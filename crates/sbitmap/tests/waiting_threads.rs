@@ -1,7 +1,7 @@
-//! Waiting on real threads, in all three ways.
+//! Waiting on real threads, in all three ways, in every mode.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
@@ -9,6 +9,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+
+const MODES: [Fairness; 3] = [Fairness::fair(), Fairness::fifo(), Fairness::batched()];
 
 /// A queue, and for each bit who holds it.
 struct Owned {
@@ -22,8 +24,9 @@ impl Owned {
         Arc::new(Self { queue, owners })
     }
 
-    fn of_depth(depth: usize) -> Arc<Self> {
-        Self::new(SbitmapQueue::builder(depth).build().unwrap())
+    fn of(mode: Fairness, depth: usize) -> Arc<Self> {
+        let builder = SbitmapQueue::builder(depth).fairness(mode);
+        Self::new(builder.build().unwrap())
     }
 
     // Relaxed: the queue alone must order one owner's mark before the next owner's.
@@ -54,6 +57,11 @@ impl Owned {
     }
 }
 
+fn each_with<const N: usize>(depths: [usize; N]) -> impl Iterator<Item = (Fairness, usize)> {
+    let with = move |mode| depths.map(|depth| (mode, depth));
+    MODES.into_iter().flat_map(with)
+}
+
 fn spawn_all(
     owned: &Arc<Owned>,
     threads: usize,
@@ -81,7 +89,7 @@ fn cancelled_get(queue: &SbitmapQueue, polls: usize) -> Option<usize> {
     let mut get = pin!(queue.get());
     let mut left = polls;
     block_on(poll_fn(move |cx| match get.as_mut().poll(cx) {
-        Poll::Ready(bit) => Poll::Ready(Some(bit)),
+        Poll::Ready(bit) => Poll::Ready(bit.ok()),
         Poll::Pending if left == 0 => Poll::Ready(None),
         Poll::Pending => {
             left -= 1;
@@ -98,7 +106,17 @@ fn stop_cycles(
     depth: usize,
     get: fn(&SbitmapQueue, usize) -> usize,
 ) {
-    let owned = Owned::of_depth(depth);
+    for mode in MODES {
+        stop_cycles_of(&Owned::of(mode, depth), cycles, threads, get);
+    }
+}
+
+fn stop_cycles_of(
+    owned: &Arc<Owned>,
+    cycles: usize,
+    threads: usize,
+    get: fn(&SbitmapQueue, usize) -> usize,
+) {
     for _ in 0..cycles {
         let shared = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
         let run = |i: usize| {
@@ -119,19 +137,19 @@ fn stop_cycles(
 }
 
 fn blocking(queue: &SbitmapQueue, _: usize) -> usize {
-    queue.get_blocking()
+    queue.get_blocking().unwrap()
 }
 
 fn asynchronous(queue: &SbitmapQueue, _: usize) -> usize {
-    block_on(queue.get())
+    block_on(queue.get()).unwrap()
 }
 
 fn mixed(queue: &SbitmapQueue, i: usize) -> usize {
     match i % 4 {
-        0 => queue.get_blocking(),
-        1 => block_on(queue.get()),
+        0 => queue.get_blocking().unwrap(),
+        1 => block_on(queue.get()).unwrap(),
         2 => loop {
-            if let Some(bit) = queue.get_timeout(Duration::from_micros(20)) {
+            if let Ok(bit) = queue.get_timeout(Duration::from_micros(20)) {
                 return bit;
             }
         },
@@ -145,27 +163,30 @@ fn mixed(queue: &SbitmapQueue, i: usize) -> usize {
 
 #[test]
 fn stop_cycles_of_blocking_threads() {
-    stop_cycles(600, 6, 1, blocking);
-    stop_cycles(400, 6, 2, blocking);
+    stop_cycles(300, 6, 1, blocking);
+    stop_cycles(200, 6, 2, blocking);
 }
 
 #[test]
 fn stop_cycles_of_tasks() {
-    stop_cycles(600, 6, 1, asynchronous);
-    stop_cycles(400, 6, 3, asynchronous);
+    stop_cycles(300, 6, 1, asynchronous);
+    stop_cycles(200, 6, 3, asynchronous);
 }
 
 #[test]
 fn stop_cycles_of_all_kinds() {
-    stop_cycles(300, 8, 2, mixed);
-    stop_cycles(200, 8, 3, mixed);
+    stop_cycles(150, 8, 2, mixed);
+    stop_cycles(100, 8, 3, mixed);
 }
 
 /// A batch of two and of eight, and more waiters than bits.
 #[test]
 fn stop_cycles_with_larger_wake_batches() {
-    stop_cycles(100, 24, 16, mixed);
-    stop_cycles(10, 80, 64, mixed);
+    for (cycles, threads, depth, batch) in [(100, 24, 16, 2), (10, 80, 64, 8)] {
+        let owned = Owned::of(Fairness::batched(), depth);
+        assert_eq!(owned.queue.snapshot().wake_batch, batch);
+        stop_cycles_of(&owned, cycles, threads, mixed);
+    }
 }
 
 #[test]
@@ -184,22 +205,25 @@ fn stop_cycles_in_turn() {
 
 #[test]
 fn a_put_wakes_a_sleeping_thread() {
-    let owned = Owned::of_depth(1);
-    let bit = owned.queue.get_blocking();
-    let sleepers = spawn_all(&owned, 3, |owned, _| {
-        owned.use_and_put(owned.queue.get_blocking())
-    });
-    wait_until(|| owned.queue.snapshot().waiters.iter().sum::<usize>() == 3);
-    owned.queue.put(bit).unwrap();
-    join_all(sleepers);
-    assert!(owned.queue.stats().wakeups >= 3);
-    owned.assert_all_back();
+    for mode in MODES {
+        let owned = Owned::of(mode, 1);
+        let bit = owned.queue.get_blocking().unwrap();
+        let sleepers = spawn_all(&owned, 3, |owned, _| {
+            owned.use_and_put(owned.queue.get_blocking().unwrap())
+        });
+        wait_until(|| owned.queue.snapshot().waiters.iter().sum::<usize>() == 3);
+        owned.queue.put(bit).unwrap();
+        join_all(sleepers);
+        assert!(owned.queue.stats().wakeups >= 3);
+        owned.assert_all_back();
+    }
 }
 
 /// A clock that stands still, a queue on it whose only bit is taken.
-fn taken() -> (Clock, Arc<SbitmapQueue>) {
+fn taken(mode: Fairness) -> (Clock, Arc<SbitmapQueue>) {
     let clock = Clock::manual();
     let queue = SbitmapQueue::builder(1)
+        .fairness(mode)
         .clock(clock.clone())
         .build()
         .unwrap();
@@ -209,79 +233,87 @@ fn taken() -> (Clock, Arc<SbitmapQueue>) {
 
 fn timed(queue: &Arc<SbitmapQueue>, timeout: Duration) -> thread::JoinHandle<Option<usize>> {
     let queue = queue.clone();
-    thread::spawn(move || queue.get_timeout(timeout))
+    thread::spawn(move || queue.get_timeout(timeout).ok())
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_timed_waiter_leaves_when_its_time_has_come() {
-    let (clock, queue) = taken();
-    let waiter = timed(&queue, 2 * SECOND);
-    wait_until(|| clock.sleepers() == 1);
-    clock.advance(2 * SECOND - Duration::from_nanos(1));
-    // Not yet due. A watcher may be up to look, and goes back to sleep.
-    wait_until(|| (clock.sleepers(), queue.snapshot().ws_active) == (1, 1));
-    clock.advance(Duration::from_nanos(1));
-    assert_eq!(waiter.join().unwrap(), None);
-    assert_eq!(queue.snapshot().ws_active, 0);
-    queue.put(0).unwrap();
-    assert_eq!(queue.try_get(), Some(0));
+    for mode in MODES {
+        let (clock, queue) = taken(mode);
+        let waiter = timed(&queue, 2 * SECOND);
+        wait_until(|| clock.sleepers() == 1);
+        clock.advance(2 * SECOND - Duration::from_nanos(1));
+        // Not yet due. A watcher may be up to look, and goes back to sleep.
+        wait_until(|| (clock.sleepers(), queue.snapshot().ws_active) == (1, 1));
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(waiter.join().unwrap(), None);
+        assert_eq!(queue.snapshot().ws_active, 0);
+        queue.put(0).unwrap();
+        assert_eq!(queue.try_get(), Some(0));
+    }
 }
 
 #[test]
 fn a_timed_waiter_gets_the_bit_that_comes_in_time() {
-    let (clock, queue) = taken();
-    for timeout in [SECOND, Duration::MAX] {
-        let waiter = timed(&queue, timeout);
-        wait_until(|| clock.sleepers() == 1);
-        queue.put(0).unwrap();
-        assert_eq!(waiter.join().unwrap(), Some(0));
-        assert_eq!((clock.sleepers(), queue.snapshot().ws_active), (0, 0));
+    for mode in MODES {
+        let (clock, queue) = taken(mode);
+        for timeout in [SECOND, Duration::MAX] {
+            let waiter = timed(&queue, timeout);
+            wait_until(|| clock.sleepers() == 1);
+            queue.put(0).unwrap();
+            assert_eq!(waiter.join().unwrap(), Some(0));
+            assert_eq!((clock.sleepers(), queue.snapshot().ws_active), (0, 0));
+        }
     }
 }
 
 /// The wake came just before the deadline: the waiter uses it, late as it may run.
 #[test]
 fn a_wake_that_comes_just_in_time_is_used() {
-    let (clock, queue) = taken();
-    for _ in 0..300 {
-        let waiter = timed(&queue, SECOND);
-        wait_until(|| clock.sleepers() == 1);
-        queue.put(0).unwrap();
-        clock.advance(SECOND);
-        assert_eq!(waiter.join().unwrap(), Some(0));
+    for mode in MODES {
+        let (clock, queue) = taken(mode);
+        for _ in 0..100 {
+            let waiter = timed(&queue, SECOND);
+            wait_until(|| clock.sleepers() == 1);
+            queue.put(0).unwrap();
+            clock.advance(SECOND);
+            assert_eq!(waiter.join().unwrap(), Some(0));
+        }
     }
 }
 
 /// The deadline passes, then a bit comes: it goes to the waiter or stays free, and is never lost.
 #[test]
 fn a_put_after_the_deadline_is_not_lost() {
-    let (clock, queue) = taken();
-    for _ in 0..300 {
-        let late = timed(&queue, SECOND);
-        wait_until(|| clock.sleepers() == 1);
-        let patient = timed(&queue, Duration::MAX);
-        wait_until(|| queue.snapshot().ws_active == 2);
-        clock.advance(SECOND);
-        queue.put(0).unwrap();
-        if let Some(bit) = late.join().unwrap() {
-            queue.put(bit).unwrap();
+    for mode in MODES {
+        let (clock, queue) = taken(mode);
+        for _ in 0..100 {
+            let late = timed(&queue, SECOND);
+            wait_until(|| clock.sleepers() == 1);
+            let patient = timed(&queue, Duration::MAX);
+            wait_until(|| queue.snapshot().ws_active == 2);
+            clock.advance(SECOND);
+            queue.put(0).unwrap();
+            if let Some(bit) = late.join().unwrap() {
+                queue.put(bit).unwrap();
+            }
+            assert_eq!(patient.join().unwrap(), Some(0));
+            assert_eq!(queue.snapshot().ws_active, 0);
         }
-        assert_eq!(patient.join().unwrap(), Some(0));
-        assert_eq!(queue.snapshot().ws_active, 0);
     }
 }
 
 #[test]
 fn timeouts_race_with_puts() {
-    for depth in [1, 2, 16] {
-        let owned = Owned::of_depth(depth);
+    for (mode, depth) in each_with([1, 2, 16]) {
+        let owned = Owned::of(mode, depth);
         join_all(spawn_all(&owned, depth + 6, |owned, i| {
             let mut rng = fastrand::Rng::with_seed(i as u64);
             for _ in 0..1_000 {
                 let timeout = Duration::from_nanos(rng.u64(0..60_000));
-                if let Some(bit) = owned.queue.get_timeout(timeout) {
+                if let Ok(bit) = owned.queue.get_timeout(timeout) {
                     owned.use_and_put(bit);
                 }
             }
@@ -292,14 +324,14 @@ fn timeouts_race_with_puts() {
 
 #[test]
 fn cancelled_futures_race_with_puts() {
-    for depth in [1, 2, 16] {
-        let owned = Owned::of_depth(depth);
+    for (mode, depth) in each_with([1, 2, 16]) {
+        let owned = Owned::of(mode, depth);
         join_all(spawn_all(&owned, depth + 6, |owned, i| {
             let mut rng = fastrand::Rng::with_seed(i as u64);
             for _ in 0..2_000 {
                 match cancelled_get(&owned.queue, rng.usize(0..3)) {
                     Some(bit) => owned.use_and_put(bit),
-                    None => owned.use_and_put(owned.queue.get_blocking()),
+                    None => owned.use_and_put(owned.queue.get_blocking().unwrap()),
                 }
             }
         }));
@@ -310,8 +342,8 @@ fn cancelled_futures_race_with_puts() {
 /// Waiters of single bits among users who take and give back many at once.
 #[test]
 fn batches_race_with_waiters() {
-    for depth in [4, 32] {
-        let owned = Owned::of_depth(depth);
+    for (mode, depth) in each_with([4, 32]) {
+        let owned = Owned::of(mode, depth);
         join_all(spawn_all(&owned, depth + 4, |owned, i| {
             for _ in 0..300 {
                 if i % 4 == 0 {
@@ -332,37 +364,41 @@ fn batches_race_with_waiters() {
 /// Needless wakes of everybody cost time, nothing else.
 #[test]
 fn wake_all_races_with_everything() {
-    let owned = Owned::of_depth(2);
-    join_all(spawn_all(&owned, 7, |owned, i| {
-        for _ in 0..500 {
-            if i == 0 {
-                owned.queue.wake_all();
-                thread::yield_now();
-            } else {
-                owned.use_and_put(mixed(&owned.queue, i));
+    for mode in MODES {
+        let owned = Owned::of(mode, 2);
+        join_all(spawn_all(&owned, 7, |owned, i| {
+            for _ in 0..500 {
+                if i == 0 {
+                    owned.queue.wake_all();
+                    thread::yield_now();
+                } else {
+                    owned.use_and_put(mixed(&owned.queue, i));
+                }
             }
-        }
-    }));
-    owned.assert_all_back();
+        }));
+        owned.assert_all_back();
+    }
 }
 
 /// What one owner wrote, the next owner reads, though no lock guards it.
 #[test]
 fn the_next_owner_sees_what_the_last_one_wrote() {
-    const EACH: usize = 5_000;
-    let owned = Owned::of_depth(1);
-    let total = Arc::new(AtomicUsize::new(0));
-    let add = |_| {
-        let (owned, total) = (owned.clone(), total.clone());
-        thread::spawn(move || {
-            for _ in 0..EACH {
-                let bit = owned.queue.get_blocking();
-                // Load and store on purpose: two owners at once would lose an addition.
-                total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                owned.queue.put(bit).unwrap();
-            }
-        })
-    };
-    join_all((0..4).map(add).collect());
-    assert_eq!(total.load(Ordering::Relaxed), 4 * EACH);
+    for mode in MODES {
+        const EACH: usize = 2_000;
+        let owned = Owned::of(mode, 1);
+        let total = Arc::new(AtomicUsize::new(0));
+        let add = |_| {
+            let (owned, total) = (owned.clone(), total.clone());
+            thread::spawn(move || {
+                for _ in 0..EACH {
+                    let bit = owned.queue.get_blocking().unwrap();
+                    // Load and store on purpose: two owners at once would lose an addition.
+                    total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    owned.queue.put(bit).unwrap();
+                }
+            })
+        };
+        join_all((0..4).map(add).collect());
+        assert_eq!(total.load(Ordering::Relaxed), 4 * EACH);
+    }
 }

@@ -133,7 +133,7 @@ fn a_waker_may_own_another_waiter_of_the_queue() {
     let queue = Arc::new(full());
     let mut other: Other = Box::pin({
         let queue = queue.clone();
-        async move { queue.get().await }
+        async move { queue.get().await.unwrap() }
     });
     assert!(!poll(other.as_mut(), Waker::noop()));
     let between: Vec<_> = (0..7).map(|_| Task::waiting(&queue)).collect();
@@ -152,7 +152,7 @@ fn a_waker_may_own_another_waiter_of_the_queue() {
 #[test]
 fn a_panic_in_the_wake_passed_on_loses_no_bit() {
     let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
-    let bit = queue.get_blocking();
+    let bit = queue.get_blocking().unwrap();
     let bomb = Waker::from(Arc::new(Bomb(Arc::default())));
     let mut chosen = Box::pin(queue.get());
     assert!(!poll(chosen.as_mut(), Waker::noop()));

@@ -330,7 +330,8 @@ fn trace(seed: u64) -> Vec<(u64, usize)> {
     let mut executor = Executor::new(seed, latency);
     let clock = executor.world().clock();
     let set = TagSet::builder().depth(4).clock(clock).build(|_, _| ());
-    let device = set.expect("4 is a legal depth").add_queue("disk");
+    let set = set.expect("4 is a legal depth");
+    let device = set.add_tenant("disk").expect("the only one");
     let log: Log<(u64, usize)> = Log::default();
     for job in 0..12 {
         let (log, world, device) = (log.clone(), executor.world().clone(), device.clone());
@@ -362,8 +363,8 @@ fn an_aborted_waiter_of_the_real_set_takes_no_wake_along() {
         .depth(1)
         .build(|_, _| ())
         .expect("1 is a legal depth");
-    let device = set.add_queue("disk");
-    let tag = device.try_alloc(Default::default()).expect("it is free");
+    let device = set.add_tenant("disk").expect("the only one");
+    let tag = device.try_alloc().expect("it is free");
     let got = Rc::new(Cell::new(0));
     let waiters: Vec<_> = (0..3)
         .map(|_| {

@@ -130,7 +130,7 @@ pub fn possible() -> usize {
     }
     #[cfg(all(target_os = "linux", not(loom)))]
     {
-        listed().unwrap_or_else(configured)
+        listed("possible").unwrap_or_else(configured)
     }
     #[cfg(all(not(target_os = "linux"), not(loom)))]
     {
@@ -138,16 +138,73 @@ pub fn possible() -> usize {
     }
 }
 
-/// One more than the last number of the kernel's own list.
+/// As [`possible`], of the CPUs that are online now: the size for a table that would be too large
+/// otherwise. A machine that can be given 512 CPUs may have four.
+///
+/// CPUs that come later may have larger numbers: whoever indexes a table of this size needs a way
+/// for those. It reads a file, as [`possible`] does.
+///
+/// ```
+/// use inflight_sync::cpu;
+/// assert!((1..=cpu::possible()).contains(&cpu::online()));
+/// ```
+#[must_use]
+pub fn online() -> usize {
+    #[cfg(all(target_os = "linux", not(loom)))]
+    {
+        listed("online").map_or_else(possible, |online| online.min(possible()))
+    }
+    #[cfg(not(all(target_os = "linux", not(loom))))]
+    {
+        possible()
+    }
+}
+
+/// How many CPUs the process may use now: those its first thread may run on. At least 1, at most
+/// [`possible`]. A share of something for each CPU is divided by this.
+///
+/// ```
+/// use inflight_sync::cpu;
+/// assert!((1..=cpu::possible()).contains(&cpu::usable()));
+/// ```
+#[must_use]
+pub fn usable() -> usize {
+    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    {
+        mask_of_process()
+            .unwrap_or_else(possible)
+            .clamp(1, possible())
+    }
+    #[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+    {
+        possible()
+    }
+}
+
+/// Of the first thread: others may be pinned, and this one seldom is.
 #[cfg(all(target_os = "linux", not(any(loom, miri))))]
-fn listed() -> Option<usize> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+fn mask_of_process() -> Option<usize> {
+    // Room for 65,536 CPUs: the system refuses a mask that is too small for its own.
+    let mut mask = [0u64; 1024];
+    // SAFETY: the pointer and the size are those of the buffer, which the call fills at most.
+    let known = unsafe {
+        let (process, bytes) = (std::process::id() as libc::pid_t, size_of_val(&mask));
+        libc::sched_getaffinity(process, bytes, mask.as_mut_ptr().cast())
+    };
+    let usable = mask.iter().map(|word| word.count_ones() as usize).sum();
+    (known == 0 && usable > 0).then_some(usable)
+}
+
+/// One more than the last number of one of the kernel's own lists.
+#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+fn listed(name: &str) -> Option<usize> {
+    let list = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
     end_of_list(&list)
 }
 
 /// An interpreter has no files of ours to show.
 #[cfg(all(target_os = "linux", not(loom), miri))]
-fn listed() -> Option<usize> {
+fn listed(_name: &str) -> Option<usize> {
     None
 }
 

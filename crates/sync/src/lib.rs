@@ -42,15 +42,16 @@ compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 
 mod backend;
 mod future;
+mod grown;
 mod parker;
 mod prefetch;
 mod sequence;
+mod versions;
 
 pub mod asym;
 pub mod blocks;
 pub mod cpu;
 pub mod fault;
-#[cfg(any(loom, shuttle))]
 pub mod model;
 pub mod observer;
 pub mod percpu;
@@ -62,10 +63,12 @@ pub mod time;
 pub mod wait;
 
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
-pub use future::block_on;
+pub use future::{block_on, poll_until};
+pub use grown::Grown;
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
 pub use sequence::Sequence;
+pub use versions::Versions;
 
 /// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.
 pub use crossbeam_utils::CachePadded;

@@ -4,6 +4,32 @@
 #[cfg(loom)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Runs `model` in every interleaving that loom knows, with at most two preemptions or as many as
+/// `LOOM_MAX_PREEMPTIONS` says, and prints how many there were. For the tests of other people's
+/// crates, who reach it as `inflight::model::check`.
+///
+/// # Panics
+///
+/// Without `--cfg loom`, with the line to type; and if `model` fails in an interleaving.
+pub fn explore(model: impl Fn() + Send + Sync + 'static) {
+    #[cfg(not(loom))]
+    {
+        drop(model);
+        panic!(
+            "this model was not explored: it was built without loom. Type\n    \
+             RUSTFLAGS=\"--cfg loom\" cargo test --release --target-dir target/loom\n\
+             (--release, because the model runs thousands of times)"
+        );
+    }
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new(); // reads loom's environment variables
+        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        let current = std::thread::current();
+        run(current.name().unwrap_or("?"), builder, model);
+    }
+}
+
 /// How many preemptions loom may insert in one execution; `None` explores everything.
 #[cfg(loom)]
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +54,11 @@ pub fn check(name: &str, bound: Bound, model: impl Fn() + Sync + Send + 'static)
     let deep = std::env::var("INFLIGHT_MODEL_DEPTH").is_ok_and(|v| v == "deep");
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = if deep { bound.deep } else { bound.quick };
+    run(name, builder, model);
+}
+
+#[cfg(loom)]
+fn run(name: &str, mut builder: loom::model::Builder, model: impl Fn() + Sync + Send + 'static) {
     builder.max_branches = builder.max_branches.max(20_000);
     let shown = builder
         .preemption_bound

@@ -12,13 +12,19 @@
 /// ```
 #[inline(always)]
 pub fn prefetch_to_write<T>(place: &T) {
+    prefetch_address(std::ptr::from_ref(place).cast());
+}
+
+/// As [`prefetch_to_write`], for an address that need not be one of a value.
+#[inline(always)]
+pub(crate) fn prefetch_address(place: *const ()) {
     #[cfg(all(inflight_rseq, target_arch = "x86_64"))]
     // SAFETY: a hint to the processor, which neither reads nor writes as far as a program can
     // tell, and cannot fault. Processors that do not know it pass over it.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",
-            in(reg) std::ptr::from_ref(place),
+            in(reg) place,
             options(nostack, readonly, preserves_flags),
         );
     }

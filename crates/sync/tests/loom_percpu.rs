@@ -5,12 +5,11 @@
 //! |---|---|
 //! | the limit: Acquire of `pop`, or Release of `open` | `a_pop_after_a_reopening` |
 //! | the limit: Acquire of `push` | `a_push_after_a_reopening` |
-//! | the limit: Acquire of `exchange_bundle` | `an_exchange_after_a_reopening` |
-//! | the fence of `barrier` | all three |
+//! | the fence of `barrier` | both |
 //! | lock: Release of the user | `a_pop_after_a_reopening_locked` |
 //! | lock: Acquire, Release of the drain | `a_push_after_a_reopening_locked` |
 //! | a limit for users with the lock read as one for sections, or the other way round | `a_pop_after_another_opening`, `a_push_after_another_opening` |
-//! | no barrier before sections' ids are taken; `drain` for `drain_locked` | the same, and `an_exchange_after_another_opening` |
+//! | no barrier before sections' ids are taken; `drain` for `drain_locked` | the same |
 //! | count: Release of `add`, Acquire of `close` | `a_close_sees_what_adders_did` |
 //! | count: the fence of `close` | `a_close_or_who_asks_sees_the_other` |
 #![cfg(loom)]
@@ -32,22 +31,21 @@ const THREE: Bound = Bound {
 };
 
 /// Closes the only stack, takes everything out and opens it again. What was in it.
-fn drain_and_reopen(stacks: &Stacks) -> (Vec<u32>, u64) {
+fn drain_and_reopen(stacks: &Stacks) -> Vec<u32> {
     let mut ids = Vec::new();
     stacks.close(0);
     stacks.barrier();
     stacks.drain(0, |id| ids.push(id));
-    let bundle = stacks.drain_bundle(0);
     stacks.open(0, 2);
-    (ids, bundle)
+    ids
 }
 
-/// An open stack with one id and a bundle.
+/// An open stack with one id.
 fn filled(backend: Backend) -> Arc<Stacks> {
     cpu::set_current_for_thread(Some(0));
     let stacks = Stacks::new(backend, 1);
     stacks.open(0, 2);
-    assert!(stacks.push(7) && stacks.exchange_bundle(0, 70));
+    assert!(stacks.push(7));
     Arc::new(stacks)
 }
 
@@ -68,9 +66,9 @@ fn owner<T: Send + 'static>(
 fn pop_after_reopening(backend: Backend) {
     let stacks = filled(backend);
     let owner = owner(&stacks, Stacks::pop);
-    let (mut ids, _) = drain_and_reopen(&stacks);
+    let mut ids = drain_and_reopen(&stacks);
     ids.extend(owner.join().unwrap());
-    ids.extend(drain_and_reopen(&stacks).0);
+    ids.extend(drain_and_reopen(&stacks));
     assert_eq!(ids, [7]);
 }
 
@@ -78,34 +76,24 @@ fn pop_after_reopening(backend: Backend) {
 fn push_after_reopening(backend: Backend) {
     let stacks = filled(backend);
     let owner = owner(&stacks, |stacks| stacks.push(8));
-    let (mut ids, _) = drain_and_reopen(&stacks);
+    let mut ids = drain_and_reopen(&stacks);
     let pushed = owner.join().unwrap();
-    ids.extend(drain_and_reopen(&stacks).0);
+    ids.extend(drain_and_reopen(&stacks));
     ids.sort_unstable();
     assert_eq!(ids, [7, 8][..=usize::from(pushed)]);
-}
-
-/// One takes the bundle meanwhile.
-fn exchange_after_reopening(backend: Backend) {
-    let stacks = filled(backend);
-    let owner = owner(&stacks, |stacks| stacks.exchange_bundle(70, 0));
-    let (_, bundle) = drain_and_reopen(&stacks);
-    let taken = owner.join().unwrap();
-    assert_eq!(taken, bundle == 0, "one of the two has it");
-    assert_eq!(drain_and_reopen(&stacks).1, 0);
 }
 
 /// As `filled`; then closed, and opened again for users with the lock.
 fn filled_and_locked() -> Arc<Stacks> {
     let stacks = filled(Backend::BusyFlag);
-    assert_eq!(drain_and_reopen_locked(&stacks, true), (vec![7], 70));
-    assert!(stacks.push(7) && stacks.exchange_bundle(0, 70));
+    assert_eq!(drain_and_reopen_locked(&stacks, true), [7]);
+    assert!(stacks.push(7));
     stacks
 }
 
 /// As `drain_and_reopen`, of a stack that was opened for sections, or else for users with the lock,
 /// which then is opened for those with the lock.
-fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u32>, u64) {
+fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> Vec<u32> {
     let mut ids = Vec::new();
     stacks.close(0);
     if sections {
@@ -114,21 +102,18 @@ fn drain_and_reopen_locked(stacks: &Stacks, sections: bool) -> (Vec<u32>, u64) {
     } else {
         stacks.drain_locked(0, |id| ids.push(id));
     }
-    let bundle = stacks.drain_bundle(0);
     stacks.open_locked(0, 2);
-    (ids, bundle)
+    ids
 }
 
 /// Locked, then for sections, then locked again, under a user of either kind.
-fn turn_round(stacks: &Stacks) -> (Vec<u32>, u64) {
+fn turn_round(stacks: &Stacks) -> Vec<u32> {
     let mut found = drain_and_reopen_locked(stacks, false);
     stacks.close(0);
-    stacks.drain_locked(0, |id| found.0.push(id));
-    found.1 += stacks.drain_bundle(0);
+    stacks.drain_locked(0, |id| found.push(id));
     stacks.open(0, 2);
-    let (ids, bundle) = drain_and_reopen_locked(stacks, true);
-    found.0.extend(ids);
-    (found.0, found.1 + bundle)
+    found.extend(drain_and_reopen_locked(stacks, true));
+    found
 }
 
 /// A stack changes from one kind of users to the other and back while one pops.
@@ -137,9 +122,9 @@ fn a_pop_after_another_opening() {
     check("a_pop_after_another_opening", THREE, || {
         let stacks = filled_and_locked();
         let owner = owner(&stacks, Stacks::pop);
-        let (mut ids, _) = turn_round(&stacks);
+        let mut ids = turn_round(&stacks);
         ids.extend(owner.join().unwrap());
-        ids.extend(drain_and_reopen_locked(&stacks, false).0);
+        ids.extend(drain_and_reopen_locked(&stacks, false));
         assert_eq!(ids, [7]);
     });
 }
@@ -150,24 +135,11 @@ fn a_push_after_another_opening() {
     check("a_push_after_another_opening", THREE, || {
         let stacks = filled_and_locked();
         let owner = owner(&stacks, |stacks| stacks.push(8));
-        let (mut ids, _) = turn_round(&stacks);
+        let mut ids = turn_round(&stacks);
         let pushed = owner.join().unwrap();
-        ids.extend(drain_and_reopen_locked(&stacks, false).0);
+        ids.extend(drain_and_reopen_locked(&stacks, false));
         ids.sort_unstable();
         assert_eq!(ids, [7, 8][..=usize::from(pushed)]);
-    });
-}
-
-/// One takes the bundle meanwhile.
-#[test]
-fn an_exchange_after_another_opening() {
-    check("an_exchange_after_another_opening", THREE, || {
-        let stacks = filled_and_locked();
-        let owner = owner(&stacks, |stacks| stacks.exchange_bundle(70, 0));
-        let (_, bundle) = turn_round(&stacks);
-        let taken = owner.join().unwrap();
-        let left = drain_and_reopen_locked(&stacks, false).1;
-        assert_eq!(u64::from(taken) * 70 + bundle + left, 70, "in one place");
     });
 }
 
@@ -187,7 +159,6 @@ macro_rules! both {
 both! {
     a_pop_after_a_reopening / a_pop_after_a_reopening_locked pop_after_reopening;
     a_push_after_a_reopening / a_push_after_a_reopening_locked push_after_reopening;
-    an_exchange_after_a_reopening / an_exchange_after_a_reopening_locked exchange_after_reopening;
 }
 
 /// Plain data of whoever adds, and of whoever closes.

@@ -22,13 +22,13 @@ impl<T> Tag<T> {
     /// ```
     /// use inflight_tags::{Tag, TagSet};
     /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let tokens: Vec<u64> = dev.try_alloc_batch(8).into_iter().map(Tag::into_token).collect();
     /// // The reaper's turn.
     /// let done = tokens.into_iter().filter_map(|token| set.redeem(token).ok());
     /// Tag::free_batch(done);
     /// assert_eq!(set.in_use(), 0);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn free_batch(tags: impl IntoIterator<Item = Self>) {
         let mut tags = ToFree::new(tags.into_iter().collect());

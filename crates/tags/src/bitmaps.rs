@@ -1,19 +1,21 @@
 //! The bitmaps of all hardware queues: everything of a set but its payloads.
 
+use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::freeze::Gate;
-use crate::kind::{Kinds, QueueKind};
-use crate::leave::Service;
-use crate::life::Life;
-use crate::live::Size;
+use crate::gate::Gate;
+use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
-use crate::steering::{Policies, Seats};
-use crate::tenant::{Accounts, Ledger, SharePolicy, Shares};
-use inflight_sbitmap::above::Above;
-use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use crate::size::Size;
+use crate::teardown::Teardown;
+use crate::tenant::TenantIds;
+use crate::tenant::{ShareAccounts, SharePolicy, Shares};
+use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
+use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
+use inflight_steering::{Policies, first_of};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 /// How many hardware queues, and how many tags each: at most. `Size` has the present numbers.
@@ -89,7 +91,7 @@ struct HwQueue {
     /// If the set has tags beyond the depth. Nobody waits for these.
     extra: Option<Box<SbitmapQueue>>,
     /// Who has how many of the normal ones.
-    ledger: Arc<Ledger>,
+    accounts: Arc<ShareAccounts>,
 }
 
 /// The bitmaps of all hardware queues, and the gate before them.
@@ -97,13 +99,14 @@ struct HwQueue {
 pub(crate) struct Bitmaps {
     geometry: Geometry,
     size: Size,
-    service: Service,
+    active_queues: ActiveQueues,
     /// By table.
     hw_queues: Box<[HwQueue]>,
     gate: Gate,
-    life: Life,
+    teardown: Teardown,
     /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
     owner: AtomicPtr<()>,
+    free: Option<unsafe fn(NonNull<()>)>,
     set_id: SetId,
     clock: Clock,
     /// Of the clock, if the set keeps ages.
@@ -111,12 +114,31 @@ pub(crate) struct Bitmaps {
     admission: Admission,
     kinds: Kinds,
     policies: Policies,
-    seats: Seats,
-    accounts: Accounts,
+    tenant_ids: TenantIds,
+}
+
+/// The set that the bitmaps belong to.
+pub(crate) struct Owner {
+    set: Option<NonNull<()>>,
+    free: Option<unsafe fn(NonNull<()>)>,
+}
+
+impl Owner {
+    /// Frees the set.
+    ///
+    /// # Safety
+    ///
+    /// It lives, nobody uses it any more, and nobody else frees it.
+    pub(crate) unsafe fn free(&self) {
+        if let (Some(set), Some(free)) = (self.set, self.free) {
+            // SAFETY: by the contract; `free` is the set's, see `Setup`.
+            unsafe { free(set) }
+        }
+    }
 }
 
 /// What the builder says of the bitmaps, beside their geometry.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Setup {
     pub(crate) admission: Admission,
     pub(crate) engine: Engine,
@@ -125,61 +147,68 @@ pub(crate) struct Setup {
     /// The depth at first, if not the largest; and the number of hardware queues.
     pub(crate) depth: Option<usize>,
     pub(crate) hw_queues: Option<usize>,
+    /// How many CPUs each hardware queue serves, if that is known.
+    pub(crate) users: Vec<usize>,
+    /// Frees the set that will be [the owner](Bitmaps::set_owner).
+    pub(crate) free: Option<unsafe fn(NonNull<()>)>,
 }
 
 impl Bitmaps {
     /// `geometry` has been checked.
     pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
-        let (fairness, engine) = match setup.admission {
-            Admission::WholeIo => (Fairness::Fair, setup.engine),
-            _ => (Fairness::Batched, Engine::Shared),
+        let (fairness, engine) = match setup.admission.wake_policy() {
+            None => (Fairness::fair(), setup.engine),
+            Some(policy) => (
+                BatchedOptions::new().wake_policy(policy).into(),
+                Engine::Shared,
+            ),
         };
         let depth = setup.depth.unwrap_or(geometry.depth);
         let hw_queues = setup.hw_queues.unwrap_or(geometry.hw_queues);
-        let bitmap = |depth, max_depth, shares| {
+        let bitmap = |n: usize, depth, max_depth, shares| {
             SbitmapQueue::builder(depth)
                 .max_depth(max_depth)
                 .fairness(fairness)
-                .wake_policy(setup.admission.wake_policy())
                 .engine(engine)
                 .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())
-                .build_above(Above {
+                .build_with_rules(Rules {
                     shares,
-                    door: setup.admission.door(),
+                    newcomers: setup.admission.newcomers(),
+                    users: setup.users.get(n).copied(),
                 })
                 .expect("a depth of at most 10,240 is legal")
         };
-        let hw_queue = |_| {
+        let hw_queue = |n| {
             let (normal, most) = (
                 depth - geometry.reserved,
                 geometry.depth - geometry.reserved,
             );
             let (reserved, extra) = (geometry.reserved, geometry.extra);
-            let ledger = Arc::new(Ledger::new(setup.share, normal, most));
+            let accounts = Arc::new(ShareAccounts::new(setup.share, normal, most));
             HwQueue {
-                normal: bitmap(normal, most, Some(Box::new(Shares(ledger.clone())))),
-                reserved: (reserved > 0).then(|| Box::new(bitmap(reserved, reserved, None))),
-                extra: (extra > 0).then(|| Box::new(bitmap(extra, extra, None))),
-                ledger,
+                normal: bitmap(n, normal, most, Some(Box::new(Shares(accounts.clone())))),
+                reserved: (reserved > 0).then(|| Box::new(bitmap(n, reserved, reserved, None))),
+                extra: (extra > 0).then(|| Box::new(bitmap(n, extra, extra, None))),
+                accounts,
             }
         };
         Self {
             geometry,
             size: Size::new(hw_queues, depth),
-            service: Service::new(geometry.hw_queues),
+            active_queues: ActiveQueues::new(geometry.hw_queues),
             hw_queues: (0..geometry.tables()).map(hw_queue).collect(),
             gate: Gate::new(),
-            life: Life::new(),
+            teardown: Teardown::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
+            free: setup.free,
             set_id: SetId::new(),
             stamps: keep_ages.then(|| clock.ticks()),
             clock: clock.clone(),
             admission: setup.admission,
             kinds: setup.kinds,
             policies: Policies::new(),
-            seats: Seats::new(),
-            accounts: Accounts::new(),
+            tenant_ids: TenantIds::new(),
         }
     }
 
@@ -203,15 +232,15 @@ impl Bitmaps {
         self.kinds.of(hw_queue, self.size.hw_queues())
     }
 
-    pub(crate) const fn service(&self) -> &Service {
-        &self.service
+    pub(crate) const fn active_queues(&self) -> &ActiveQueues {
+        &self.active_queues
     }
 
     /// The hardware queue itself, or the one that stands in for it while it is inactive.
     #[inline]
     pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
         if self.gate.state().is_short() {
-            self.service.stand_in(hw_queue)
+            self.active_queues.stand_in(hw_queue)
         } else {
             hw_queue
         }
@@ -221,7 +250,7 @@ impl Bitmaps {
     pub(crate) fn admits(&self, hw_queue: usize) -> bool {
         let state = self.gate.state_after_get();
         if state.is_short() {
-            if self.service.stand_in(hw_queue) != hw_queue {
+            if self.active_queues.stand_in(hw_queue) != hw_queue {
                 return false;
             }
             // D5: who drains may have taken the bit for another hardware queue's.
@@ -229,7 +258,7 @@ impl Bitmaps {
                 self.gate.drained().notify_all();
             }
         }
-        state.closed().is_none() && hw_queue < self.size.hw_queues()
+        state.refuses().is_none() && hw_queue < self.size.hw_queues()
     }
 
     #[inline]
@@ -247,10 +276,14 @@ impl Bitmaps {
     /// # Safety
     ///
     /// `this` lives.
-    pub(crate) unsafe fn owner(this: *const Self) -> *mut () {
-        // Relaxed: see `set_owner`.
+    pub(crate) unsafe fn owner(this: *const Self) -> Owner {
         // SAFETY: by the contract.
-        unsafe { (*this).owner.load(Ordering::Relaxed) }
+        let this = unsafe { &*this };
+        Owner {
+            // Relaxed: see `set_owner`.
+            set: NonNull::new(this.owner.load(Ordering::Relaxed)),
+            free: this.free,
+        }
     }
 
     /// The count of ended tags. A pointer: the memory may go while the caller is in it.
@@ -259,19 +292,19 @@ impl Bitmaps {
     ///
     /// `this` lives.
     #[inline]
-    pub(crate) const unsafe fn life(this: *const Self) -> *const Life {
+    pub(crate) const unsafe fn teardown(this: *const Self) -> *const Teardown {
         // SAFETY: by the contract.
-        unsafe { &raw const (*this).life }
+        unsafe { &raw const (*this).teardown }
     }
 
     /// K3.
     pub(crate) fn close(&self) -> u64 {
-        self.life.close()
+        self.teardown.close()
     }
 
     /// K5.
     pub(crate) fn settle(&self, given_out: u64, ended: u64) -> bool {
-        self.life.settle(given_out, ended)
+        self.teardown.settle(given_out, ended)
     }
 
     #[inline]
@@ -284,8 +317,8 @@ impl Bitmaps {
         &self.policies
     }
 
-    pub(crate) const fn seats(&self) -> &Seats {
-        &self.seats
+    pub(crate) const fn tenant_ids(&self) -> &TenantIds {
+        &self.tenant_ids
     }
 
     pub(crate) const fn clock(&self) -> &Clock {
@@ -329,12 +362,15 @@ impl Bitmaps {
 
     /// Who has how many bits of a hardware queue's normal bitmap.
     #[inline]
-    pub(crate) fn ledger(&self, hw_queue: usize) -> &Ledger {
-        &self.table_of(hw_queue).ledger
+    pub(crate) fn accounts(&self, hw_queue: usize) -> &ShareAccounts {
+        &self.table_of(hw_queue).accounts
     }
 
-    pub(crate) const fn accounts(&self) -> &Accounts {
-        &self.accounts
+    /// So many CPUs each hardware queue serves from now on.
+    pub(crate) fn set_users(&self, users: &[usize]) {
+        for target in self.targets() {
+            self.bitmap(target).set_users(users[target.hw_queue]);
+        }
     }
 
     /// Where the bits of a bitmap begin among the tags of its hardware queue.
@@ -378,8 +414,11 @@ impl Bitmaps {
             })
     }
 
-    pub(crate) fn any_in_use(&self) -> bool {
-        self.targets()
-            .any(|target| self.bitmap(target).is_any_set())
+    /// Nobody gets a bit from now on; the first panic of a waker comes out when all are told.
+    pub(crate) fn close_all(&self) {
+        self.gate.shut();
+        let close = |target| catch_unwind(AssertUnwindSafe(|| self.bitmap(target).close()));
+        let closed = first_of(self.targets().map(close));
+        closed.unwrap_or_else(|panic| resume_unwind(panic));
     }
 }

@@ -2,17 +2,19 @@
 
 use crate::admission::Admission;
 use crate::bitmaps::{Bitmaps, Geometry, Setup};
+use crate::cpu_groups::Machine;
+use crate::cpu_map::CpuMap;
 use crate::error::BuildError;
-use crate::expire::DEFAULT_TIMEOUT;
-use crate::group::Machine;
 use crate::handle::Handle;
-use crate::map::CpuMap;
-use crate::set::{BeforeWait, Shared, TagSet};
+use crate::hw_queues::HwQueueOptions;
+use crate::queue_kind::Kinds;
+use crate::set::TagSet;
+use crate::shared::{BeforeWait, DEFAULT_TIMEOUT, Shared};
 use crate::slot::Slot;
-use crate::steering::SteeringPolicy;
 use crate::tenant::SharePolicy;
 use crate::token::MAX_SLOTS;
 use inflight_sbitmap::Engine;
+use inflight_steering::SteeringPolicy;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, CachePadded};
 use inflight_topology::Topology;
@@ -30,8 +32,7 @@ const DEFAULT_DEPTH: usize = 128;
 /// Describes a [`TagSet`] before it is built. Made by [`TagSet::builder`].
 ///
 /// ```
-/// use inflight_sync::time::Clock;
-/// use inflight_tags::TagSet;
+/// use inflight_tags::{Clock, TagSet};
 /// use inflight_topology::Topology;
 ///
 /// let topo = Topology::synthetic("cache:2 core:4")?;
@@ -53,12 +54,25 @@ pub struct TagSetBuilder<T> {
     clock: Clock,
     ages: bool,
     max_depth: Option<usize>,
-    max_hw_queues: Option<usize>,
+    hw_queues: HwQueueOptions,
     timeout: Duration,
     before_wait: Option<BeforeWait>,
     setup: Setup,
     steering: Option<SteeringPolicy>,
     payload: PhantomData<fn() -> T>,
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Describes a new set.
+    ///
+    /// ```
+    /// let set = inflight_tags::TagSet::builder().depth(64).build(|_hwq, _tag| 0u32)?;
+    /// # let _ = set;
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn builder() -> TagSetBuilder<T> {
+        TagSetBuilder::new()
+    }
 }
 
 impl<T> TagSetBuilder<T> {
@@ -75,7 +89,7 @@ impl<T> TagSetBuilder<T> {
             clock: Clock::system(),
             ages: true,
             max_depth: None,
-            max_hw_queues: None,
+            hw_queues: HwQueueOptions::new(1),
             timeout: DEFAULT_TIMEOUT,
             before_wait: None,
             setup: Setup::default(),
@@ -84,15 +98,19 @@ impl<T> TagSetBuilder<T> {
         }
     }
 
-    /// The number of hardware queues, 1 to 65,536; by default 1. Each has tags of its own.
+    /// The hardware queues: a number of them, 1 to 65,536, by default 1, each with tags of its own;
+    /// or [options](HwQueueOptions) for what they are for, how many they may become, and whether
+    /// they share their tags.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().hw_queues(3).build(|_, _| ())?.hw_queues(), 3);
+    /// # use inflight_tags::{HwQueueOptions, TagSet};
+    /// assert_eq!(TagSet::builder().hw_queues(3).build(|_, _| ())?.hw_queues().len(), 3);
+    /// let rings = HwQueueOptions::new(3).poll(1);
+    /// assert_eq!(TagSet::builder().hw_queues(rings).build(|_, _| ())?.hw_queues().len(), 3);
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
-    pub fn hw_queues(mut self, n: usize) -> Self {
-        self.geometry.hw_queues = n;
+    pub fn hw_queues(mut self, hw_queues: impl Into<HwQueueOptions>) -> Self {
+        self.hw_queues = hw_queues.into();
         self
     }
 
@@ -124,7 +142,7 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// How deep the set may [become](TagSet::resize), up to 10,240; by default, and at least, the
+    /// How deep the set may [become](TagSet::resize), from the depth to 10,240; by default the
     /// depth. Memory is laid out for it at once; the payloads are made when the set grows.
     ///
     /// ```
@@ -135,46 +153,6 @@ impl<T> TagSetBuilder<T> {
     /// ```
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = Some(depth);
-        self
-    }
-
-    /// How many hardware queues there may [be](TagSet::set_hw_queues), and at least the number at
-    /// first. By default twice that if it is two or more and this makes 65,536 tags at most, else
-    /// that (always that under `--cfg loom`, where each costs a model). Memory is laid out for all
-    /// at once; the payloads are made when they come.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().hw_queues(2).max_hw_queues(8).build(|_, _| ())?;
-    /// set.set_hw_queues(8)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_hw_queues(mut self, n: usize) -> Self {
-        self.max_hw_queues = Some(n);
-        self
-    }
-
-    /// Whether all hardware queues take their tags from one table of `depth` tags; by default each
-    /// has a table of its own. For devices whose queues share one limit.
-    ///
-    /// A tag's number is then unique in the whole set, its hardware queue is that of the CPU (or
-    /// the options) it was asked for on, and a tag that is freed on one hardware queue goes to a
-    /// waiter on any. The build closure gets 0 for the hardware queue.
-    ///
-    /// The idea is the host-wide tags of blk-mq.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(4).depth(1).shared_tags(true).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let tag = dev.try_alloc(AllocOptions::new().hw_queue(3))?;
-    /// assert_eq!((tag.hw_queue(), set.capacity()), (3, 1));
-    /// let other = dev.try_alloc(AllocOptions::new().hw_queue(0));
-    /// assert_eq!(other.unwrap_err(), AllocError::Exhausted);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn shared_tags(mut self, shared: bool) -> Self {
-        self.geometry.shared = shared;
         self
     }
 
@@ -195,7 +173,7 @@ impl<T> TagSetBuilder<T> {
     ///     let held = held.clone();
     ///     move |_hwq| held.lock().unwrap().clear() // frees the tag
     /// });
-    /// let dev = set.build(|_, _| ())?.add_queue("nvme0n1");
+    /// let dev = set.build(|_, _| ())?.add_tenant("nvme0n1")?;
     /// held.lock().unwrap().push(dev.alloc_blocking()?);
     /// let tag = dev.alloc_blocking()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -235,8 +213,8 @@ impl<T> TagSetBuilder<T> {
     /// use inflight_topology::Topology;
     /// let topo = Topology::synthetic("numa:2 core:2 smt:2")?; // node 0 has CPUs 0, 1, 4 and 5
     /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-    /// assert!([0, 1, 4, 5].iter().all(|&cpu| set.hw_queue_of(cpu) == 0));
-    /// assert!([2, 3, 6, 7].iter().all(|&cpu| set.hw_queue_of(cpu) == 1));
+    /// assert!([0, 1, 4, 5].iter().all(|&cpu| set.hw_queues().of_cpu(cpu) == 0));
+    /// assert!([2, 3, 6, 7].iter().all(|&cpu| set.hw_queues().of_cpu(cpu) == 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn topology(mut self, topology: &Topology) -> Self {
@@ -244,46 +222,10 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// How many of the hardware queues are for reads alone; by default none. They come after the
-    /// default ones and are spread over the CPUs like these.
-    /// [`AllocOptions::read`](crate::AllocOptions::read) asks for their tags.
-    ///
-    /// ```
-    /// use inflight_tags::{QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(4).read_queues(1).poll_queues(1).build(|_, _| ())?;
-    /// let kinds: Vec<_> = (0..4).filter_map(|hwq| set.queue_kind(hwq)).collect();
-    /// use QueueKind::{Default, Poll, Read};
-    /// assert_eq!(kinds, [Default, Default, Read, Poll]);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    pub fn read_queues(mut self, n: usize) -> Self {
-        self.setup.kinds.read = n;
-        self
-    }
-
-    /// How many of the hardware queues are for polled requests alone; by default none. They are the
-    /// last ones. [`AllocOptions::polled`](crate::AllocOptions::polled) asks for their tags. What
-    /// is submitted under one of these completes where it is seen, as by
-    /// [`Tag::into_polled_token`](crate::Tag::into_polled_token).
-    ///
-    /// ```
-    /// use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).poll_queues(1).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new().polled())?.hw_queue(), 1);
-    /// assert_eq!(dev.try_alloc(AllocOptions::new())?.hw_queue(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn poll_queues(mut self, n: usize) -> Self {
-        self.setup.kinds.poll = n;
-        self
-    }
-
     /// The clock of timeouts and ages; by default the system's.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
-    /// use inflight_sync::time::Clock;
+    /// # use inflight_tags::{Clock, TagSet};
     /// let clock = Clock::manual(); // moved by hand
     /// let set = TagSet::builder().clock(clock).build(|_, _| ())?;
     /// # let _ = set;
@@ -316,10 +258,10 @@ impl<T> TagSetBuilder<T> {
     /// zero.
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # use inflight_tags::TagSet;
     /// use std::time::Duration;
     /// let set = TagSet::builder().ages(false).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// set.for_each_in_flight(|t| assert_eq!(t.age(), Duration::ZERO));
     /// # set.redeem(token)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -333,7 +275,7 @@ impl<T> TagSetBuilder<T> {
     ///
     /// ```
     /// use inflight_tags::{Admission, TagSet};
-    /// let policy = Admission::ElasticOvercommit { max_extra: 56 };
+    /// let policy = Admission::elastic_overcommit(56);
     /// let set = TagSet::builder().depth(8).admission(policy).build(|_, _| ())?;
     /// assert_eq!(set.depth(), 8);
     /// assert_eq!(set.capacity(), 64, "the slots beyond the depth are made too");
@@ -341,19 +283,18 @@ impl<T> TagSetBuilder<T> {
     /// ```
     pub fn admission(mut self, policy: Admission) -> Self {
         self.geometry.extra = match policy {
-            Admission::ElasticOvercommit { max_extra } => max_extra,
+            Admission::ElasticOvercommit { max_extra, .. } => max_extra,
             _ => 0,
         };
         self.setup.admission = policy;
         self
     }
 
-    /// What keeps the bits under [`Admission::WholeIo`]. The other policies have
-    /// [`Engine::Shared`], whatever is said here.
+    /// What keeps the bits: [`Engine::Auto`] by default. Policies other than
+    /// [`Admission::WholeIo`] need [`Engine::Shared`], and refuse [`Engine::Local`].
     ///
     /// ```
-    /// use inflight_sbitmap::Engine;
-    /// use inflight_tags::TagSet;
+    /// use inflight_tags::{Engine, TagSet};
     /// let set = TagSet::builder().engine(Engine::Shared).build(|_, _| ())?;
     /// # let _ = set;
     /// # Ok::<(), inflight_tags::BuildError>(())
@@ -392,7 +333,8 @@ impl<T> TagSetBuilder<T> {
     /// ```
     /// # use inflight_tags::{BuildError, TagSet};
     /// let set = TagSet::builder().hw_queues(2).depth(2).build(|hwq, tag| (hwq, tag))?;
-    /// let tag = set.add_queue("nvme0n1").alloc_blocking().expect("all are free");
+    /// let dev = set.add_tenant("nvme0n1").expect("a new name");
+    /// let tag = dev.alloc_blocking().expect("all are free");
     /// assert_eq!(*tag, (tag.hw_queue(), tag.index()));
     ///
     /// let refused = TagSet::builder().depth(0).build(|_, _| ()).unwrap_err();
@@ -404,27 +346,57 @@ impl<T> TagSetBuilder<T> {
         F: Fn(usize, usize) -> T + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let mut geometry = self.geometry;
-        let (hw_queues, depth) = (geometry.hw_queues, geometry.depth);
+        let HwQueueOptions {
+            count: hw_queues,
+            most,
+            read,
+            poll,
+            shared_tags,
+        } = self.hw_queues;
+        let depth = self.geometry.depth;
+        let mut geometry = Geometry {
+            hw_queues,
+            shared: shared_tags,
+            ..self.geometry
+        };
         check(geometry)?;
-        let kinds = self.setup.kinds;
-        if kinds.read.saturating_add(kinds.poll) >= hw_queues {
+        if read.saturating_add(poll) >= hw_queues {
             return Err(BuildError::Kinds {
-                read: kinds.read,
-                poll: kinds.poll,
+                read,
+                poll,
                 hw_queues,
             });
         }
-        geometry.depth = self.max_depth.unwrap_or(depth).max(depth);
-        geometry.hw_queues = match self.max_hw_queues {
-            Some(most) => most.max(hw_queues),
+        let kinds = Kinds { read, poll };
+        if self.setup.engine == Engine::Local && self.setup.admission != Admission::WholeIo {
+            return Err(BuildError::BatchedNeedsShared);
+        }
+        geometry.depth = self.max_depth.unwrap_or(depth);
+        if !(depth..=MAX_DEPTH).contains(&geometry.depth) {
+            return Err(BuildError::MaxDepth {
+                max_depth: geometry.depth,
+                depth,
+            });
+        }
+        geometry.hw_queues = match most {
+            Some(most) if (hw_queues..=MAX_HW_QUEUES).contains(&most) => most,
+            Some(max_hw_queues) => {
+                return Err(BuildError::MaxHwQueues {
+                    max_hw_queues,
+                    hw_queues,
+                });
+            }
             None => default_max_hw_queues(geometry),
         };
         check(geometry)?;
         let tables = geometry.tables_of(hw_queues);
+        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
         let setup = Setup {
             depth: Some(depth),
             hw_queues: Some(hw_queues),
+            users: map.users(geometry.shared),
+            kinds,
+            free: Some(Shared::<T>::free),
             ..self.setup
         };
         let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, setup));
@@ -441,7 +413,6 @@ impl<T> TagSetBuilder<T> {
             CachePadded::new(slot)
         };
         let slots = (0..geometry.tags()).map(slot).collect();
-        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
         shared.timeout = self.timeout;
         shared.before_wait = self.before_wait;

@@ -23,6 +23,24 @@ pub enum BuildError {
         /// The depth asked for.
         depth: usize,
     },
+    /// `max_depth` is below the depth, or above 10,240.
+    MaxDepth {
+        /// The largest depth asked for.
+        max_depth: usize,
+        /// The depth to begin with.
+        depth: usize,
+    },
+    /// The largest number of hardware queues is below the number to begin with, or above 65,536.
+    MaxHwQueues {
+        /// The largest number asked for.
+        max_hw_queues: usize,
+        /// The number to begin with.
+        hw_queues: usize,
+    },
+    /// [`Engine::Local`](crate::Engine::Local) was asked for with an
+    /// [`Admission`](crate::Admission) other than [`WholeIo`](crate::Admission::WholeIo): these
+    /// need [`Engine::Shared`](crate::Engine::Shared).
+    BatchedNeedsShared,
     /// The reserved tags leave no normal one.
     Reserved {
         /// How many reserved tags were asked for.
@@ -62,6 +80,23 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::Depth { depth } => write!(f, "depth {depth} is not in 1 to 10240"),
+            Self::MaxDepth { max_depth, depth } => {
+                write!(
+                    f,
+                    "max_depth {max_depth} is not in {depth} (the depth) to 10240"
+                )
+            }
+            Self::MaxHwQueues {
+                max_hw_queues,
+                hw_queues,
+            } => write!(
+                f,
+                "at most {max_hw_queues} hardware queues, but {hw_queues} to begin with, and 65536 \
+                 at most"
+            ),
+            Self::BatchedNeedsShared => {
+                f.write_str("Engine::Local serves Admission::WholeIo and no other")
+            }
             Self::Reserved { reserved, depth } => {
                 write!(
                     f,
@@ -113,9 +148,11 @@ pub enum ResizeError {
     HwQueues {
         /// The number asked for.
         hw_queues: usize,
-        /// The builder's [`max_hw_queues`](crate::TagSetBuilder::max_hw_queues).
+        /// The builder's [`max`](crate::HwQueueOptions::max).
         most: usize,
     },
+    /// A tag is held or in flight now. Only the try form says so.
+    InUse,
     /// The time was up before no tag was held or in flight.
     TimedOut,
 }
@@ -137,21 +174,95 @@ impl fmt::Display for ResizeError {
                      max_hw_queues) are possible"
                 )
             }
+            Self::InUse => f.write_str("a tag is held or in flight"),
             Self::TimedOut => f.write_str("tags were in use until the time was up"),
+        }
+    }
+}
+
+impl From<FreezeError> for ResizeError {
+    fn from(error: FreezeError) -> Self {
+        match error {
+            FreezeError::InUse => Self::InUse,
+            FreezeError::TimedOut => Self::TimedOut,
         }
     }
 }
 
 impl Error for ResizeError {}
 
-/// Why a [`Queue`](crate::Queue) gave no tag.
+/// Why a set has no new tenant.
 ///
 /// ```
-/// use inflight_tags::{AllocError, AllocOptions, TagSet};
+/// use inflight_tags::{TagSet, TenantError};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let disk = set.add_tenant("sda")?;
+/// let error = set.add_tenant("sda").unwrap_err();
+/// assert_eq!(error, TenantError::NameTaken { name: "sda".into() });
+/// drop(disk);
+/// assert!(set.add_tenant("sda").is_ok(), "its last handle is gone");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TenantError {
+    /// Another tenant of the set has the name: their counters could not be told apart.
+    NameTaken {
+        /// The name asked for.
+        name: String,
+    },
+    /// The set is [closed](crate::TagSet::close).
+    Closed,
+}
+
+impl fmt::Display for TenantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameTaken { name } => write!(f, "the tag set has a tenant named {name:?}"),
+            Self::Closed => f.write_str("the tag set is closed"),
+        }
+    }
+}
+
+impl Error for TenantError {}
+
+/// Why a set was not frozen, or a quiesced one not drained.
+///
+/// ```
+/// use inflight_tags::{FreezeError, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let _held = set.add_tenant("sda")?.try_alloc()?;
+/// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FreezeError {
+    /// A tag is held or in flight now. Only the try forms say so.
+    InUse,
+    /// The time was up before the last tag was freed.
+    TimedOut,
+}
+
+impl fmt::Display for FreezeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InUse => "a tag is held or in flight",
+            Self::TimedOut => "tags were in use until the time was up",
+        })
+    }
+}
+
+impl Error for FreezeError {}
+
+/// Why a [`Tenant`](crate::Tenant) got no tag.
+///
+/// ```
+/// use inflight_tags::{AllocError, TagSet};
 /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let _held = dev.try_alloc(AllocOptions::new())?;
-/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Exhausted);
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let _held = dev.try_alloc()?;
+/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,30 +281,47 @@ pub enum AllocError {
     /// A reserved tag was asked for and the set has none.
     NoReserved,
     /// A hardware queue was asked for that the set does not have.
-    NoSuchHwQueue,
+    NoSuchHwQueue {
+        /// Its number; of numbers above it 2^32 - 2.
+        hw_queue: u32,
+    },
     /// [`mapped_hw_queue`](crate::AllocOptions::mapped_hw_queue) asks for a hardware queue that
     /// serves no CPU.
-    Unmapped,
-    /// A hardware queue was asked for all CPUs of which are
-    /// [offline](crate::TagSet::cpu_offline).
-    InactiveHwQueue,
+    Unmapped {
+        /// Its number.
+        hw_queue: u32,
+    },
+    /// A hardware queue was asked for all CPUs of which are [offline](crate::Cpus::offline).
+    InactiveHwQueue {
+        /// Its number.
+        hw_queue: u32,
+    },
+    /// The set is [closed](crate::TagSet::close).
+    Closed,
 }
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exhausted => {
+        match self {
+            Self::Exhausted => f.write_str(
                 "no tag for this tenant now: all tags of this hardware queue are in use, its \
-                 share is used up, or others wait"
+                 share is used up, or others wait",
+            ),
+            Self::Frozen => f.write_str("the tag set is frozen"),
+            Self::Quiesced => f.write_str("the tag set is quiesced"),
+            Self::TimedOut => f.write_str("no tag could be had before the time was up"),
+            Self::NoReserved => f.write_str("the tag set has no reserved tags"),
+            Self::NoSuchHwQueue { hw_queue } => {
+                write!(f, "the tag set has no hardware queue {hw_queue}")
             }
-            Self::Frozen => "the tag set is frozen",
-            Self::Quiesced => "the tag set is quiesced",
-            Self::TimedOut => "no tag could be had before the time was up",
-            Self::NoReserved => "the tag set has no reserved tags",
-            Self::NoSuchHwQueue => "the tag set has no such hardware queue",
-            Self::Unmapped => "the hardware queue serves no CPU",
-            Self::InactiveHwQueue => "all CPUs of this hardware queue are offline",
-        })
+            Self::Unmapped { hw_queue } => {
+                write!(f, "hardware queue {hw_queue} serves no CPU")
+            }
+            Self::InactiveHwQueue { hw_queue } => {
+                write!(f, "all CPUs of hardware queue {hw_queue} are offline")
+            }
+            Self::Closed => f.write_str("the tag set is closed"),
+        }
     }
 }
 
@@ -204,39 +332,76 @@ impl Error for AllocError {}
 /// ```
 /// use inflight_tags::{DrainError, TagSet};
 /// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
-/// assert_eq!(set.drain_hw_queue_blocking(1), Err(DrainError::Active));
+/// let active = DrainError::Active { hw_queue: 1 };
+/// assert_eq!(set.hw_queues().drain_blocking(1), Err(active));
 /// # Ok::<(), inflight_tags::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DrainError {
     /// It serves, or did so meanwhile.
-    Active,
+    Active {
+        /// Its number.
+        hw_queue: usize,
+    },
+    /// One of its tags is held or in flight now. Only the try form says so.
+    InUse,
     /// The time was up before its last tag was freed.
     TimedOut,
     /// The set has no such hardware queue.
-    NoSuchHwQueue,
+    NoSuchHwQueue {
+        /// The number asked for.
+        hw_queue: usize,
+    },
 }
 
 impl fmt::Display for DrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Active => "the hardware queue is in service",
-            Self::TimedOut => "the hardware queue was not drained in time",
-            Self::NoSuchHwQueue => "the tag set has no such hardware queue",
-        })
+        match self {
+            Self::Active { hw_queue } => write!(f, "hardware queue {hw_queue} is in service"),
+            Self::InUse => f.write_str("a tag of the hardware queue is in use"),
+            Self::TimedOut => f.write_str("the hardware queue was not drained in time"),
+            Self::NoSuchHwQueue { hw_queue } => {
+                write!(f, "the tag set has no hardware queue {hw_queue}")
+            }
+        }
     }
 }
 
 impl Error for DrainError {}
+
+/// Why there is no request whose time is up.
+///
+/// ```
+/// # use inflight_tags::{ExpireError, TagSet};
+/// # use std::time::Duration;
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let error = set.expired_timeout(Duration::ZERO).unwrap_err();
+/// assert_eq!(error, ExpireError::TimedOut);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpireError {
+    /// The time to wait was up before a request's was.
+    TimedOut,
+}
+
+impl fmt::Display for ExpireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no request's time was up before that of the wait")
+    }
+}
+
+impl Error for ExpireError {}
 
 /// Why a token was not turned back into its tag.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, RedeemError, TagSet};
 /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let token = dev.try_alloc()?.into_token();
 /// let tag = set.redeem(token)?;
 /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NotInFlight, "a second completion");
 /// drop(tag);
@@ -252,10 +417,12 @@ pub enum RedeemError {
     NotInFlight,
     /// The set has no slot of that number: the token is damaged.
     OutOfRange,
-    /// Another set made the token. Numbers that never were tokens, 0 and `u64::MAX` among them,
-    /// mostly look like that too.
+    /// Another set made the token. A number that never was a token mostly looks like that too.
     Foreign,
-    /// The tag was marked as timed out; it belongs to whoever handles the timeout.
+    /// 0 or `u64::MAX`: no token is that number. A ring whose user data was never set says so.
+    NoToken,
+    /// The request was marked as timed out, and its tag went or goes to whoever handles that: its
+    /// completion is late. As long as the slot is not submitted again; then the token is `Stale`.
     TimedOut,
     /// [`redeem_timed_out`](crate::TagSet::redeem_timed_out) was called for a tag that is in flight
     /// and has not been marked.
@@ -272,9 +439,10 @@ impl fmt::Display for RedeemError {
             Self::NotInFlight => "the tag of this token is not in flight: somebody has redeemed it",
             Self::OutOfRange => "the tag set has no slot of this token's number: it is damaged",
             Self::Foreign => "another tag set made this token, or it is damaged",
+            Self::NoToken => "0 and u64::MAX are no tokens: was the user data set?",
             Self::TimedOut => {
-                "the request of this token has timed out: its tag is for who handles that, by \
-                 redeem_timed_out"
+                "the request of this token has timed out: its completion is late, and its tag is \
+                 for who handles that, by redeem_timed_out"
             }
             Self::NotTimedOut => "the tag of this token is in flight and has not timed out",
         })

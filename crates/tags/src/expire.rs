@@ -1,75 +1,392 @@
-//! Requests that take too long, found by whoever asks: no thread and no timer.
+//! Requests that take too long, found by whoever asks.
 
-use crate::set::{Shared, TagSet};
+use crate::error::{ExpireError, RedeemError};
+use crate::handle::Handle;
+use crate::set::TagSet;
+use crate::shared::Shared;
 use crate::slot::Phase;
+use crate::tag::Tag;
 use crate::token::Token;
 use inflight_sync::time::Instant;
+use std::fmt;
 use std::time::Duration;
 
-/// The timeout of requests that say nothing else, as in blk-mq.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long who waits for timeouts sleeps, at most, where all requests have longer ones.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// What a look at one slot comes to.
+enum Found {
+    /// Its time is up, and this look was the one that says so.
+    Late(Late),
+    /// Its time will be up.
+    Next(Instant),
+}
+
+/// A request whose time is up.
+#[derive(Clone, Copy)]
+struct Late {
+    /// Unless its owner has it.
+    token: Option<u64>,
+    hw_queue: usize,
+    index: usize,
+}
 
 impl<T> Shared<T> {
+    fn look_at(&self, at: usize, now: Instant) -> Option<Found> {
+        let slot = &self.slots[at];
+        let state = slot.record.observe();
+        if !matches!(state.phase, Phase::InFlight | Phase::Tracked) {
+            return None;
+        }
+        // Of this issue or a later one. If of a later one, the mark fails.
+        let timeout = slot.record.timeout().unwrap_or(self.timeout);
+        // The stamp is the end of a tick, which may not have come yet.
+        let deadline = slot.record.issued_at().min(now) + timeout;
+        if deadline > now {
+            return Some(Found::Next(deadline));
+        }
+        let (generation, place) = (state.generation, slot.place());
+        let token = match state.phase {
+            Phase::InFlight if slot.record.mark(generation) => {
+                Some(Token { generation, place }.encode())
+            }
+            Phase::Tracked if slot.record.report(generation) => None,
+            _ => return None,
+        };
+        Some(Found::Late(Late {
+            token,
+            hw_queue: slot.hw_queue(),
+            index: slot.tag,
+        }))
+    }
+
     fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
         let now = self.bitmaps.age_time()?;
         let mut next: Option<Instant> = None;
-        for slot in self.slots() {
-            let state = slot.record.observe();
-            if state.phase != Phase::InFlight {
-                continue;
-            }
-            // Of this issue or a later one. If of a later one, the mark fails.
-            let timeout = slot.record.timeout().unwrap_or(self.timeout);
-            // The stamp is the end of a tick, which may not have come yet.
-            let deadline = slot.record.issued_at().min(now) + timeout;
-            if deadline > now {
-                next = Some(next.map_or(deadline, |next| next.min(deadline)));
-            } else if slot.record.mark(state.generation) {
-                let (generation, place) = (state.generation, slot.place());
-                f(Token { generation, place }.encode());
+        for at in 0..self.slots.len() {
+            match self.look_at(at, now) {
+                Some(Found::Late(late)) => late.token.into_iter().for_each(&mut f),
+                Some(Found::Next(deadline)) => {
+                    next = Some(next.map_or(deadline, |next| next.min(deadline)));
+                }
+                None => {}
             }
         }
         next
     }
+
+    /// The first one that is late from slot `from` on, and the slot after it; or when to look
+    /// again.
+    fn next_late(&self, from: usize) -> Result<(Late, usize), Option<Instant>> {
+        let Some(now) = self.bitmaps.age_time() else {
+            return Err(None);
+        };
+        let mut next: Option<Instant> = None;
+        for at in from..self.slots.len() {
+            match self.look_at(at, now) {
+                Some(Found::Late(late)) => return Ok((late, at + 1)),
+                Some(Found::Next(deadline)) => {
+                    next = Some(next.map_or(deadline, |next| next.min(deadline)));
+                }
+                None => {}
+            }
+        }
+        Err(next)
+    }
+
+    /// What somebody who waits for timeouts does: the next, or its end, or when to look again.
+    fn wait_step(&self) -> Result<Option<Late>, Instant> {
+        let shut = self.bitmaps.gate().state().is_shut();
+        let next = match self.next_late(0) {
+            Ok((late, _)) => return Ok(Some(late)),
+            Err(next) => next,
+        };
+        if next.is_none() && shut && self.in_use() == 0 {
+            return Ok(None);
+        }
+        let now = self.bitmaps.clock().now();
+        let most = now + self.timeout.min(LONGEST_SLEEP);
+        Err(next.map_or(most, |next| next.min(most)))
+    }
+}
+
+/// A request whose time is up: see [`TagSet::expired`].
+///
+/// Nobody else is told of it. If it was in flight, its completion is refused from now on
+/// ([`RedeemError::TimedOut`]), and [`redeem`](Expired::redeem) gives the tag to whoever handles
+/// the timeout; until then it is in flight, and a freeze waits for it.
+///
+/// ```
+/// use inflight_tags::{Clock, RedeemError, TagSet};
+/// use std::time::Duration;
+/// let clock = Clock::manual();
+/// let set = TagSet::builder().depth(1).clock(clock.clone()).build(|_, _| ())?;
+/// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
+/// clock.advance(Duration::from_secs(30));
+/// let late = set.try_expired().expect("30 seconds are over");
+/// assert_eq!(late.token(), Some(token));
+/// // … cancel the request at the device, for its buffers may still be in use …
+/// let tag = late.redeem()?;
+/// drop(tag);
+/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut, "its completion is late");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nobody else is told that this request's time is up"]
+pub struct Expired<T> {
+    shared: Handle<T>,
+    late: Late,
+}
+
+impl<T: Send + 'static> Expired<T> {
+    /// What names it; `None` if its tag is held by an owner who [tracks](Tag::track) it.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// assert_eq!(set.try_expired().and_then(|late| late.token()), Some(token));
+    /// # drop(set.redeem_timed_out(token)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn token(&self) -> Option<u64> {
+        self.late.token
+    }
+
+    /// Its hardware queue.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// assert_eq!(set.try_expired().map(|late| late.hw_queue()), Some(0));
+    /// # drop(set.redeem_timed_out(token)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn hw_queue(&self) -> usize {
+        self.late.hw_queue
+    }
+
+    /// The index of its tag in the hardware queue.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// assert_eq!(set.try_expired().map(|late| late.index()), Some(0));
+    /// # drop(set.redeem_timed_out(token)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.late.index
+    }
+
+    /// Gives the tag to the handler of the timeout: once.
+    ///
+    /// # Errors
+    ///
+    /// [`RedeemError::NotInFlight`] if an owner holds the tag; as
+    /// [`TagSet::redeem_timed_out`] if it was taken by its token before.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| 7)?;
+    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// let late = set.try_expired().expect("it has no time at all");
+    /// assert_eq!(*late.redeem()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redeem(self) -> Result<Tag<T>, RedeemError> {
+        let token = self.late.token.ok_or(RedeemError::NotInFlight)?;
+        self.shared.redeem_timed_out(token)
+    }
+}
+
+impl<T> fmt::Debug for Expired<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expired")
+            .field("hw_queue", &self.late.hw_queue)
+            .field("index", &self.late.index)
+            .field("token", &self.late.token)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Marks every request whose time is up, and hands its token to `f`: each once, to one caller.
-    /// Returns when the next one will be up, of those in flight now.
+    /// The next request whose time is up, marked as timed out: each is given to one caller. `None`
+    /// if there is none now.
     ///
-    /// Whoever drives an engine calls it when that moment has come, and at the latest after the
-    /// shortest timeout in use, since what is submitted after a call is not in its answer. The
-    /// moment is one of the set's [clock](TagSet::clock): how long to wait
-    /// is `next - set.clock().now()`, which is zero if it has passed. A request's time begins with
-    /// [`into_token`](crate::Tag::into_token) and is the builder's
-    /// [`timeout`](crate::TagSetBuilder::timeout) or its own
-    /// [`set_timeout`](crate::Tag::set_timeout). A completion that comes before the mark wins; one
-    /// that comes after gets [`TimedOut`](crate::RedeemError::TimedOut), and the token gives the
-    /// tag by [`redeem_timed_out`](TagSet::redeem_timed_out). Until then it is in flight, and a
-    /// freeze waits for it: who freezes keeps calling this. `f` may do that at once, or whatever
-    /// else it likes with the set.
+    /// A request's time begins with [`into_token`](Tag::into_token), or [`track`](Tag::track), and
+    /// is the builder's [`timeout`](crate::TagSetBuilder::timeout) or its own
+    /// [`set_timeout`](Tag::set_timeout). A completion that comes before the mark wins; one that
+    /// comes after gets [`TimedOut`](RedeemError::TimedOut). Nothing expires in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages). Looks at each slot there may be.
     ///
     /// With the system's clock a request's time may be taken to begin by as much as a tick (1 to
-    /// 10 ms) later than it did, never earlier; see [`age`](crate::InFlight::age).
-    ///
-    /// Nothing expires in a set built with [`ages(false)`](crate::TagSetBuilder::ages).
+    /// 10 ms) later than it did, never earlier; see [`InFlight::age`](crate::InFlight::age).
     ///
     /// The idea is the timeout work of blk-mq.
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
-    /// use inflight_sync::time::Clock;
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// drop(set.try_expired().expect("it has no time at all").redeem()?);
+    /// assert!(set.try_expired().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the request is marked: nobody else will hear of it"]
+    pub fn try_expired(&self) -> Option<Expired<T>> {
+        let (late, _) = self.shared().next_late(0).ok()?;
+        Some(self.said(late))
+    }
+
+    /// All requests whose time is up now, one after the other, by one walk over the slots.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// let tags = dev.try_alloc_batch(3).into_iter();
+    /// let _tokens: Vec<u64> = tags.map(|tag| tag.into_token()).collect();
+    /// let handled: Vec<_> = set.iter_expired().filter_map(|late| late.redeem().ok()).collect();
+    /// assert_eq!(handled.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn iter_expired(&self) -> impl Iterator<Item = Expired<T>> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let (late, next) = self.shared().next_late(from).ok()?;
+            from = next;
+            Some(self.said(late))
+        })
+    }
+
+    /// As [`try_expired`](TagSet::try_expired), waiting as a task for the next one. `None` when
+    /// the set is [closed](TagSet::close) and no tag is in use: the end of a loop.
+    ///
+    /// It looks when the next time will be up, and after a second at the latest (or the set's
+    /// timeout, if that is shorter), for requests with shorter times may have been submitted
+    /// meanwhile. **It starts a thread while it waits**, which sleeps in its place; who has a timer
+    /// of its own calls [`expire`](TagSet::expire).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: what is late is given to the next who asks.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::from_millis(1)).build(|_, _| ())?;
+    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// set.close(); // nothing more is submitted
+    /// inflight_sync::block_on(async {
+    ///     while let Some(late) = set.expired().await {
+    ///         drop(late.redeem()); // cancelled at the device before
+    ///     }
+    /// });
+    /// assert_eq!(set.in_use(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn expired(&self) -> Option<Expired<T>> {
+        let clock = self.shared().bitmaps.clock();
+        loop {
+            match self.shared().wait_step() {
+                Ok(late) => return late.map(|late| self.said(late)),
+                Err(until) => clock.sleep_until(until).await,
+            }
+        }
+    }
+
+    /// As [`expired`](TagSet::expired), sleeping; no thread is started.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().timeout(Duration::from_millis(1)).build(|_, _| ())?;
+    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// drop(set.expired_blocking().expect("the set is open").redeem()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the request is marked: nobody else will hear of it"]
+    pub fn expired_blocking(&self) -> Option<Expired<T>> {
+        self.expired_until(None).unwrap_or_default()
+    }
+
+    /// As [`expired`](TagSet::expired), sleeping at most for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExpireError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_tags::{ExpireError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let none = set.expired_timeout(Duration::from_millis(1));
+    /// assert_eq!(none.unwrap_err(), ExpireError::TimedOut);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn expired_timeout(&self, timeout: Duration) -> Result<Option<Expired<T>>, ExpireError> {
+        let deadline = self.shared().bitmaps.clock().now() + timeout;
+        self.expired_until(Some(deadline))
+    }
+
+    fn expired_until(&self, deadline: Option<Instant>) -> Result<Option<Expired<T>>, ExpireError> {
+        let clock = self.shared().bitmaps.clock();
+        let parker = inflight_sync::Parker::current();
+        loop {
+            match self.shared().wait_step() {
+                Ok(late) => return Ok(late.map(|late| self.said(late))),
+                Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
+                    return Err(ExpireError::TimedOut);
+                }
+                Err(until) => {
+                    let until = deadline.map_or(until, |deadline| deadline.min(until));
+                    let _woken = parker.park_until(clock, until);
+                }
+            }
+        }
+    }
+
+    fn said(&self, late: Late) -> Expired<T> {
+        Expired {
+            shared: self.shared.clone(),
+            late,
+        }
+    }
+
+    /// Marks every request in flight whose time is up, and hands its token to `f`: each once, to
+    /// one caller. Returns when the next one will be up, of those that there are now.
+    ///
+    /// For who has a timer of its own: it calls this when that moment has come, and at the latest
+    /// after the shortest timeout in use, since what is submitted after a call is not in its
+    /// answer. The moment is one of the set's [clock](TagSet::clock): how long to wait is
+    /// `next - set.clock().now()`, which is zero if it has passed. The token gives the tag by
+    /// [`redeem_timed_out`](TagSet::redeem_timed_out); until then it is in flight, and a freeze
+    /// waits for it: who freezes keeps calling this. `f` may do that at once, or whatever else it
+    /// likes with the set. The rest is as for [`try_expired`](TagSet::try_expired).
+    ///
+    /// ```
+    /// # use inflight_tags::{Clock, RedeemError, TagSet};
     /// use std::time::Duration;
     /// let clock = Clock::manual();
     /// let set = TagSet::builder().depth(2).clock(clock.clone()).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// let next = set.expire(|_| unreachable!("it has just begun"));
     /// assert_eq!(next, Some(clock.now() + Duration::from_secs(30)));
     /// clock.advance(Duration::from_secs(30));
     /// let mut late = Vec::new();
     /// assert_eq!(set.expire(|token| late.push(token)), None);
     /// assert_eq!(late, [token]);
-    /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut);
     /// drop(set.redeem_timed_out(token)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -83,7 +400,6 @@ impl<T: Send + 'static> TagSet<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::options::AllocOptions;
     use inflight_sync::time::Clock;
     use std::collections::BTreeSet;
 
@@ -93,8 +409,8 @@ mod tests {
         let limit = Duration::from_secs(5);
         let set = TagSet::builder().depth(4).clock(clock.clone());
         let set = set.timeout(limit).build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
-        let alloc = || dev.try_alloc(AllocOptions::new()).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let alloc = || dev.try_alloc().unwrap();
         assert_eq!(set.expire(|_| panic!("nothing is in flight")), None);
         let mut short = alloc();
         short.set_timeout(Duration::from_secs(1));
@@ -110,7 +426,7 @@ mod tests {
         assert_eq!(expired(), ([].into(), Some(last)), "once");
 
         // A freeze waits for what has expired until somebody takes it.
-        assert!(set.try_freeze().is_none());
+        assert!(set.try_freeze().is_err());
         drop(set.redeem_timed_out(short).unwrap());
         // The slot's next use has the usual time again, and so has a second submission.
         let again = alloc().into_token();
@@ -124,16 +440,16 @@ mod tests {
         assert_eq!(expired(), ([].into(), next), "submitted anew");
         drop((set.redeem(usual).unwrap(), held));
         assert_eq!(expired(), ([].into(), None));
-        assert!(set.try_freeze().is_some());
+        assert!(set.try_freeze().is_ok());
     }
 
     #[test]
     fn a_timeout_of_nothing_is_over_at_once() {
         let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         // The system's clock: a stamp lies anywhere within its tick.
         for _ in 0..10_000 {
-            let mut tag = dev.try_alloc(AllocOptions::new()).unwrap();
+            let mut tag = dev.try_alloc().unwrap();
             tag.set_timeout(Duration::ZERO);
             let token = tag.into_token();
             set.expire(|late| assert_eq!(late, token));

@@ -11,258 +11,19 @@
 //! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
 //! ```
 //!
-//! PROTOCOL.md has the proof. The word has room for two more things that stop an allocation:
-//! quiescing (`quiesce`), and hardware queues that are inactive (`leave`); and for one that makes
-//! it longer: several tenants (`tenant`). So one look at it finds out whether all is plain.
+//! PROTOCOL-freeze.md has the proof. The word is in `gate`.
 
 use crate::bitmaps::Bitmaps;
-use crate::error::AllocError;
-use inflight_sync::asym::AsymFence;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use crate::drain::DrainPass;
+use crate::error::FreezeError;
+use crate::gate::FREEZE;
+use inflight_sync::Arc;
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::Event;
-use inflight_sync::{Arc, CachePadded};
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
-
-/// One freeze in the gate's word, which has room for 2^31 - 1.
-pub(crate) const FREEZE: u64 = 1;
-/// One quiesce, likewise.
-pub(crate) const QUIESCE: u64 = 1 << 31;
-/// Some hardware queue is inactive.
-const INACTIVE: u64 = 1 << 62;
-/// All freezes and quiesces: while there are any, nobody is admitted.
-const CLOSED: u64 = INACTIVE - 1;
-/// There has been a second tenant. Set once, and for good.
-const MANY: u64 = 1 << 63;
-
-/// What the gate's word says.
-#[derive(Clone, Copy)]
-pub(crate) struct State(u64);
-
-impl State {
-    /// Nothing stops anybody, and nobody counts.
-    #[inline]
-    pub(crate) const fn is_plain(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Nothing stops anybody.
-    #[inline]
-    pub(crate) const fn is_open(self) -> bool {
-        !self.is_watched()
-    }
-
-    /// Why nobody is admitted, if so.
-    pub(crate) const fn closed(self) -> Option<AllocError> {
-        if self.is_frozen() {
-            Some(AllocError::Frozen)
-        } else if self.is_quiesced() {
-            Some(AllocError::Quiesced)
-        } else {
-            None
-        }
-    }
-
-    pub(crate) const fn is_frozen(self) -> bool {
-        self.0 & (QUIESCE - 1) != 0
-    }
-
-    pub(crate) const fn is_quiesced(self) -> bool {
-        self.0 & CLOSED >= QUIESCE
-    }
-
-    /// Whether there has been a second tenant. Until then nothing is counted.
-    #[inline]
-    pub(crate) const fn is_many(self) -> bool {
-        self.0 & MANY != 0
-    }
-
-    /// Whether somebody may wait on `drained`.
-    #[inline]
-    const fn is_watched(self) -> bool {
-        self.0 & !MANY != 0
-    }
-
-    /// Whether some hardware queue is inactive.
-    #[inline]
-    pub(crate) const fn is_short(self) -> bool {
-        self.0 & INACTIVE != 0
-    }
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("freezes", &(self.0 & (QUIESCE - 1)))
-            .field("quiesces", &((self.0 & CLOSED) / QUIESCE))
-            .field("some_inactive", &self.is_short())
-            .field("many_tenants", &self.is_many())
-            .finish()
-    }
-}
-
-/// The gate's word and the two places to wait.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    /// On a line of its own: every allocation and every put reads it.
-    door: CachePadded<Door>,
-    /// Who drains waits here for bits to be cleared.
-    drained: Event,
-    /// Submitters wait here for the thaw.
-    thawed: Event,
-}
-
-#[derive(Debug)]
-struct Door {
-    /// See `State`.
-    state: AtomicU64,
-    fence: AsymFence,
-}
-
-impl Gate {
-    pub(crate) fn new() -> Self {
-        Self {
-            door: CachePadded::new(Door {
-                state: AtomicU64::new(0),
-                fence: AsymFence::new(),
-            }),
-            drained: Event::new(),
-            thawed: Event::new(),
-        }
-    }
-
-    /// A hint before A1, the condition in B2.
-    #[inline]
-    pub(crate) fn state(&self) -> State {
-        // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
-        State(self.door.state.load(Ordering::Acquire))
-    }
-
-    fn is_closed(&self) -> bool {
-        self.state().closed().is_some()
-    }
-
-    /// A2 and A3, after A1. If it is plain, the bit may become a tag.
-    #[inline]
-    pub(crate) fn state_after_get(&self) -> State {
-        // Ordering: A2, pairs with F2 in `raise`, D2 in `leave` and R2 in `publish`.
-        self.door.fence.light();
-        self.state()
-    }
-
-    /// F1 and F2, for one freeze or quiesce more. `raised` runs between them: F2 can panic.
-    pub(crate) fn raise<R>(&self, unit: u64, raised: impl FnOnce() -> R) -> R {
-        // Relaxed: F2 orders it before the scan.
-        self.door.state.fetch_add(unit, Ordering::Relaxed);
-        let guard = raised();
-        // Ordering: F2, pairs with A2 in `state_after_get` and P2 in
-        // `is_watched_after_put`.
-        self.door.fence.heavy();
-        guard
-    }
-
-    /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
-    pub(crate) fn set_short(&self, short: bool) {
-        if short {
-            // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
-            self.door.state.fetch_or(INACTIVE, Ordering::Relaxed);
-        } else {
-            // Ordering: E1, pairs with the Acquire load in `state`.
-            self.door.state.fetch_and(!INACTIVE, Ordering::Release);
-        }
-    }
-
-    /// R2 and D2. What was written before is visible to whoever is admitted with a bit that is
-    /// made free afterwards.
-    pub(crate) fn publish(&self) {
-        // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in
-        // `is_watched_after_put`.
-        self.door.fence.heavy();
-    }
-
-    /// Where who drains waits.
-    pub(crate) const fn drained(&self) -> &Event {
-        &self.drained
-    }
-
-    /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
-    #[inline]
-    pub(crate) const fn tell_at_end(&self) -> TellAtEnd<'_> {
-        TellAtEnd(self)
-    }
-
-    /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
-    #[inline]
-    pub(crate) fn is_watched_after_put(&self) -> bool {
-        // Ordering: P2, pairs with F2 in `raise` and D2 in `publish`.
-        self.door.fence.light();
-        // Relaxed: nothing is read on its account.
-        let state = State(self.door.state.load(Ordering::Relaxed));
-        !state.is_plain() && state.is_watched()
-    }
-
-    /// P3.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tell(&self) {
-        self.drained.notify_all();
-    }
-
-    /// Whether there has been a second tenant, as `State::is_many`.
-    #[inline]
-    pub(crate) fn is_many(&self) -> bool {
-        // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
-        // `Ledger::is_shared`), and so does whoever gives it back.
-        let state = State(self.door.state.load(Ordering::Relaxed));
-        !state.is_plain() && state.is_many()
-    }
-
-    /// There is a second tenant.
-    pub(crate) fn set_many(&self) {
-        // Relaxed: see `is_many`.
-        self.door.state.fetch_or(MANY, Ordering::Relaxed);
-    }
-
-    /// One freeze or quiesce less.
-    pub(crate) fn lower(&self, unit: u64) {
-        // Ordering: T1, pairs with the Acquire load in `state`.
-        if self.door.state.fetch_sub(unit, Ordering::Release) & CLOSED == unit {
-            self.thawed.notify_all();
-        }
-    }
-
-    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
-    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
-        match until {
-            None => {
-                self.thawed.wait_while(|| self.is_closed());
-                true
-            }
-            Some((clock, deadline)) => self
-                .thawed
-                .wait_while_until(clock, deadline, || self.is_closed()),
-        }
-    }
-
-    /// B2 for a task.
-    pub(crate) async fn thawed(&self) {
-        self.thawed.listen_while(|| self.is_closed()).await;
-    }
-}
-
-/// Given out before a put, dropped after it.
-#[derive(Debug)]
-#[must_use = "freezers are told when it is dropped"]
-pub(crate) struct TellAtEnd<'a>(&'a Gate);
-
-impl Drop for TellAtEnd<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.0.is_watched_after_put() {
-            self.0.tell();
-        }
-    }
-}
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// Keeps a set frozen until it is dropped.
 ///
@@ -280,13 +41,13 @@ impl Drop for TellAtEnd<'_> {
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let outer = set.freeze_blocking();
 /// let inner = set.freeze_blocking();
 /// drop(outer);
-/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Frozen);
+/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
 /// drop(inner);
-/// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+/// assert!(dev.try_alloc().is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the set thaws when the guard is dropped"]
@@ -296,41 +57,114 @@ pub struct FrozenGuard {
 
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
-    pub(crate) fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
+    pub(crate) fn close(bitmaps: &Arc<Bitmaps>) -> Self {
         // Built before F2, which can panic: then its drop thaws.
-        bitmaps.gate().raise(FREEZE, || Self {
+        bitmaps.gate().close(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
         })
     }
 
-    /// F3 without waiting: whether a bit is set. If none is, what the last owners wrote is visible.
-    pub(crate) fn busy(&self) -> bool {
-        self.bitmaps.any_in_use()
+    /// F3 without waiting.
+    pub(crate) fn drained_now(self) -> Result<Self, FreezeError> {
+        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
+        if busy {
+            Err(FreezeError::InUse)
+        } else {
+            Ok(self)
+        }
     }
 
     /// F3 for a thread.
     pub(crate) fn wait_drained(self) -> Self {
-        self.bitmaps.gate().drained.wait_while(|| self.busy());
+        let mut pass = DrainPass::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        drained.wait_while(|| pass.is_busy(&self.bitmaps));
         self
     }
 
     /// F3 for a thread in a hurry. Gives up the guard if the time is up.
-    pub(crate) fn wait_drained_until(self, clock: &Clock, deadline: Instant) -> Option<Self> {
-        let drained = &self.bitmaps.gate().drained;
-        drained
-            .wait_while_until(clock, deadline, || self.busy())
-            .then_some(())?;
-        Some(self)
+    pub(crate) fn wait_drained_until(
+        self,
+        clock: &Clock,
+        deadline: Instant,
+    ) -> Result<Self, FreezeError> {
+        let mut pass = DrainPass::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy(&self.bitmaps));
+        if in_time {
+            Ok(self)
+        } else {
+            Err(FreezeError::TimedOut)
+        }
     }
+}
 
-    /// F3 for a task.
-    pub(crate) async fn drained(self) -> Self {
-        self.bitmaps
-            .gate()
-            .drained
-            .listen_while(|| self.busy())
-            .await;
-        self
+/// The future of [`TagSet::freeze`](crate::TagSet::freeze). The freeze begins at its first poll,
+/// and ends when it is dropped before it was ready.
+///
+/// ```
+/// use inflight_tags::{Freeze, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let freeze: Freeze = set.freeze();
+/// assert!(!set.is_frozen(), "not polled yet");
+/// let frozen = inflight_sync::block_on(freeze);
+/// assert!(set.is_frozen());
+/// # drop(frozen);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Freeze {
+    bitmaps: Arc<Bitmaps>,
+    /// Once it has begun.
+    guard: Option<FrozenGuard>,
+    pass: DrainPass,
+    place: Option<WaiterKey>,
+}
+
+impl Freeze {
+    pub(crate) fn new(bitmaps: &Arc<Bitmaps>) -> Self {
+        Self {
+            guard: None,
+            pass: DrainPass::of_all(bitmaps),
+            place: None,
+            bitmaps: bitmaps.clone(),
+        }
+    }
+}
+
+impl Future for Freeze {
+    type Output = FrozenGuard;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FrozenGuard> {
+        let Self {
+            bitmaps,
+            guard,
+            pass,
+            place,
+        } = &mut *self;
+        if guard.is_none() {
+            *pass = DrainPass::of_all(bitmaps);
+            *guard = Some(FrozenGuard::close(bitmaps));
+        }
+        let drained = bitmaps.gate().drained();
+        match drained.poll_while(place, cx, || pass.is_busy(bitmaps)) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => guard.take().map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+}
+
+impl Drop for Freeze {
+    fn drop(&mut self) {
+        self.bitmaps.gate().drained().leave(&mut self.place);
+    }
+}
+
+impl fmt::Debug for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Freeze")
+            .field("begun", &self.guard.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -342,6 +176,6 @@ impl fmt::Debug for FrozenGuard {
 
 impl Drop for FrozenGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().lower(FREEZE);
+        self.bitmaps.gate().open(FREEZE);
     }
 }

@@ -1,8 +1,8 @@
 //! What keeps a set: its handles, and what the last of them leaves to its tags.
 //!
-//! K3 to K5 of [`life`](crate::life). PROTOCOL.md, "Memory", has the proof.
+//! K3 to K5 of [`teardown`](crate::teardown). PROTOCOL.md, "Memory", has the proof.
 
-use crate::set::Shared;
+use crate::shared::Shared;
 use inflight_sync::Arc;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -11,11 +11,11 @@ use std::ptr::NonNull;
 pub(crate) struct Handle<T> {
     /// Beside the count, not behind it: every operation goes through this pointer.
     shared: NonNull<Shared<T>>,
-    alive: Arc<Alive<T>>,
+    alive: Arc<LastHandle<T>>,
 }
 
 /// What the handles count. Its drop orphans the set.
-struct Alive<T>(NonNull<Shared<T>>);
+struct LastHandle<T>(NonNull<Shared<T>>);
 
 // SAFETY: a handle gives shared references to what all threads may use (a `Slot` answers for its
 // payload), and the last one drops payloads, on whatever thread: hence T: Send.
@@ -23,9 +23,9 @@ unsafe impl<T: Send> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Handle<T> {}
 // SAFETY: as for `Handle`.
-unsafe impl<T: Send> Send for Alive<T> {}
+unsafe impl<T: Send> Send for LastHandle<T> {}
 // SAFETY: as for `Handle`.
-unsafe impl<T: Send> Sync for Alive<T> {}
+unsafe impl<T: Send> Sync for LastHandle<T> {}
 
 impl<T> Handle<T> {
     /// The first handle.
@@ -35,7 +35,7 @@ impl<T> Handle<T> {
         unsafe { shared.as_ref() }.bitmaps.set_owner(shared.cast());
         Self {
             shared,
-            alive: Arc::new(Alive(shared)),
+            alive: Arc::new(LastHandle(shared)),
         }
     }
 }
@@ -59,22 +59,22 @@ impl<T> Deref for Handle<T> {
     }
 }
 
-impl<T> Drop for Alive<T> {
+impl<T> Drop for LastHandle<T> {
     fn drop(&mut self) {
         /// Does what is left to do also if a payload's drop panics.
-        struct Burial<T> {
+        struct DropPayloads<T> {
             shared: NonNull<Shared<T>>,
             next: usize,
             ended: u64,
         }
-        impl<T> Burial<T> {
+        impl<T> DropPayloads<T> {
             /// K4.
             fn run(&mut self) {
                 // SAFETY: K5 is still to come.
                 let slots = &unsafe { self.shared.as_ref() }.slots;
                 while let Some(slot) = slots.get(self.next) {
                     self.next += 1;
-                    slot.bury();
+                    slot.drop_payload();
                 }
             }
 
@@ -86,7 +86,7 @@ impl<T> Drop for Alive<T> {
                 shared.bitmaps.settle(given_out.sum(), self.ended)
             }
         }
-        impl<T> Drop for Burial<T> {
+        impl<T> Drop for DropPayloads<T> {
             fn drop(&mut self) {
                 self.run();
                 if self.settle() {
@@ -97,11 +97,11 @@ impl<T> Drop for Alive<T> {
         }
         // SAFETY: K5 is still to come.
         let ended = unsafe { self.0.as_ref() }.bitmaps.close();
-        let mut burial = Burial {
+        let mut rest = DropPayloads {
             shared: self.0,
             next: 0,
             ended,
         };
-        burial.run();
+        rest.run();
     }
 }

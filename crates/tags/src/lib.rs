@@ -4,20 +4,20 @@
 //! permission, so that no more are in flight than the device takes; memory, which must stay put
 //! while the device works; and a number to recognise the completion by. A *tag* is all three. A
 //! [`TagSet`] has a fixed number of them, divided among *hardware queues* (one per ring, as a
-//! rule), each with a slot of the user's type `T` that is made once. Taking a tag allocates no
-//! memory and takes no lock.
+//! rule), each with a slot of the user's type `T` that is made once. Taking a tag that
+//! is free allocates no memory, and takes no lock while tags are plenty.
 //!
 //! ```
-//! use inflight_tags::{AllocOptions, TagSet};
+//! use inflight_tags::TagSet;
 //!
 //! struct Req { off: u64, buf: Vec<u8> }
 //! let set = TagSet::builder()
 //!     .hw_queues(4)
 //!     .depth(256)
 //!     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
-//! let dev = set.add_queue("nvme0n1"); // a tenant of the set
+//! let dev = set.add_tenant("nvme0n1")?; // a device; tenants share the set fairly
 //!
-//! let mut tag = dev.try_alloc(AllocOptions::new())?; // or alloc().await, alloc_blocking(), ...
+//! let mut tag = dev.try_alloc()?; // or alloc().await, alloc_blocking(), alloc_timeout(d)
 //! tag.off = 8192; // the slot, through the tag
 //! let token = tag.into_token(); // in flight: the ring carries this number
 //!
@@ -36,76 +36,94 @@
 //!
 //! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
 //! refused ([`RedeemError`]). What is in flight stays where it is, even if the program drops the
-//! whole set under the device: such slots are leaked. A set can be
-//! [frozen](TagSet::freeze_blocking) until no request exists. [`TagSet::for_each_in_flight`] looks
-//! at requests while they complete.
+//! whole set under the device: such slots are leaked. A set can be [frozen](TagSet::freeze) until
+//! no request exists, and [closed](TagSet::close) for good. [`TagSet::for_each_in_flight`] looks at
+//! requests while they complete.
 //!
-//! A request that needs several tags asks for them by [`Queue::split`]; who gets a tag when there
-//! are too few is the set's [`Admission`], and each [`Queue`] is a tenant with a
-//! [share](SharePolicy). [`TagSet::expire`] finds requests that take too long, and [`steering`]
+//! A request that needs several tags asks for them by [`Tenant::split`]; who gets a tag when there
+//! are too few is the set's [`Admission`], and each [`Tenant`] has a
+//! [share](SharePolicy). [`TagSet::expired`] finds requests that take too long, and [`steering`]
 //! runs completions on the CPU that submitted.
 //!
 //! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
+mod active_queues;
 mod admission;
-mod allocs;
+mod alloc;
 mod batch;
-mod bit;
 mod bitmaps;
 mod builder;
+mod cpu_groups;
+mod cpu_map;
+mod cpus;
+mod drain;
 mod error;
 mod expire;
+mod fast_path;
 mod freeze;
-mod group;
-mod grown;
+mod gate;
+mod grant;
 mod handle;
-mod iter;
-mod kind;
-mod leave;
-mod life;
-mod live;
-mod map;
+mod hotplug;
+mod hw_queues;
+mod in_flight;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod options;
-mod queue;
-mod quick;
+mod queue_kind;
 mod quiesce;
-mod refresh;
+mod resize;
 mod set;
 mod set_id;
+mod shared;
+mod size;
 mod slot;
 mod split;
 mod stats;
 pub mod steering;
 mod tag;
+mod teardown;
 mod tenant;
+mod tenant_handle;
 mod token;
-mod versions;
 
 pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
+pub use alloc::{Alloc, AllocOwned};
 pub use builder::TagSetBuilder;
-pub use error::{AllocError, BuildError, DrainError, RedeemError, ResizeError};
-pub use freeze::FrozenGuard;
-pub use iter::InFlight;
-pub use kind::QueueKind;
+pub use cpus::Cpus;
+pub use error::{
+    AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
+    TenantError,
+};
+pub use expire::Expired;
+pub use freeze::{Freeze, FrozenGuard};
+pub use hw_queues::{HwQueueOptions, HwQueues};
+pub use in_flight::InFlight;
 #[cfg(feature = "metrics")]
 pub use metrics::describe_metrics;
 pub use options::AllocOptions;
-pub use queue::Queue;
+pub use queue_kind::QueueKind;
 pub use quiesce::QuiesceGuard;
 pub use set::TagSet;
 pub use split::Split;
-pub use stats::{QueueStats, SetStats};
+pub use stats::{SetStats, TenantStats};
 pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
 pub use tenant::SharePolicy;
+pub use tenant_handle::Tenant;
 
-pub use inflight_sbitmap::WakePolicy;
+pub use inflight_sbitmap::{Engine, WakePolicy};
+pub use inflight_sync::time::{Clock, Instant};
+pub use inflight_topology::Topology;
 
 // Keeps the example of the README true.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+// Keeps the examples of the book's page true.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tags.md")]
+struct Book;

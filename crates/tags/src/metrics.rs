@@ -1,13 +1,13 @@
 //! The counters for whoever collects figures: through the `metrics` facade, when asked.
 
-use crate::queue::Queue;
 use crate::set::TagSet;
-use crate::stats::{QueueStats, SetStats};
+use crate::stats::{SetStats, TenantStats};
+use crate::tenant_handle::Tenant;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);
 
-const SET: [Counter<SetStats>; 5] = [
+const SET: [Counter<SetStats>; 6] = [
     ("inflight_tags_allocated_total", "tags given out", |s| {
         s.allocs
     }),
@@ -25,9 +25,14 @@ const SET: [Counter<SetStats>; 5] = [
         "tokens that were refused",
         |s| s.redeem_errors,
     ),
+    (
+        "inflight_tags_late_completions_total",
+        "completions that came after their request had timed out",
+        |s| s.late_completions,
+    ),
 ];
 
-const TENANT: [Counter<QueueStats>; 5] = [
+const TENANT: [Counter<TenantStats>; 5] = [
     (
         "inflight_tags_tenant_allocated_total",
         "tags the tenant got",
@@ -77,7 +82,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(32).build(|_, _| ())?;
     /// set.record_metrics("nvme0"); // inflight_tags_depth{set="nvme0"} 32, and so on
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self, set: &str) {
         let stats = self.stats();
@@ -90,17 +95,16 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-impl<T: Send + 'static> Queue<T> {
+impl<T: Send + 'static> Tenant<T> {
     /// Hands the tenant's counters to the recorder of the `metrics` crate, as they are now, under
-    /// the labels `set` and `tenant`, its [name](Queue::name). Tenants of a set that are told apart
-    /// there need different names.
+    /// the labels `set` and `tenant`, its [name](Tenant::name).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().depth(32).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// dev.record_metrics("nvme0");
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self, set: &str) {
         let stats = self.stats();

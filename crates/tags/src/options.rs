@@ -1,6 +1,6 @@
 //! What kind of tag is wanted.
 
-use crate::kind::QueueKind;
+use crate::queue_kind::QueueKind;
 
 /// What kind of tag an allocation asks for: by default a normal one of the hardware queue that
 /// serves the calling CPU.
@@ -8,8 +8,8 @@ use crate::kind::QueueKind;
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().hw_queues(2).depth(4).reserved(1).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let tag = dev.try_alloc(AllocOptions::new().reserved().hw_queue(1))?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let tag = dev.try_alloc_with(AllocOptions::new().reserved().hw_queue(1))?;
 /// assert_eq!((tag.hw_queue(), tag.index()), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -18,7 +18,7 @@ use crate::kind::QueueKind;
 pub struct AllocOptions {
     pub(crate) reserved: bool,
     /// `ANY`, or its number. Small, so that all options are passed in a register.
-    hw_queue: u32,
+    pub(crate) hw_queue: u32,
     /// It must serve a CPU.
     pub(crate) mapped: bool,
     pub(crate) kind: QueueKind,
@@ -66,8 +66,8 @@ impl AllocOptions {
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let refused = dev.try_alloc(AllocOptions::new().reserved()).unwrap_err();
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let refused = dev.try_alloc_with(AllocOptions::new().reserved()).unwrap_err();
     /// assert_eq!(refused, AllocError::NoReserved);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -82,10 +82,10 @@ impl AllocOptions {
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(2).depth(4).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(1))?.hw_queue(), 1);
-    /// let refused = dev.try_alloc(AllocOptions::new().hw_queue(2)).unwrap_err();
-    /// assert_eq!(refused, AllocError::NoSuchHwQueue);
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.hw_queue(), 1);
+    /// let refused = dev.try_alloc_with(AllocOptions::new().hw_queue(2)).unwrap_err();
+    /// assert_eq!(refused, AllocError::NoSuchHwQueue { hw_queue: 2 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn hw_queue(mut self, n: usize) -> Self {
@@ -108,11 +108,11 @@ impl AllocOptions {
     /// use inflight_topology::Topology;
     /// let topo = Topology::synthetic("core:2")?;
     /// let set = TagSet::builder().hw_queues(3).topology(&topo).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert!(dev.try_alloc(AllocOptions::new().mapped_hw_queue(1)).is_ok());
-    /// let refused = dev.try_alloc(AllocOptions::new().mapped_hw_queue(2)).unwrap_err();
-    /// assert_eq!(refused, AllocError::Unmapped);
-    /// assert!(dev.try_alloc(AllocOptions::new().hw_queue(2)).is_ok(), "a ring of its own");
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert!(dev.try_alloc_with(AllocOptions::new().mapped_hw_queue(1)).is_ok());
+    /// let refused = dev.try_alloc_with(AllocOptions::new().mapped_hw_queue(2)).unwrap_err();
+    /// assert_eq!(refused, AllocError::Unmapped { hw_queue: 2 });
+    /// assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(2)).is_ok(), "a ring of its own");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn mapped_hw_queue(mut self, n: usize) -> Self {
@@ -122,15 +122,16 @@ impl AllocOptions {
     }
 
     /// Asks for a tag for a read: of a
-    /// [hardware queue for reads](crate::TagSetBuilder::read_queues) near the caller, or of a
+    /// [hardware queue for reads](crate::HwQueueOptions::read) near the caller, or of a
     /// default one if the set has none. The last of this and [`polled`](Self::polled) counts;
     /// beside [`hw_queue`](Self::hw_queue) it means nothing.
     ///
     /// ```
-    /// use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).read_queues(1).depth(4).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new().read())?.hw_queue(), 1);
+    /// use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(2).read(1));
+    /// let set = set.depth(4).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().read())?.hw_queue(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn read(mut self) -> Self {
@@ -139,16 +140,17 @@ impl AllocOptions {
     }
 
     /// Asks for a tag for a request whose submitter looks for the completion itself: of a
-    /// [hardware queue for polling](crate::TagSetBuilder::poll_queues) near the caller, or of a
+    /// [hardware queue for polling](crate::HwQueueOptions::poll) near the caller, or of a
     /// default one if the set has none; then it is a request like any other. Beside
     /// [`hw_queue`](Self::hw_queue) it means nothing.
     ///
     /// ```
-    /// use inflight_tags::{AllocOptions, QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).poll_queues(1).depth(4).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let tag = dev.try_alloc(AllocOptions::new().polled())?;
-    /// assert_eq!(set.queue_kind(tag.hw_queue()), Some(QueueKind::Poll));
+    /// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(2).poll(1));
+    /// let set = set.depth(4).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let tag = dev.try_alloc_with(AllocOptions::new().polled())?;
+    /// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Poll));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn polled(mut self) -> Self {

@@ -1,9 +1,11 @@
 //! Quiescing: no tag is given out, while those that are out live on.
 //!
-//! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL.md has the proof.
+//! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
 use crate::bitmaps::Bitmaps;
-use crate::freeze::QUIESCE;
+use crate::drain::DrainPass;
+use crate::error::FreezeError;
+use crate::gate::QUIESCE;
 use crate::set::TagSet;
 use inflight_sync::Arc;
 use std::time::Duration;
@@ -22,14 +24,14 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let token = dev.try_alloc()?.into_token();
 /// let quiesced = set.quiesce(); // although a request is in flight
-/// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Quiesced);
+/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Quiesced);
 /// drop(set.redeem(token)?); // which completes meanwhile
 /// quiesced.drain_blocking(); // none is left
 /// drop(quiesced);
-/// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+/// assert!(dev.try_alloc().is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -39,13 +41,53 @@ pub struct QuiesceGuard {
 }
 
 impl QuiesceGuard {
-    fn raise(bitmaps: &Arc<Bitmaps>) -> Self {
-        bitmaps.gate().raise(QUIESCE, || Self {
+    fn close(bitmaps: &Arc<Bitmaps>) -> Self {
+        bitmaps.gate().close(QUIESCE, || Self {
             bitmaps: bitmaps.clone(),
         })
     }
 
-    /// Waits until no tag is held or in flight. The set is then as if frozen.
+    /// Whether no tag is held or in flight now. The set is then as if frozen.
+    ///
+    /// # Errors
+    ///
+    /// [`FreezeError::InUse`] if there is one.
+    ///
+    /// ```
+    /// # use inflight_tags::{FreezeError, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let quiesced = set.quiesce();
+    /// assert_eq!(quiesced.try_drain(), Err(FreezeError::InUse));
+    /// drop(held);
+    /// assert_eq!(quiesced.try_drain(), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_drain(&self) -> Result<(), FreezeError> {
+        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
+        if busy {
+            Err(FreezeError::InUse)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until no tag is held or in flight, as a task. May be dropped at any time.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let quiesced = set.quiesce();
+    /// inflight_sync::block_on(quiesced.drain());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub async fn drain(&self) {
+        let mut pass = DrainPass::of_all(&self.bitmaps);
+        let drained = self.bitmaps.gate().drained();
+        drained.listen_while(|| pass.is_busy(&self.bitmaps)).await;
+    }
+
+    /// As [`drain`](Self::drain), sleeping.
     ///
     /// A thread that holds a tag itself waits for itself here, for ever.
     ///
@@ -58,47 +100,44 @@ impl QuiesceGuard {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn drain_blocking(&self) {
+        let mut pass = DrainPass::of_all(&self.bitmaps);
         let drained = self.bitmaps.gate().drained();
-        drained.wait_while(|| self.bitmaps.any_in_use());
+        drained.wait_while(|| pass.is_busy(&self.bitmaps));
     }
 
-    /// As [`drain_blocking`](Self::drain_blocking), at most for `timeout`. Whether no tag is left.
+    /// As [`drain`](Self::drain), sleeping at most for `timeout`. The set stays quiesced.
+    ///
+    /// # Errors
+    ///
+    /// [`FreezeError::TimedOut`].
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # use inflight_tags::{FreezeError, TagSet};
     /// # use std::time::Duration;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// let quiesced = set.quiesce();
-    /// assert!(!quiesced.drain_timeout(Duration::from_millis(1)));
+    /// assert_eq!(quiesced.drain_timeout(Duration::from_millis(1)), Err(FreezeError::TimedOut));
     /// assert!(set.is_quiesced(), "still");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "the time may have been up first"]
-    pub fn drain_timeout(&self, timeout: Duration) -> bool {
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
         let clock = self.bitmaps.clock();
         let drained = self.bitmaps.gate().drained();
-        drained.wait_while_until(clock, clock.now() + timeout, || self.bitmaps.any_in_use())
-    }
-
-    /// As [`drain_blocking`](Self::drain_blocking), as a future, which may be dropped at any time.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let quiesced = set.quiesce();
-    /// inflight_sync::block_on(quiesced.drain());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    pub async fn drain(&self) {
-        let drained = self.bitmaps.gate().drained();
-        drained.listen_while(|| self.bitmaps.any_in_use()).await;
+        let mut pass = DrainPass::of_all(&self.bitmaps);
+        let busy = || pass.is_busy(&self.bitmaps);
+        let in_time = drained.wait_while_until(clock, clock.now() + timeout, busy);
+        if in_time {
+            Ok(())
+        } else {
+            Err(FreezeError::TimedOut)
+        }
     }
 }
 
 impl Drop for QuiesceGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().lower(QUIESCE);
+        self.bitmaps.gate().open(QUIESCE);
     }
 }
 
@@ -106,7 +145,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// Quiesces the set: no tag is given out, on any hardware queue to any tenant, until the guard
     /// is dropped. Waits for nobody.
     ///
-    /// The try forms of a [`Queue`](crate::Queue) return
+    /// The try forms of a [`Tenant`](crate::Tenant) return
     /// [`Quiesced`](crate::AllocError::Quiesced) and the waiting forms wait for the end. Tags that
     /// are held can be put in flight, and what is in flight completes; an allocation that was let
     /// in before may return its tag after this call has. [`QuiesceGuard::drain`] waits until none
@@ -126,7 +165,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn quiesce(&self) -> QuiesceGuard {
-        QuiesceGuard::raise(&self.shared().bitmaps)
+        QuiesceGuard::close(&self.shared().bitmaps)
     }
 
     /// Whether somebody quiesces the set. A frozen set is not quiesced by that.

@@ -1,35 +1,26 @@
 //! The set: hardware queues, slots, and the way from a token back to its tag.
 
-use crate::allocs::Others;
-use crate::bitmaps::Bitmaps;
-use crate::builder::TagSetBuilder;
-use crate::error::RedeemError;
-use crate::expire::DEFAULT_TIMEOUT;
-use crate::freeze::FrozenGuard;
+use crate::error::{FreezeError, RedeemError, TenantError};
+use crate::freeze::{Freeze, FrozenGuard};
 use crate::handle::Handle;
-use crate::iter::InFlight;
-use crate::kind::QueueKind;
-use crate::map::CpuMap;
-use crate::queue::Queue;
-use crate::slot::{Record, Slot};
+use crate::in_flight::InFlight;
+use crate::shared::Shared;
+use crate::slot::Record;
 use crate::stats::SetStats;
-use crate::steering::{Follow, Seat};
 use crate::tag::Tag;
-use crate::token::{Generation, Place, Token};
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use crate::tenant_handle::Tenant;
+use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 /// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
 ///
 /// A cheap clone of one shared thing. A set of `n` hardware queues of depth `d` has `n * d` slots,
-/// each with a `T` that is made once. A [`Queue`] allocates; the set redeems, looks at what is in
+/// each with a `T` that is made once. A [`Tenant`] allocates; the set redeems, looks at what is in
 /// flight, and freezes.
 ///
-/// When the last handle (set or queue) is dropped, tags that are held stay valid. Tags that are in
+/// When the last handle (set or tenant) is dropped, tags that are held stay valid. Tags that are in
 /// flight then have nobody to redeem them, and their slots are leaked on purpose: a device may
 /// still work on their buffers. So an engine redeems, or [freezes](TagSet::freeze_blocking), before
 /// it lets go of the last handle.
@@ -45,9 +36,9 @@ use std::time::Duration;
 ///     .depth(256)
 ///     .reserved(8)
 ///     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 ///
-/// let mut tag = dev.try_alloc(AllocOptions::new())?;
+/// let mut tag = dev.try_alloc()?;
 /// tag.off = 4096;
 /// tag.buf[0] = 1;
 /// let token: u64 = tag.into_token(); // the ring's user data; the tag is now in flight
@@ -60,159 +51,7 @@ pub struct TagSet<T> {
     pub(crate) shared: Handle<T>,
 }
 
-/// See [`TagSetBuilder::before_wait`].
-pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
-
-/// What all handles and tags of a set share.
-pub(crate) struct Shared<T> {
-    /// What the token of the first slot names.
-    first_place: Place,
-    pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
-    /// Makes payloads.
-    pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
-    /// Of requests that have none of their own.
-    pub(crate) timeout: Duration,
-    /// Called before a submitter waits.
-    pub(crate) before_wait: Option<BeforeWait>,
-    pub(crate) map: CpuMap,
-    /// How many CPUs there may be: the size of each tenant's counters.
-    pub(crate) cpus: usize,
-    pub(crate) others: Mutex<Others>,
-    /// Who wants to know what happens to the set.
-    followers: Mutex<Vec<Weak<dyn Follow>>>,
-    /// Tokens refused. Away from what every allocation and completion reads.
-    redeem_errors: CachePadded<AtomicU64>,
-    /// Dropped last: the slots point to them.
-    pub(crate) bitmaps: Arc<Bitmaps>,
-}
-
-impl<T> Shared<T> {
-    pub(crate) fn new(
-        bitmaps: Arc<Bitmaps>,
-        slots: Box<[CachePadded<Slot<T>>]>,
-        payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
-        map: CpuMap,
-    ) -> Self {
-        Self {
-            first_place: Place::new(bitmaps.set_id(), 0),
-            slots,
-            payload,
-            timeout: DEFAULT_TIMEOUT,
-            before_wait: None,
-            map,
-            cpus: cpu::possible(),
-            others: Mutex::default(),
-            followers: Mutex::new(Vec::new()),
-            redeem_errors: CachePadded::new(AtomicU64::new(0)),
-            bitmaps,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Slot<T> {
-        &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
-    }
-
-    /// All slots that can be tags.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
-        self.slots.iter().map(|slot| &**slot)
-    }
-
-    /// Tags given out and given back so far.
-    pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
-        let counts = self.slots().map(|slot| slot.record.allocs_and_frees());
-        counts.fold((0, 0), |sum, slot| (sum.0 + slot.0, sum.1 + slot.1))
-    }
-
-    /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
-    fn in_use(&self) -> usize {
-        self.slots().filter(|slot| slot.record.is_tag()).count()
-    }
-
-    pub(crate) fn add_follower(&self, follower: Weak<dyn Follow>) {
-        let mut followers = self.followers.lock();
-        followers.retain(|follower| follower.strong_count() > 0);
-        followers.push(follower);
-    }
-
-    /// Those that there are. Each may be the last handle of its own: drop them outside all locks.
-    pub(crate) fn followers(&self) -> Vec<Arc<dyn Follow>> {
-        let followers = self.followers.lock();
-        followers.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// A seat for a new queue.
-    pub(crate) fn take_seat(&self) -> Seat {
-        let mut told = Vec::new();
-        let bitmaps = &self.bitmaps;
-        bitmaps.seats().take(|left| {
-            // A queue that has left gives out no more tags, and what its handles did comes before.
-            // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
-            let mut clear: BTreeSet<Seat> = left.iter().copied().collect();
-            for slot in self.slots().filter(|slot| slot.record.is_tag()) {
-                clear.remove(&slot.note.seat());
-            }
-            let clear: Vec<Seat> = clear.into_iter().collect();
-            let policies = bitmaps.policies();
-            clear.iter().for_each(|&seat| policies.set_own(seat, None));
-            told = self.followers();
-            told.iter().for_each(|follower| follower.forget(&clear));
-            clear
-        })
-    }
-
-    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
-    #[inline]
-    fn claim(
-        &self,
-        token: u64,
-        step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
-    ) -> Result<Tag<T>, RedeemError> {
-        let token = Token::decode(token);
-        let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
-            return Err(self.not_here(token.place));
-        };
-        // Why: read before the exchange, which holds up what comes after it.
-        let bitmap = slot.bitmap;
-        match step(&slot.record, token.generation) {
-            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
-            // PROTOCOL.md, "One owner".
-            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
-            Err(_) if slot.record.is_absent() => Err(self.refuse(RedeemError::OutOfRange)),
-            Err(error) => Err(self.refuse(error)),
-        }
-    }
-
-    /// The set has no slot in this place.
-    #[cold]
-    fn not_here(&self, place: Place) -> RedeemError {
-        self.refuse(if place.set() == self.first_place.set() {
-            RedeemError::OutOfRange
-        } else {
-            RedeemError::Foreign
-        })
-    }
-
-    #[cold]
-    fn refuse(&self, error: RedeemError) -> RedeemError {
-        // Relaxed: a statistic.
-        self.redeem_errors.fetch_add(1, Ordering::Relaxed);
-        error
-    }
-}
-
 impl<T: Send + 'static> TagSet<T> {
-    /// Describes a new set.
-    ///
-    /// ```
-    /// let set = inflight_tags::TagSet::builder().depth(64).build(|_hwq, _tag| 0u32)?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    pub fn builder() -> TagSetBuilder<T> {
-        TagSetBuilder::new()
-    }
-
     pub(crate) const fn from_shared(shared: Handle<T>) -> Self {
         Self { shared }
     }
@@ -221,18 +60,31 @@ impl<T: Send + 'static> TagSet<T> {
         &self.shared
     }
 
-    /// Adds a tenant. The name is for people; two tenants may have the same.
+    /// Adds a tenant: a device, say. The name is for people and metrics, and a tenant's own as long
+    /// as it has a handle.
+    ///
+    /// # Errors
+    ///
+    /// [`TenantError::NameTaken`] if another tenant of the set has the name,
+    /// [`TenantError::Closed`].
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let (a, b) = (set.add_queue("nvme0n1"), set.add_queue("nvme0n2"));
+    /// let (a, b) = (set.add_tenant("nvme0n1")?, set.add_tenant("nvme0n2")?);
+    /// assert!(set.add_tenant("nvme0n1").is_err());
     /// # let _ = (a, b);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn add_queue(&self, name: impl Into<String>) -> Queue<T> {
-        Queue::new(self.shared.clone(), name.into())
+    pub fn add_tenant(&self, name: impl Into<String>) -> Result<Tenant<T>, TenantError> {
+        let name = name.into();
+        if self.is_closed() {
+            return Err(TenantError::Closed);
+        }
+        if !self.shared.names.lock().insert(name.clone()) {
+            return Err(TenantError::NameTaken { name });
+        }
+        Ok(Tenant::new(self.shared.clone(), name))
     }
 
     /// Gives the tag of a completed request back to its owner.
@@ -253,7 +105,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
     /// let set = TagSet::builder().depth(4).build(|_, _| 0u32)?;
     /// let other = TagSet::builder().depth(4).build(|_, _| 0u32)?;
-    /// let mut tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// *tag = 7;
     /// let token = tag.into_token();
     /// assert_eq!(other.redeem(token).unwrap_err(), RedeemError::Foreign);
@@ -276,7 +128,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// assert_eq!(set.redeem_timed_out(token).unwrap_err(), RedeemError::NotTimedOut);
     /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
     /// let tag = set.redeem_timed_out(token)?;
@@ -285,22 +137,23 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
-        self.shared.claim(token, Record::take_overdue)
+        self.shared.redeem_timed_out(token)
     }
 
     /// Shows `f` each tag in flight, also while tags complete and others are put in flight: every
     /// tag that is in flight all the while is shown once, others may be or not. `f` may call
     /// anything of the set.
     ///
-    /// Walks the bitmaps without stopping anybody. Tags that are held are passed over.
+    /// Looks at each slot there may be ([`max_depth`](crate::TagSetBuilder::max_depth) of each of
+    /// `max_hw_queues`) and stops nobody. Tags that are held are passed over.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
-    /// use inflight_sync::time::Clock;
+    /// use inflight_tags::Clock;
     /// use std::time::Duration;
     /// let clock = Clock::manual();
     /// let set = TagSet::builder().depth(4).clock(clock.clone()).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// clock.advance(Duration::from_secs(31));
     /// let limit = Duration::from_secs(30);
     /// set.for_each_in_flight(|t| if t.age() > limit { t.mark_timed_out(); });
@@ -311,32 +164,31 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.for_each_in_flight(f);
     }
 
-    /// Freezes the set: no tag is given out from now on, and the call returns when none is held or
-    /// in flight. Freezes nest; the last guard's drop thaws.
+    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
+    /// look takes.
     ///
-    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Queue`] return
-    /// [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
+    /// # Errors
     ///
-    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
-    /// ever: it looks like a slow device. Who is not sure takes
-    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
+    /// [`FreezeError::InUse`].
     ///
     /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// # use inflight_tags::{FreezeError, TagSet};
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let frozen = set.freeze_blocking();
-    /// assert_eq!(dev.try_alloc(AllocOptions::new()).unwrap_err(), AllocError::Frozen);
-    /// drop(frozen);
-    /// assert!(dev.try_alloc(AllocOptions::new()).is_ok());
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+    /// drop(held);
+    /// assert!(set.try_freeze().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn freeze_blocking(&self) -> FrozenGuard {
-        FrozenGuard::raise(&self.shared.bitmaps).wait_drained()
+    pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
+        FrozenGuard::close(&self.shared.bitmaps).drained_now()
     }
 
-    /// [`freeze_blocking`](TagSet::freeze_blocking) as a future. The freeze begins at the first
-    /// poll.
+    /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
+    /// none is held or in flight. Freezes nest; the last guard's drop thaws.
+    ///
+    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Tenant`]
+    /// return [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
     ///
     /// # Cancel safety
     ///
@@ -350,47 +202,121 @@ impl<T: Send + 'static> TagSet<T> {
     /// # drop(frozen);
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
-    pub async fn freeze(&self) -> FrozenGuard {
-        FrozenGuard::raise(&self.shared.bitmaps).drained().await
+    pub fn freeze(&self) -> Freeze {
+        Freeze::new(&self.shared.bitmaps)
     }
 
-    /// [`freeze_blocking`](TagSet::freeze_blocking), giving up after `timeout`; the set is then as
-    /// it was.
+    /// As [`freeze`](TagSet::freeze), sleeping.
+    ///
+    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
+    /// ever: it looks like a slow device. Who is not sure takes
+    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let frozen = set.freeze_blocking();
+    /// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
+    /// drop(frozen);
+    /// assert!(dev.try_alloc().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze_blocking(&self) -> FrozenGuard {
+        FrozenGuard::close(&self.shared.bitmaps).wait_drained()
+    }
+
+    /// As [`freeze`](TagSet::freeze), sleeping at most for `timeout`; after that the set is as it
+    /// was.
+    ///
+    /// # Errors
+    ///
+    /// [`FreezeError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_tags::{FreezeError, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
-    /// assert!(set.freeze_timeout(Duration::from_millis(1)).is_none());
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
     /// assert!(!set.is_frozen());
     /// drop(held);
-    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_some());
+    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "the set thaws when the guard is dropped"]
-    pub fn freeze_timeout(&self, timeout: Duration) -> Option<FrozenGuard> {
+    pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let clock = self.shared.bitmaps.clock();
         let deadline = clock.now() + timeout;
-        FrozenGuard::raise(&self.shared.bitmaps).wait_drained_until(clock, deadline)
+        FrozenGuard::close(&self.shared.bitmaps).wait_drained_until(clock, deadline)
     }
 
-    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
-    /// look takes.
+    /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits
+    /// for one, and who asks later, gets [`Closed`](crate::AllocError::Closed), also behind a
+    /// freeze. Tags that are held can be put in flight, what is in flight can be redeemed, and
+    /// [`freeze`](TagSet::freeze) waits until nothing is left: the shutdown of an engine.
+    ///
+    /// An allocation that runs at the same time may still succeed.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waiting task's waker, after all who wait are told.
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
-    /// assert!(set.try_freeze().is_none());
-    /// drop(held);
-    /// assert!(set.try_freeze().is_some());
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.alloc_blocking()?.into_token();
+    /// let waiter = std::thread::spawn({
+    ///     let dev = dev.clone();
+    ///     move || dev.alloc_blocking().map(drop)
+    /// });
+    /// set.close();
+    /// assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
+    /// drop(set.redeem(token)?); // it completes all the same
+    /// let _idle = set.freeze_blocking();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "the set thaws when the guard is dropped"]
-    pub fn try_freeze(&self) -> Option<FrozenGuard> {
-        let guard = FrozenGuard::raise(&self.shared.bitmaps);
-        (!guard.busy()).then_some(guard)
+    pub fn close(&self) {
+        self.shared.bitmaps.close_all();
+    }
+
+    /// Whether the set was [closed](TagSet::close).
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// assert!(!TagSet::builder().build(|_, _| ())?.is_closed());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.bitmaps.gate().state().is_shut()
+    }
+
+    /// Gives the shares of idle tenants to the others at once: of those that have no tag of a
+    /// hardware queue that counts, and wait for none. Returns in how many hardware queues there
+    /// was one. Such a tenant counts again with its next allocation.
+    ///
+    /// Without this call an idle tenant is found out by others who are at their limit: by threads
+    /// that wait, which look every second, and by whoever allocates, comes to wait or frees. Tasks
+    /// have no timer: if nothing but tasks waits, beside an idle tenant's tags, and nobody
+    /// completes anything, they wait until one of these happens. An engine of tasks alone calls
+    /// this from its own timer.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+    /// drop(b.try_alloc()?); // active, and done for now
+    /// assert_eq!(a.try_alloc_batch(8).len(), 4, "its share");
+    /// set.reclaim_idle_shares();
+    /// assert_eq!(a.try_alloc_batch(8).len(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: it acts, and who only wants that may ignore how many there were.
+    #[allow(clippy::must_use_candidate)]
+    pub fn reclaim_idle_shares(&self) -> usize {
+        self.shared.bitmaps.reclaim_idle()
     }
 
     /// Whether the set is frozen, or somebody waits for it to be.
@@ -414,7 +340,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// assert_eq!(set.in_use(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -429,7 +355,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// assert_eq!(set.in_flight(), 0, "held is not in flight");
     /// let token = tag.into_token();
     /// assert_eq!(set.in_flight(), 1);
@@ -450,7 +376,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// assert!(!set.any_in_flight(), "held is not in flight");
     /// let token = tag.into_token();
     /// assert!(set.any_in_flight());
@@ -467,7 +393,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// assert_eq!(set.held(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -501,86 +427,8 @@ impl<T: Send + 'static> TagSet<T> {
             waits,
             wakeups,
             redeem_errors: self.shared.redeem_errors.load(Ordering::Relaxed),
+            late_completions: self.shared.late_completions.load(Ordering::Relaxed),
         }
-    }
-
-    /// The hardware queue that serves a CPU, for any number: that of requests that are no
-    /// [reads](crate::AllocOptions::read) and not [polled](crate::AllocOptions::polled). The one
-    /// that stands in for it while it is [inactive](TagSet::cpu_offline).
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().hw_queues(4).build(|_, _| ())?;
-    /// assert_eq!(set.hw_queue_of(6), 2);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn hw_queue_of(&self, cpu: usize) -> usize {
-        self.hw_queue_for(QueueKind::Default, cpu)
-    }
-
-    /// The hardware queue that serves a CPU's requests of a kind: a default one, if the set has
-    /// none of that kind; the one that stands in for it while it is
-    /// [inactive](TagSet::cpu_offline).
-    ///
-    /// ```
-    /// use inflight_tags::{QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(5).poll_queues(2).build(|_, _| ())?;
-    /// assert_eq!(set.hw_queue_for(QueueKind::Poll, 1), 4);
-    /// assert_eq!(set.hw_queue_for(QueueKind::Read, 1), set.hw_queue_of(1));
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn hw_queue_for(&self, kind: QueueKind, cpu: usize) -> usize {
-        let home = self.shared.map.hw_queue_of(kind, cpu);
-        self.shared.bitmaps.stand_in(home)
-    }
-
-    /// The hardware queue and index behind a [unique tag](Tag::unique); `None` if the set has no
-    /// such tag now.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(4).depth(18).build(|_, _| ())?;
-    /// assert_eq!(set.place_of_unique(0x0003_0011), Some((3, 17)));
-    /// assert_eq!(set.place_of_unique(0x0003_0012), None);
-    /// assert_eq!(set.place_of_unique(0x0004_0000), None);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn place_of_unique(&self, unique: u32) -> Option<(usize, usize)> {
-        let (hw_queue, tag) = ((unique >> 16) as usize, (unique & 0xffff) as usize);
-        let geometry = self.shared.bitmaps.geometry();
-        let extra = geometry.depth..geometry.stride();
-        let there = tag < self.depth() || extra.contains(&tag);
-        (hw_queue < self.hw_queues() && there).then_some((hw_queue, tag))
-    }
-
-    /// What a hardware queue is for; `None` if the set does not have it.
-    ///
-    /// ```
-    /// use inflight_tags::{QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).read_queues(1).build(|_, _| ())?;
-    /// assert_eq!(set.queue_kind(0), Some(QueueKind::Default));
-    /// assert_eq!(set.queue_kind(1), Some(QueueKind::Read));
-    /// assert_eq!(set.queue_kind(2), None);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn queue_kind(&self, hw_queue: usize) -> Option<QueueKind> {
-        (hw_queue < self.hw_queues()).then(|| self.shared.bitmaps.kind_of(hw_queue))
-    }
-
-    /// The number of hardware queues.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().hw_queues(4).build(|_, _| ())?.hw_queues(), 4);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn hw_queues(&self) -> usize {
-        self.shared.bitmaps.size().hw_queues()
     }
 
     /// The clock that ages, timeouts and waits go by: the builder's, or the system's.
@@ -589,7 +437,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// let next = set.expire(|_| unreachable!("30 seconds are not over")).expect("one request");
     /// let wait: Duration = next - set.clock().now(); // for a timer, or a ring's timeout
     /// assert!(wait <= Duration::from_secs(30));
@@ -602,7 +450,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// The number of tags of each hardware queue, reserved ones included; of all hardware queues
-    /// together, if they [share](crate::TagSetBuilder::shared_tags) them.
+    /// together, if they [share](crate::HwQueueOptions::shared_tags) them.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -637,6 +485,21 @@ impl<T: Send + 'static> TagSet<T> {
     pub fn capacity(&self) -> usize {
         let (geometry, size) = (self.shared.bitmaps.geometry(), self.shared.bitmaps.size());
         geometry.tables_of(size.hw_queues()) * (size.depth() + geometry.extra)
+    }
+}
+
+impl<T: Send + 'static> Tenant<T> {
+    /// The set it is a tenant of.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(7).build(|_, _| ())?;
+    /// assert_eq!(set.add_tenant("nvme0n1")?.set().depth(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn set(&self) -> TagSet<T> {
+        TagSet::from_shared(self.shared.clone())
     }
 }
 

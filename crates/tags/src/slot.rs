@@ -1,6 +1,6 @@
 //! One tag's slot: the payload, and the state word that says whose it is.
 //!
-//! The word is `generation << 3 | phase`. The events, with the names the models use:
+//! The word is `generation << 4 | phase`. The events, with the names the models use:
 //!
 //! ```text
 //!            S1 issue            S2 redeem
@@ -10,22 +10,28 @@
 //!    |                     Overdue --------------> Handled
 //!    |                                                 |
 //!    +--- S5 retire: from every phase that has an owner, generation + 1
+//!
+//!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
 //! ```
 //!
-//! Idle, Redeemed and Handled belong to the one `Tag` (or to nobody, if the bit is free). S1 and
-//! S5 are therefore plain stores of the owner. S2, S3 and S4 are each one compare-exchange on an
-//! exact generation and phase: of any number of racers exactly one wins. S1 from Redeemed or
-//! Handled moves the generation too, so that each token names one submission and a late completion
-//! of an earlier one finds nothing.
+//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or to nobody, if the bit
+//! is free). S1, S5 and S6 are therefore plain stores of the owner. S2, S3, S4 and S7 are each one
+//! compare-exchange on an exact generation and phase: of any number of racers exactly one wins. S7
+//! against the owner's next store: either it comes first and the owner overwrites what it has
+//! said, or it fails. S1 from Redeemed or Handled moves the generation too, so that each token
+//! names one submission and a late completion of an earlier one finds nothing.
+//!
+//! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
+//! generation before is told that it is late, until the slot is used again.
 
-use crate::bitmaps::Bitmaps;
+use crate::bitmaps::{Bitmaps, Owner};
 use crate::error::RedeemError;
-use crate::kind::QueueKind;
-use crate::life::{End, Life};
-use crate::set::Shared;
-use crate::steering::{Link, Note};
+use crate::queue_kind::QueueKind;
+use crate::teardown::{End, Teardown};
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::tenancy::Tenancy as _;
+use inflight_steering::{Link, SubmitInfo};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
@@ -35,7 +41,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-const PHASE_BITS: u32 = 3;
+const PHASE_BITS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -52,12 +58,23 @@ pub(crate) enum Phase {
     Handled = 4,
     /// Nobody's, and without a payload: not made yet, or all handles of the set are gone.
     Absent = 5,
+    /// Its owner has it, and its time runs.
+    Tracked = 6,
+    /// The same, and somebody was told that its time is up.
+    Reported = 7,
+    /// As Idle, and the last use was ended by the handler of its timeout.
+    Forgiven = 8,
 }
 
 impl Phase {
     /// PROTOCOL.md, "One owner".
     const fn has_owner(self) -> bool {
         !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
+    }
+
+    /// No token of this generation was made.
+    const fn is_fresh(self) -> bool {
+        matches!(self, Self::Idle | Self::Forgiven)
     }
 }
 
@@ -90,6 +107,9 @@ impl State {
             2 => Phase::Overdue,
             3 => Phase::Redeemed,
             4 => Phase::Handled,
+            6 => Phase::Tracked,
+            7 => Phase::Reported,
+            8 => Phase::Forgiven,
             _ => Phase::Absent,
         };
         Self {
@@ -224,14 +244,46 @@ impl Record {
         self.turn(Ordering::Relaxed);
     }
 
+    /// The state whose generation the next token names.
+    #[inline]
+    pub(crate) fn next_issue(&self) -> State {
+        let state = self.owned();
+        if state.phase.is_fresh() {
+            state
+        } else {
+            state.again()
+        }
+    }
+
+    /// S6, by the owner: its time runs from now on.
+    pub(crate) fn track(&self, stamp: Option<Instant>) {
+        let mut state = self.next_issue();
+        if let Some(stamp) = stamp {
+            // Relaxed: published by S6.
+            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
+        }
+        state.phase = Phase::Tracked;
+        // Ordering: S6, pairs with the Acquire in `observe`: who sees it sees the time stamp.
+        self.state.store(state.pack(), Ordering::Release);
+    }
+
+    /// Whether S7 came, for the owner.
+    pub(crate) fn is_reported(&self) -> bool {
+        // Relaxed: it says nothing about anything else.
+        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
+    }
+
+    /// S7. Whether this call was the one that says so.
+    pub(crate) fn report(&self, generation: Generation) -> bool {
+        self.change(generation, Phase::Tracked, Phase::Reported)
+            .is_ok()
+    }
+
     /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
     /// and be freed with its set by them.
     #[inline]
     pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
-        let mut state = self.owned();
-        if state.phase != Phase::Idle {
-            state = state.again();
-        }
+        let mut state = self.next_issue();
         if let Some(stamp) = stamp {
             // Relaxed: published by S1.
             self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
@@ -248,6 +300,7 @@ impl Record {
     pub(crate) fn redeem(&self, generation: Generation) -> Result<(), RedeemError> {
         self.change(generation, Phase::InFlight, Phase::Redeemed)
             .map_err(|found| match found.phase {
+                Phase::Forgiven if found.generation == generation.next() => RedeemError::TimedOut,
                 _ if found.generation != generation => RedeemError::Stale,
                 Phase::Overdue | Phase::Handled => RedeemError::TimedOut,
                 _ => RedeemError::NotInFlight,
@@ -295,9 +348,13 @@ impl Record {
     /// S5. Called by the owner, before it gives the bit back.
     #[inline]
     pub(crate) fn retire(&self) {
+        let owned = self.owned();
         let state = State {
-            generation: self.owned().generation.next(),
-            phase: Phase::Idle,
+            generation: owned.generation.next(),
+            phase: match owned.phase {
+                Phase::Handled => Phase::Forgiven,
+                _ => Phase::Idle,
+            },
         };
         // Relaxed: the owner's own.
         if self.timeout.load(Ordering::Relaxed) != 0 {
@@ -321,7 +378,7 @@ impl Record {
         }
         // Relaxed: the exchange looks again.
         let found = State::unpack(self.state.load(Ordering::Relaxed));
-        if found.phase != Phase::Idle {
+        if !found.phase.is_fresh() {
             return false;
         }
         let absent = State {
@@ -345,8 +402,8 @@ pub(crate) const PUT_AT_ONCE: usize = 32;
 
 /// A slot: its place, its record and its payload.
 ///
-/// It lies in the table of its [`Shared`], which is freed when no handle is left and no tag is held
-/// or in flight: see [`life`](crate::life).
+/// It lies in the table of its set, which is freed when no handle is left and no tag is held
+/// or in flight: see [`teardown`](crate::teardown).
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
     /// Of the same set, as is the next: they live as long as the slot.
@@ -360,9 +417,9 @@ pub(crate) struct Slot<T> {
     hw_queue: AtomicU32,
     pub(crate) tag: usize,
     /// Who submitted it, and how it wants to be completed.
-    pub(crate) note: Note,
+    pub(crate) info: SubmitInfo,
     /// Its place in a mailbox.
-    pub(crate) link: Link<T>,
+    pub(crate) link: Link,
     /// There unless the record is `Absent`.
     payload: UnsafeCell<MaybeUninit<T>>,
 }
@@ -386,7 +443,7 @@ impl<T> Slot<T> {
             place: Place::new(bitmaps.set_id(), bitmaps.geometry().flat(hw_queue, tag)),
             hw_queue: AtomicU32::new(hw_queue as u32),
             tag,
-            note: Note::new(),
+            info: SubmitInfo::new(),
             link: Link::new(),
             payload: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -420,7 +477,7 @@ impl<T> Slot<T> {
     /// `into_token`, and most sets have no completions.
     #[inline(never)]
     pub(crate) fn note_here(&self, polled: bool) {
-        self.note
+        self.info
             .write(self.bitmaps().policies(), || polled || self.is_polled());
     }
 
@@ -453,7 +510,7 @@ impl<T> Slot<T> {
     }
 
     /// Drops the payload if it is the caller's to drop (K4, K6).
-    pub(crate) fn bury(&self) {
+    pub(crate) fn drop_payload(&self) {
         if self.record.take_payload() {
             // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: nobody owns
             // the slot, and without handles nobody will. Its payload was there.
@@ -482,9 +539,9 @@ impl<T> Slot<T> {
         let gate = slot.bitmaps().gate();
         let bitmaps = slot.bitmaps.as_ptr();
         // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
-        if gate.is_many() || !home.put_quick(slot.bit) {
+        if gate.is_many() || !home.put_fast(slot.bit) {
             // SAFETY: as above.
-            unsafe { Self::free_beyond(this, bitmap) };
+            unsafe { Self::free_slow(this, bitmap) };
         } else if gate.is_watched_after_put() {
             // SAFETY: as above.
             unsafe { Self::tell_and_end(this) };
@@ -502,7 +559,7 @@ impl<T> Slot<T> {
     ///
     /// As for `free`.
     #[inline(never)]
-    unsafe fn free_beyond(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
+    unsafe fn free_slow(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
         // SAFETY: the tag is not counted out yet, so its set lives.
         let slot = unsafe { this.as_ref() };
         let _out = CountOut {
@@ -558,7 +615,7 @@ impl<T> Slot<T> {
             let slot = unsafe { slot.as_ref() };
             debug_assert_eq!(slot.bitmap, first.bitmap);
             slot.record.retire();
-            if !(alone && bitmap.put_quick(slot.bit)) {
+            if !(alone && bitmap.put_fast(slot.bit)) {
                 bits[rest] = slot.bit;
                 rest += 1;
             }
@@ -583,10 +640,10 @@ impl<T> Drop for CountOut<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the tag is not counted out yet, so its set lives.
-        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of a tag, once.
-        if let End::Refused(orphaned) = unsafe { Life::end(life, 1) } {
-            Self::late(self.slot, self.bitmaps, life, orphaned);
+        if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, 1) } {
+            Self::late(self.slot, self.bitmaps, teardown, orphaned);
         }
     }
 }
@@ -594,30 +651,32 @@ impl<T> Drop for CountOut<T> {
 impl<T> CountOut<T> {
     #[cold]
     #[inline(never)]
-    fn late(slot: NonNull<Slot<T>>, bitmaps: *const Bitmaps, life: *const Life, orphaned: bool) {
+    fn late(
+        slot: NonNull<Slot<T>>,
+        bitmaps: *const Bitmaps,
+        teardown: *const Teardown,
+        orphaned: bool,
+    ) {
         /// Counts out also if the payload's drop panics.
-        struct Last<T> {
-            set: *mut Shared<T>,
-            life: *const Life,
+        struct Last {
+            set: Owner,
+            teardown: *const Teardown,
         }
-        impl<T> Drop for Last<T> {
+        impl Drop for Last {
             fn drop(&mut self) {
                 // SAFETY: K2 has refused.
-                if unsafe { Life::end_late(self.life) } {
+                if unsafe { Teardown::end_late(self.teardown) } {
                     // SAFETY: nobody else is left.
-                    drop(unsafe { Box::from_raw(self.set) });
+                    unsafe { self.set.free() };
                 }
             }
         }
         // SAFETY: the tag is not counted out yet, so its set lives.
         let set = unsafe { Bitmaps::owner(bitmaps) };
-        let _last = Last {
-            set: set.cast::<Shared<T>>(), // a slot of `T` is in a set of `T`
-            life,
-        };
+        let _last = Last { set, teardown };
         if orphaned {
             // SAFETY: as above, until `_last` is dropped.
-            unsafe { slot.as_ref() }.bury();
+            unsafe { slot.as_ref() }.drop_payload();
         }
     }
 }
@@ -634,13 +693,13 @@ impl<T> Drop for CountOutAll<'_, T> {
         struct Late<'a, T> {
             slots: std::slice::Iter<'a, NonNull<Slot<T>>>,
             bitmaps: *const Bitmaps,
-            life: *const Life,
+            teardown: *const Teardown,
             orphaned: bool,
         }
         impl<T> Late<'_, T> {
             fn run(&mut self) {
                 for &slot in self.slots.by_ref() {
-                    CountOut::late(slot, self.bitmaps, self.life, self.orphaned);
+                    CountOut::late(slot, self.bitmaps, self.teardown, self.orphaned);
                 }
             }
         }
@@ -650,13 +709,14 @@ impl<T> Drop for CountOutAll<'_, T> {
             }
         }
         // SAFETY: the tags are not counted out yet, so their set lives.
-        let life = unsafe { Bitmaps::life(self.bitmaps) };
+        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of so many tags, once.
-        if let End::Refused(orphaned) = unsafe { Life::end(life, self.slots.len() as u64) } {
+        if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, self.slots.len() as u64) }
+        {
             let mut late = Late {
                 slots: self.slots.iter(),
                 bitmaps: self.bitmaps,
-                life,
+                teardown,
                 orphaned,
             };
             late.run();
@@ -719,10 +779,60 @@ mod tests {
         assert_ne!(record.issue(None), second);
     }
 
+    /// The completion of a request whose timeout was handled is late until the slot is used again.
+    #[test]
+    fn a_late_completion_is_told_so_until_the_next_use() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        let token = record.issue(None);
+        assert!(record.mark(token));
+        assert_eq!(record.take_overdue(token), Ok(()));
+        record.retire();
+        for _ in 0..2 {
+            assert_eq!(record.redeem(token), Err(RedeemError::TimedOut));
+            assert_eq!(record.take_overdue(token), Err(RedeemError::Stale));
+        }
+        let earlier = Generation::from_bits(6);
+        assert_eq!(
+            record.redeem(earlier),
+            Err(RedeemError::Stale),
+            "of another use"
+        );
+        let next = record.issue(None);
+        assert_eq!(next, token.next());
+        assert_eq!(record.redeem(token), Err(RedeemError::Stale), "used again");
+        assert_eq!(record.redeem(next), Ok(()));
+        record.retire();
+        assert_eq!(record.redeem(next), Err(RedeemError::Stale), "no timeout");
+    }
+
+    /// A tag that is tracked is reported once, and is its owner's all the while.
+    #[test]
+    fn what_is_tracked_is_reported_once() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        record.track(None);
+        let tracked = record.observe();
+        assert!(record.redeem(tracked.generation).is_err() && !record.is_reported());
+        assert!(record.report(tracked.generation) && !record.report(tracked.generation));
+        assert!(record.is_reported());
+        let token = record.issue(None);
+        assert!(!record.report(tracked.generation));
+        assert_eq!(record.redeem(token), Ok(()));
+        record.track(None);
+        record.retire();
+        assert_eq!(record.observe().phase, Phase::Idle);
+    }
+
     #[test]
     fn every_state_survives_packing() {
-        use Phase::{Absent, Handled, Idle, InFlight, Overdue, Redeemed};
-        for phase in [Idle, InFlight, Overdue, Redeemed, Handled, Absent] {
+        use Phase::{
+            Absent, Forgiven, Handled, Idle, InFlight, Overdue, Redeemed, Reported, Tracked,
+        };
+        let phases = [
+            Idle, InFlight, Overdue, Redeemed, Handled, Absent, Tracked, Reported, Forgiven,
+        ];
+        for phase in phases {
             for bits in [1, 2, (1 << 34) - 2] {
                 let state = State {
                     generation: Generation::from_bits(bits),

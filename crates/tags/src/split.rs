@@ -1,20 +1,22 @@
 //! The tags of a large request that is split into pieces.
 
 use crate::admission::Admission;
-use crate::bit::Waiting;
 use crate::bitmaps::{Bitmaps, Kind, Target};
 use crate::error::AllocError;
+use crate::grant::{EndingWait, TagWait};
 use crate::options::AllocOptions;
-use crate::queue::Queue;
 use crate::tag::Tag;
-use inflight_sbitmap::above::{Request, Stay};
+use crate::tenant_handle::Tenant;
+use inflight_sbitmap::GetError;
+use inflight_sbitmap::tenancy::{Request, Tenancy as _, Waiter};
 use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::poll_fn;
 use std::time::Duration;
 
 /// The tags of one large request, a piece each: they come one after the other, as fast as the
-/// set's [`Admission`] gives them. Made by [`Queue::split`].
+/// set's [`Admission`] gives them. Made by [`Tenant::split`].
 ///
 /// Under [`Admission::WholeIo`] all of them come before anybody else's who came later. Submit each
 /// piece before you ask for the next tag: a request of more pieces than there are tags goes on when
@@ -40,7 +42,7 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::TagSet;
 /// let set = TagSet::builder().depth(64).build(|_, _| 0u64)?;
-/// let dev = set.add_queue("sda");
+/// let dev = set.add_tenant("sda")?;
 /// let mut split = dev.split(8);
 /// let mut offset = 0;
 /// while let Some(mut tag) = split.next_blocking()? {
@@ -52,14 +54,14 @@ use std::time::Duration;
 /// ```
 #[must_use = "it asks for nothing until it is called"]
 pub struct Split<T: Send + 'static> {
-    queue: Queue<T>,
+    queue: Tenant<T>,
     options: AllocOptions,
     /// Pieces that have no tag yet.
     remaining: usize,
     /// Whether a piece has got its tag.
     begun: bool,
     /// Its place in the line, if it has had some of its parts and is to have more.
-    place: Option<Stay>,
+    place: Option<Waiter>,
     /// It was woken, and has not slept since.
     woken: bool,
     /// Bits collected for pieces to come, the next one last.
@@ -76,11 +78,21 @@ fn waiting<'a>(
     bitmaps: &'a Bitmaps,
     target: Target,
     request: Request,
-    place: &mut Option<Stay>,
-) -> Waiting<'a> {
-    match place.take() {
-        Some(stay) => Waiting::resume(bitmaps, target, stay, request.class),
+    place: &mut Option<Waiter>,
+) -> EndingWait<'a> {
+    let wait = match place.take() {
+        Some(waiter) => TagWait::resume(bitmaps, target, waiter, request.class),
         None => bitmaps.wait_for(target, request),
+    };
+    wait.ending(bitmaps)
+}
+
+/// A place among those who wait for a thaw, given up when it is dropped.
+struct Thaw<'a>(&'a Bitmaps, Option<WaiterKey>);
+
+impl Drop for Thaw<'_> {
+    fn drop(&mut self) {
+        self.0.gate().leave_thaw(&mut self.1);
     }
 }
 
@@ -92,8 +104,45 @@ enum Step<T> {
     WaitForBits(Target, Request),
 }
 
+impl<T: Send + 'static> Tenant<T> {
+    /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
+    /// Nothing is asked for before its first call.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let mut split = dev.split(8);
+    /// let mut tokens = Vec::new();
+    /// while let Some(tag) = split.next_blocking()? {
+    ///     tokens.push(tag.into_token()); // submit
+    /// }
+    /// assert_eq!(tokens.len(), 8);
+    /// # for token in tokens { set.redeem(token)?; }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split(&self, n: usize) -> Split<T> {
+        self.split_with(n, AllocOptions::new())
+    }
+
+    /// As [`split`](Tenant::split), for tags of the kind asked for.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
+    /// let mut split = set.add_tenant("nvme0n1")?.split_with(2, AllocOptions::new().hw_queue(1));
+    /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "it asks for nothing until it is called"]
+    pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
+        Split::new(self.clone(), options, n)
+    }
+}
+
 impl<T: Send + 'static> Split<T> {
-    pub(crate) fn new(queue: Queue<T>, options: AllocOptions, n: usize) -> Self {
+    pub(crate) fn new(queue: Tenant<T>, options: AllocOptions, n: usize) -> Self {
         Self {
             queue,
             options,
@@ -114,7 +163,7 @@ impl<T: Send + 'static> Split<T> {
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut split = set.add_queue("sda").split(3);
+    /// let mut split = set.add_tenant("sda")?.split(3);
     /// let _first = split.next_blocking()?;
     /// assert_eq!(split.remaining(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -128,12 +177,12 @@ impl<T: Send + 'static> Split<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::alloc_with`].
+    /// As [`Tenant::alloc_with`].
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut split = set.add_queue("sda").split(2);
+    /// let mut split = set.add_tenant("sda")?.split(2);
     /// inflight_sync::block_on(async {
     ///     while let Some(tag) = split.next().await? {
     ///         drop(tag);
@@ -161,7 +210,8 @@ impl<T: Send + 'static> Split<T> {
                 Step::Done(done) => return done,
                 Step::WaitForThaw(_) => {
                     self.queue.begin_wait(since);
-                    self.queue.bitmaps().gate().thawed().await;
+                    let mut place = Thaw(self.queue.bitmaps(), None);
+                    poll_fn(|cx| place.0.gate().poll_thaw(&mut place.1, cx)).await;
                 }
                 Step::WaitForBits(target, request) => {
                     if self.queue.before_wait(target, &mut asked) {
@@ -172,9 +222,11 @@ impl<T: Send + 'static> Split<T> {
                     let mut waiting =
                         waiting(self.queue.bitmaps(), target, request, &mut self.place);
                     (self.woken, self.from) = (true, target);
-                    poll_fn(|cx| waiting.poll(cx, &mut bits)).await;
+                    let part = poll_fn(|cx| waiting.poll(cx, &mut bits)).await;
                     self.place = waiting.keep();
                     self.keep(target, bits);
+                    // A queue that is closed: the next step finds the set closed.
+                    let _ = part;
                 }
             }
         }
@@ -184,12 +236,12 @@ impl<T: Send + 'static> Split<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::alloc_blocking_with`].
+    /// As [`Tenant::alloc_blocking_with`].
     ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut none = set.add_queue("sda").split(0);
+    /// let mut none = set.add_tenant("sda")?.split(0);
     /// assert!(none.next_blocking()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -202,13 +254,13 @@ impl<T: Send + 'static> Split<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::alloc_timeout_with`].
+    /// As [`Tenant::alloc_timeout_with`].
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_queue("sda").split(2);
+    /// let mut split = set.add_tenant("sda")?.split(2);
     /// let _first = split.next_blocking()?;
     /// let late = split.next_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(late, AllocError::TimedOut);
@@ -224,12 +276,12 @@ impl<T: Send + 'static> Split<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::try_alloc`].
+    /// As [`Tenant::try_alloc`].
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_queue("sda").split(2);
+    /// let mut split = set.add_tenant("sda")?.split(2);
     /// let first = split.try_next()?;
     /// assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
     /// drop(first);
@@ -259,10 +311,10 @@ impl<T: Send + 'static> Split<T> {
         let mut bits = Vec::new();
         let mut waiting = waiting(self.queue.bitmaps(), target, request, &mut self.place);
         (self.woken, self.from) = (true, target);
-        let in_time = waiting.block(until, &mut bits);
+        let part = waiting.block(until, &mut bits);
         self.place = waiting.keep();
         self.keep(target, bits);
-        in_time
+        part != Err(GetError::TimedOut)
     }
 
     fn next_sleeping(
@@ -313,9 +365,12 @@ impl<T: Send + 'static> Split<T> {
                 self.give_back();
                 return Step::Done(Err(error));
             }
-            if let Some(why) = self.queue.bitmaps().gate().state().closed() {
+            if let Some(why) = self.queue.bitmaps().gate().state().refuses() {
                 self.give_back();
-                return Step::WaitForThaw(why);
+                return match why {
+                    AllocError::Closed => Step::Done(Err(why)),
+                    _ => Step::WaitForThaw(why),
+                };
             }
             if let Some(step) = self.collect(waits) {
                 return step;
@@ -425,7 +480,7 @@ impl<T: Send + 'static> Split<T> {
     fn give_back(&mut self) {
         if let Some(place) = self.place.take() {
             let (bitmaps, class) = (self.queue.bitmaps(), self.queue.class());
-            drop(Waiting::resume(bitmaps, self.from, place, class));
+            TagWait::resume(bitmaps, self.from, place, class).end(bitmaps);
         }
         let bits = std::mem::take(&mut self.collected);
         drop(self.queue.bitmaps().several_in_hand(self.from, bits));

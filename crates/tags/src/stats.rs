@@ -15,9 +15,9 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// drop(dev.try_alloc(AllocOptions::new())?);
-/// let _held = dev.try_alloc(AllocOptions::new())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// drop(dev.try_alloc()?);
+/// let _held = dev.try_alloc()?;
 /// let stats = set.stats();
 /// assert_eq!((stats.allocs, stats.frees, stats.in_use), (2, 1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,22 +39,25 @@ pub struct SetStats {
     pub wakeups: u64,
     /// Tokens that were refused.
     pub redeem_errors: u64,
+    /// Of these, the completions that came after their request had timed out: the timeout is too
+    /// short, or the device too slow.
+    pub late_completions: u64,
 }
 
-/// What a tenant counted since it was added. See [`Queue::stats`](crate::Queue::stats).
+/// What a tenant counted since it was added. See [`Queue::stats`](crate::Tenant::stats).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-/// let dev = set.add_queue("nvme0n1");
-/// let _held = dev.try_alloc(AllocOptions::new())?;
-/// let _refused = dev.try_alloc(AllocOptions::new());
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let _held = dev.try_alloc()?;
+/// let _refused = dev.try_alloc();
 /// assert_eq!((dev.stats().allocs, dev.stats().exhausted), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct QueueStats {
+pub struct TenantStats {
     /// Tags this tenant got.
     pub allocs: u64,
     /// Tries refused because all tags were in use, the share was used up, or others waited.
@@ -115,14 +118,14 @@ impl Striped {
         counter(stripe).fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(crate) fn sum(&self) -> QueueStats {
+    pub(crate) fn sum(&self) -> TenantStats {
         let sum = |counter: fn(&Stripe) -> &AtomicU64| {
             self.stripes
                 .iter()
                 .map(|stripe| counter(stripe).load(Ordering::Relaxed))
                 .sum::<u64>()
         };
-        QueueStats {
+        TenantStats {
             allocs: self.allocs.sum() + sum(|s| &s.allocs),
             exhausted: sum(|s| &s.exhausted),
             frozen: sum(|s| &s.frozen),

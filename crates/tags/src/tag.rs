@@ -1,9 +1,9 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
-use crate::steering::{Note, Policies};
 use crate::token::Token;
 use inflight_sbitmap::SbitmapQueue;
+use inflight_steering::{Policies, SubmitInfo};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -31,8 +31,8 @@ use std::time::Duration;
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(2).build(|_hwq, _tag| vec![0u8; 512])?;
-/// let dev = set.add_queue("nvme0n1");
-/// let mut tag = dev.try_alloc(AllocOptions::new())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let mut tag = dev.try_alloc()?;
 /// tag[0] = 7;
 /// let token = tag.into_token(); // submitted
 /// let tag = set.redeem(token)?; // completed
@@ -43,7 +43,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "the tag is freed when it is dropped"]
 pub struct Tag<T> {
-    /// Lives while the tag does: see [`life`](crate::life).
+    /// Lives while the tag does: see [`life`](crate::teardown).
     slot: NonNull<Slot<T>>,
     /// The slot's bitmap, so that a free need not wait for the slot's line.
     bitmap: NonNull<SbitmapQueue>,
@@ -109,8 +109,8 @@ impl<T> Tag<T> {
         self.slot().is_polled()
     }
 
-    pub(crate) const fn note(&self) -> &Note {
-        &self.slot().note
+    pub(crate) const fn info(&self) -> &SubmitInfo {
+        &self.slot().info
     }
 
     /// What its set says about completions now.
@@ -123,8 +123,8 @@ impl<T> Tag<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(3).depth(2).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(2))?.hw_queue(), 2);
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(2))?.hw_queue(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -137,9 +137,9 @@ impl<T> Tag<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(3).reserved(2).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new())?.index(), 2);
-    /// assert!(dev.try_alloc(AllocOptions::new().reserved())?.index() < 2);
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc()?.index(), 2);
+    /// assert!(dev.try_alloc_with(AllocOptions::new().reserved())?.index() < 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -150,14 +150,14 @@ impl<T> Tag<T> {
     /// One number for hardware queue and index: `hw_queue << 16 | index`, as blk-mq's unique tag.
     ///
     /// It names the slot, not this use of it; what a device may echo is
-    /// [`into_token`](Tag::into_token). [`TagSet::place_of_unique`](crate::TagSet::place_of_unique)
-    /// takes it apart.
+    /// [`into_token`](Tag::into_token).
+    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) takes it apart.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().hw_queues(4).depth(1).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// assert_eq!(dev.try_alloc(AllocOptions::new().hw_queue(3))?.unique(), 0x0003_0000);
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(3))?.unique(), 0x0003_0000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -173,7 +173,7 @@ impl<T> Tag<T> {
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut tag = set.add_queue("nvme0n1").try_alloc(AllocOptions::new())?;
+    /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// tag.set_timeout(Duration::ZERO);
     /// let token = tag.into_token();
     /// set.expire(|late| assert_eq!(late, token));
@@ -182,6 +182,97 @@ impl<T> Tag<T> {
     /// ```
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.slot().record.set_timeout(timeout);
+    }
+
+    /// Where the request's data lies: for who hands its address to a device.
+    ///
+    /// The address is the same for the life of the slot. What it points to is this tag's, and from
+    /// [`into_token`](Tag::into_token) on the device's, until the tag comes back. To follow the
+    /// pointer is `unsafe`, and right while nobody else does.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(1).build(|_, _| [0u8; 512])?;
+    /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let buffer = tag.as_mut_ptr().cast::<u8>(); // for the ring's entry
+    /// let token = tag.into_token();
+    /// let mut tag = set.redeem(token)?;
+    /// assert_eq!(tag.as_mut_ptr().cast(), buffer, "it has not moved");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> NonNull<T> {
+        // SAFETY: the payload lies in the slot, whose address is not null.
+        unsafe { NonNull::new_unchecked(self.slot().payload_mut()) }
+    }
+
+    /// As [`into_token`](Tag::into_token), once `f` has made of the request's data and the token
+    /// what is to be submitted.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// struct Entry { address: *mut u8, user_data: u64 } // a ring's
+    /// let set = TagSet::builder().depth(1).build(|_, _| vec![0u8; 512])?;
+    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let entry = tag.into_token_with(|buffer, token| Entry {
+    ///     address: buffer.as_mut_ptr(),
+    ///     user_data: token,
+    /// });
+    /// assert!(!entry.address.is_null());
+    /// drop(set.redeem(entry.user_data)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// With `f`; the tag is then freed.
+    #[must_use = "only the token brings the tag back"]
+    #[inline]
+    pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
+        let generation = self.slot().record.next_issue().generation;
+        let place = self.slot().place();
+        let token = Token { generation, place }.encode();
+        let entry = f(&mut self, token);
+        let issued = self.into_token();
+        debug_assert_eq!(issued, token, "nobody else issues it");
+        entry
+    }
+
+    /// Begins the request's time while its tag travels: to a worker, say, that does the work
+    /// itself, with no token in between. When the time is up, the set's own or that of
+    /// [`set_timeout`](Tag::set_timeout), [`TagSet::expired`](crate::TagSet::expired) and the like
+    /// say so, once. The tag stays its owner's, who finds out by
+    /// [`is_overdue`](Tag::is_overdue). Ends when the tag is freed or put in flight, whose time
+    /// then begins anew.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// tag.set_timeout(Duration::ZERO);
+    /// tag.track();
+    /// let late = set.try_expired().expect("its time is up");
+    /// assert!(late.token().is_none(), "nobody can redeem what is held");
+    /// assert!(tag.is_overdue());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn track(&mut self) {
+        let slot = self.slot();
+        slot.record.track(slot.bitmaps().stamp());
+    }
+
+    /// Whether somebody was told that the time of a [tracked](Tag::track) request is up.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert!(!set.add_tenant("nvme0n1")?.try_alloc()?.is_overdue());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.slot().record.is_reported()
     }
 
     /// Puts the tag in flight and returns the number that names it: a ring's user data.
@@ -206,8 +297,8 @@ impl<T> Tag<T> {
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
-    /// let token = dev.try_alloc(AllocOptions::new())?.into_token();
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
     /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
     /// drop(set.redeem(token)?); // completed, and free again
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -103,6 +103,11 @@ pub(crate) struct Token {
 }
 
 impl Token {
+    /// Whether it is one of the numbers that are no tokens.
+    pub(crate) const fn is_none(self) -> bool {
+        matches!(self.encode(), 0 | u64::MAX)
+    }
+
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
         (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.place.0 as u64

@@ -5,7 +5,7 @@
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::{AllocError, AllocOptions, BuildError, Queue, TagSet};
+use inflight_tags::{AllocError, AllocOptions, BuildError, TagSet, Tenant};
 use inflight_topology::Topology;
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
-fn queue(depth: usize, reserved: usize) -> Queue<()> {
+fn queue(depth: usize, reserved: usize) -> Tenant<()> {
     let set = TagSet::builder().depth(depth).reserved(reserved);
-    set.build(|_, _| ()).unwrap().add_queue("q")
+    set.build(|_, _| ()).unwrap().add_tenant("q").unwrap()
 }
 
 /// Sleeps in no other way than giving the other thread time to go to sleep.
@@ -43,7 +43,7 @@ fn handles_tags_and_futures_move_between_threads() {
     let cells = TagSet::builder().build(|_, _| std::cell::Cell::new(1));
     let cells = cells.unwrap();
     assert_send_sync(&cells);
-    let mut tag = cells.add_queue("q").alloc_blocking().unwrap();
+    let mut tag = cells.add_tenant("q").unwrap().alloc_blocking().unwrap();
     assert_send(&tag);
     *tag.get_mut() = 2;
 }
@@ -61,11 +61,11 @@ fn slots_are_made_once_with_their_numbers() {
             }
         })
         .unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     for round in 0..4 {
         for hwq in 0..3 {
             let tags: Vec<_> = (0..3)
-                .map(|_| dev.try_alloc(PLAIN.hw_queue(hwq)).unwrap())
+                .map(|_| dev.try_alloc_with(PLAIN.hw_queue(hwq)).unwrap())
                 .collect();
             for mut tag in tags {
                 assert_eq!(*tag, (tag.hw_queue(), tag.index(), round));
@@ -81,9 +81,9 @@ fn slots_are_made_once_with_their_numbers() {
 #[test]
 fn the_number_17_of_hardware_queue_3() {
     let set = TagSet::builder().hw_queues(4).depth(18).build(|_, _| ());
-    let dev = set.unwrap().add_queue("q");
+    let dev = set.unwrap().add_tenant("q").unwrap();
     let tags: Vec<_> = (0..18)
-        .map(|_| dev.try_alloc(PLAIN.hw_queue(3)).unwrap())
+        .map(|_| dev.try_alloc_with(PLAIN.hw_queue(3)).unwrap())
         .collect();
     let last = tags.iter().find(|tag| tag.index() == 17).unwrap();
     assert_eq!(last.unique(), 0x0003_0011);
@@ -126,19 +126,19 @@ fn every_tag_once_then_exhausted() {
     let mut seen = HashSet::new();
     let mut tags = Vec::new();
     for _ in 0..90 {
-        let tag = dev.try_alloc(PLAIN).unwrap();
+        let tag = dev.try_alloc().unwrap();
         assert!((10..100).contains(&tag.index()));
         assert!(seen.insert(tag.index()));
         tags.push(tag);
     }
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
     for _ in 0..10 {
-        let tag = dev.try_alloc(PLAIN.reserved()).unwrap();
+        let tag = dev.try_alloc_with(PLAIN.reserved()).unwrap();
         assert!(tag.index() < 10);
         assert!(seen.insert(tag.index()));
         tags.push(tag);
     }
-    let refused = dev.try_alloc(PLAIN.reserved()).unwrap_err();
+    let refused = dev.try_alloc_with(PLAIN.reserved()).unwrap_err();
     assert_eq!(refused, AllocError::Exhausted);
     assert_eq!(dev.set().in_use(), 100);
     drop(tags);
@@ -151,14 +151,14 @@ fn wrong_options_are_refused_by_every_form() {
     let dev = queue(4, 0);
     for (options, error) in [
         (PLAIN.reserved(), AllocError::NoReserved),
-        (PLAIN.hw_queue(1), AllocError::NoSuchHwQueue),
+        (PLAIN.hw_queue(1), AllocError::NoSuchHwQueue { hw_queue: 1 }),
     ] {
         let second = Duration::from_secs(1);
-        assert_eq!(dev.try_alloc(options).unwrap_err(), error);
+        assert_eq!(dev.try_alloc_with(options).unwrap_err(), error);
         assert_eq!(dev.alloc_blocking_with(options).unwrap_err(), error);
         assert_eq!(dev.alloc_timeout_with(second, options).unwrap_err(), error);
         assert_eq!(block_on(dev.alloc_with(options)).unwrap_err(), error);
-        assert_eq!(dev.try_alloc_batch_with(options, 1).unwrap_err(), error);
+        assert_eq!(dev.try_alloc_batch_with(1, options).unwrap_err(), error);
         let _frozen = dev.set().freeze_blocking();
         assert_eq!(dev.alloc_blocking_with(options).unwrap_err(), error);
     }
@@ -169,17 +169,17 @@ fn wrong_options_are_refused_by_every_form() {
 fn the_cpu_chooses_the_hardware_queue() {
     let topology = Topology::synthetic("cache:2 core:4").unwrap();
     let set = TagSet::builder().hw_queues(2).depth(2).topology(&topology);
-    let dev = set.build(|_, _| ()).unwrap().add_queue("q");
+    let dev = set.build(|_, _| ()).unwrap().add_tenant("q").unwrap();
     for (cpu, hwq) in [(0, 0), (3, 0), (4, 1), (7, 1), (9, 0)] {
         cpu::set_current_for_thread(Some(cpu));
-        assert_eq!(dev.set().hw_queue_of(cpu), hwq);
-        assert_eq!(dev.try_alloc(PLAIN).unwrap().hw_queue(), hwq);
+        assert_eq!(dev.set().hw_queues().of_cpu(cpu), hwq);
+        assert_eq!(dev.try_alloc().unwrap().hw_queue(), hwq);
         assert_eq!(dev.alloc_blocking().unwrap().hw_queue(), hwq);
         let batch = dev.try_alloc_batch(9);
         assert_eq!(batch.len(), 2);
         assert!(batch.iter().all(|tag| tag.hw_queue() == hwq));
         // Its own queue is empty now; the other's tags are not for it.
-        assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+        assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
     }
     cpu::set_current_for_thread(None);
 }
@@ -203,13 +203,13 @@ fn a_batch_takes_what_is_free() {
 #[test]
 fn a_batch_comes_from_where_it_is_asked_for() {
     let set = TagSet::builder().hw_queues(3).depth(4).reserved(2);
-    let dev = set.build(|_, _| ()).unwrap().add_queue("q");
+    let dev = set.build(|_, _| ()).unwrap().add_tenant("q").unwrap();
     cpu::set_current_for_thread(Some(0));
-    let normal = dev.try_alloc_batch_with(PLAIN.hw_queue(2), 9).unwrap();
+    let normal = dev.try_alloc_batch_with(9, PLAIN.hw_queue(2)).unwrap();
     let places: HashSet<_> = normal.iter().map(|t| (t.hw_queue(), t.index())).collect();
     assert_eq!(places, HashSet::from([(2, 2), (2, 3)]));
     let options = PLAIN.hw_queue(1).reserved();
-    let reserved = dev.try_alloc_batch_with(options, 9).unwrap();
+    let reserved = dev.try_alloc_batch_with(9, options).unwrap();
     let places: HashSet<_> = reserved.iter().map(|t| (t.hw_queue(), t.index())).collect();
     assert_eq!(places, HashSet::from([(1, 0), (1, 1)]));
     cpu::set_current_for_thread(None);
@@ -219,14 +219,14 @@ fn a_batch_comes_from_where_it_is_asked_for() {
 fn a_batch_that_gets_nothing_is_counted() {
     let dev = queue(2, 0);
     let held = dev.try_alloc_batch(2);
-    assert!(dev.try_alloc_batch_with(PLAIN, 0).unwrap().is_empty());
+    assert!(dev.try_alloc_batch_with(0, PLAIN).unwrap().is_empty());
     assert_eq!(dev.stats().exhausted, 0, "nothing was asked for");
-    let refused = dev.try_alloc_batch_with(PLAIN, 1).unwrap_err();
+    let refused = dev.try_alloc_batch_with(1, PLAIN).unwrap_err();
     assert_eq!(refused, AllocError::Exhausted);
     assert!(dev.try_alloc_batch(1).is_empty());
     drop(held);
     let frozen = dev.set().freeze_blocking();
-    let refused = dev.try_alloc_batch_with(PLAIN, 1).unwrap_err();
+    let refused = dev.try_alloc_batch_with(1, PLAIN).unwrap_err();
     assert_eq!(refused, AllocError::Frozen);
     drop(frozen);
     let stats = dev.stats();
@@ -237,8 +237,8 @@ fn a_batch_that_gets_nothing_is_counted() {
 fn a_timed_wait_ends_with_the_clock() {
     let clock = Clock::manual();
     let set = TagSet::builder().depth(1).clock(clock.clone());
-    let dev = set.build(|_, _| ()).unwrap().add_queue("q");
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let dev = set.build(|_, _| ()).unwrap().add_tenant("q").unwrap();
+    let held = dev.try_alloc().unwrap();
     let zero = dev.alloc_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(zero, AllocError::TimedOut);
 
@@ -267,8 +267,8 @@ fn a_timed_wait_ends_with_the_clock() {
 #[test]
 fn h16_waiters_of_the_two_kinds_do_not_mix() {
     let dev = queue(2, 1);
-    let normal = dev.try_alloc(PLAIN).unwrap();
-    let reserved = dev.try_alloc(PLAIN.reserved()).unwrap();
+    let normal = dev.try_alloc().unwrap();
+    let reserved = dev.try_alloc_with(PLAIN.reserved()).unwrap();
     let mut wants_reserved = pin!(dev.alloc_with(PLAIN.reserved()));
     let mut wants_normal = pin!(dev.alloc());
     let (a, b) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
@@ -310,7 +310,7 @@ impl Woken {
 #[test]
 fn a_dropped_future_loses_no_wakeup() {
     let dev = queue(1, 0);
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let held = dev.try_alloc().unwrap();
     let (first, second) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
     let mut alloc_first = Box::pin(dev.alloc());
     let mut alloc_second = Box::pin(dev.alloc());
@@ -330,13 +330,13 @@ fn a_dropped_future_loses_no_tag() {
     let dev = queue(1, 0);
     for _ in 0..10 {
         drop(dev.alloc());
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut alloc = Box::pin(dev.alloc());
         assert!(Arc::new(Woken::default()).poll(alloc.as_mut()).is_pending());
         drop(held);
         drop(alloc);
     }
-    assert!(dev.try_alloc(PLAIN).is_ok());
+    assert!(dev.try_alloc().is_ok());
 }
 
 /// A waiter that has moved to the CPU of another hardware queue takes a tag there; the one it was
@@ -344,9 +344,9 @@ fn a_dropped_future_loses_no_tag() {
 #[test]
 fn h25_a_waiter_that_moved_passes_its_wakeup_on() {
     let set = TagSet::builder().hw_queues(2).depth(1).build(|_, _| ());
-    let dev = set.unwrap().add_queue("q");
+    let dev = set.unwrap().add_tenant("q").unwrap();
     cpu::set_current_for_thread(Some(0));
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let held = dev.try_alloc().unwrap();
     let (first, second) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
     let mut alloc_first = pin!(dev.alloc());
     let mut alloc_second = pin!(dev.alloc());
@@ -370,10 +370,10 @@ fn h25_a_waiter_that_moved_passes_its_wakeup_on() {
 #[test]
 fn counters_add_up() {
     let set = TagSet::builder().depth(2).build(|_, _| ()).unwrap();
-    let (a, b) = (set.add_queue("a"), set.add_queue("b"));
-    let held = a.try_alloc(PLAIN).unwrap();
-    let token = b.try_alloc(PLAIN).unwrap().into_token();
-    assert!(a.try_alloc(PLAIN).is_err());
+    let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+    let held = a.try_alloc().unwrap();
+    let token = b.try_alloc().unwrap().into_token();
+    assert!(a.try_alloc().is_err());
     assert!(set.redeem(!token).is_err());
     let stats = set.stats();
     assert_eq!((stats.allocs, stats.frees, stats.redeem_errors), (2, 0, 1));
@@ -389,10 +389,10 @@ fn counters_add_up() {
 #[test]
 fn everything_prints() {
     let dev = queue(2, 1);
-    let tag = dev.try_alloc(PLAIN).unwrap();
+    let tag = dev.try_alloc().unwrap();
     let builder = TagSet::<()>::builder();
     let text = format!("{:?} {:?} {:?} {:?}", dev, dev.set(), tag, builder);
-    for part in ["Queue", "TagSet", "Tag {", "TagSetBuilder", "in_use: 1"] {
+    for part in ["Tenant", "TagSet", "Tag {", "TagSetBuilder", "in_use: 1"] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }

@@ -3,7 +3,7 @@
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex};
-use inflight_tags::{Admission, AllocError, AllocOptions, Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{Admission, AllocError, AllocOptions, RedeemError, Tag, TagSet, Tenant};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ fn set(hw_queues: usize, depth: usize, admission: Admission) -> TagSet<usize> {
 
 type Waiter<'a> = Pin<Box<dyn Future<Output = Tag<usize>> + 'a>>;
 
-fn waits<'a>(dev: &'a Queue<usize>, options: AllocOptions, waker: &Waker) -> Waiter<'a> {
+fn waits<'a>(dev: &'a Tenant<usize>, options: AllocOptions, waker: &Waker) -> Waiter<'a> {
     let mut waiter: Waiter<'_> = Box::pin(async move { dev.alloc_with(options).await.unwrap() });
     let polled = waiter.as_mut().poll(&mut Context::from_waker(waker));
     assert!(polled.is_pending());
@@ -51,13 +51,13 @@ fn c24_tags_of_several_queues_sets_and_kinds_are_all_freed() {
     let builder = TagSet::builder().hw_queues(3).depth(50).reserved(2);
     let one = builder.build(|_, tag| tag).unwrap();
     let other = set(1, 40, Admission::WholeIo);
-    let (a, b) = (one.add_queue("a"), other.add_queue("b"));
+    let (a, b) = (one.add_tenant("a").unwrap(), other.add_tenant("b").unwrap());
     for round in 0..3 {
         let mut tags = Vec::new();
         for hw_queue in [2, 0, 1] {
-            tags.extend(a.try_alloc_batch_with(on(hw_queue), 48).unwrap());
+            tags.extend(a.try_alloc_batch_with(48, on(hw_queue)).unwrap());
             tags.extend(b.try_alloc_batch(13));
-            tags.extend(a.try_alloc(on(hw_queue).reserved()));
+            tags.extend(a.try_alloc_with(on(hw_queue).reserved()));
         }
         assert_eq!(tags.len(), 3 * (48 + 13 + 1));
         tags.iter_mut().for_each(|tag| **tag += 1_000);
@@ -68,7 +68,7 @@ fn c24_tags_of_several_queues_sets_and_kinds_are_all_freed() {
         assert_eq!(stats.allocs, stats.frees);
     }
     // The payloads stay with their slots.
-    let tag = a.try_alloc(on(2).reserved()).unwrap();
+    let tag = a.try_alloc_with(on(2).reserved()).unwrap();
     assert_eq!(*tag % 1_000, tag.index());
     Tag::<()>::free_batch([]);
 }
@@ -77,10 +77,10 @@ fn c24_tags_of_several_queues_sets_and_kinds_are_all_freed() {
 #[test]
 fn c24_the_uses_end() {
     let set = set(1, 4, Admission::WholeIo);
-    let tokens = set.add_queue("q").try_alloc_batch(4);
+    let tokens = set.add_tenant("q").unwrap().try_alloc_batch(4);
     let tokens: Vec<u64> = tokens.into_iter().map(Tag::into_token).collect();
     Tag::free_batch(tokens.iter().map(|&token| set.redeem(token).unwrap()));
-    assert!(set.try_freeze().is_some());
+    assert!(set.try_freeze().is_ok());
     for token in tokens {
         assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
     }
@@ -101,7 +101,7 @@ impl Wake for Looks {
 fn c24_the_first_waiter_is_woken_after_the_last_use_has_ended() {
     for waiting in [1, 3, 8] {
         let set = set(1, 8, Admission::WholeIo);
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         let tags = dev.try_alloc_batch(8);
         let looks = Arc::new(Looks(set.clone(), Mutex::new(Vec::new())));
         let waker = Waker::from(looks.clone());
@@ -122,7 +122,9 @@ fn c24_the_first_waiter_is_woken_after_the_last_use_has_ended() {
 fn c24_a_batch_may_be_larger_than_a_cpus_own_stack() {
     for tenants in [1, 2] {
         let set = TagSet::builder().depth(300).build(|_, tag| tag).unwrap();
-        let devs: Vec<_> = (0..tenants).map(|n| set.add_queue(n.to_string())).collect();
+        let devs: Vec<_> = (0..tenants)
+            .map(|n| set.add_tenant(n.to_string()).unwrap())
+            .collect();
         for n in [1, 31, 33, 200, 300] {
             let tags = devs[0].try_alloc_batch(n);
             let numbers: BTreeSet<_> = tags.iter().map(Tag::index).collect();
@@ -131,7 +133,7 @@ fn c24_a_batch_may_be_larger_than_a_cpus_own_stack() {
             let rest = devs[0].try_alloc_batch(301);
             assert_eq!(rest.len(), 300 - n, "as many as there are");
             Tag::free_batch(tags.into_iter().chain(rest));
-            assert!(set.try_freeze().is_some(), "none is left");
+            assert!(set.try_freeze().is_ok(), "none is left");
         }
         let (allocs, frees) = (set.stats().allocs, set.stats().frees);
         assert_eq!((allocs, frees), (5 * 300, 5 * 300));
@@ -142,12 +144,12 @@ fn c24_a_batch_may_be_larger_than_a_cpus_own_stack() {
 /// A waker panics at the first group: the other groups are freed, and their waiters served.
 #[test]
 fn c24_h24_a_panicking_waker_loses_nothing() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let set = set(3, 40, admission);
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         let mut tags = Vec::new();
         for hw_queue in 0..3 {
-            tags.extend(dev.try_alloc_batch_with(on(hw_queue), 40).unwrap());
+            tags.extend(dev.try_alloc_batch_with(40, on(hw_queue)).unwrap());
         }
         let panics = Arc::new(Panics(AtomicUsize::new(0)));
         let waker = Waker::from(panics.clone());
@@ -166,18 +168,21 @@ fn c24_h24_a_panicking_waker_loses_nothing() {
 #[test]
 fn c24_the_tenants_counts_fall_first() {
     let set = set(1, 24, Admission::WholeIo);
-    let devs = ["a", "b", "c"].map(|name| set.add_queue(name));
+    let devs = ["a", "b", "c"].map(|name| set.add_tenant(name).unwrap());
     let first: Vec<_> = devs
         .iter()
-        .map(|dev| dev.try_alloc(on(0)).unwrap())
+        .map(|dev| dev.try_alloc_with(on(0)).unwrap())
         .collect();
     drop(first);
     let mut tags = Vec::new();
     for _ in 0..8 {
-        tags.extend(devs.iter().map(|dev| dev.try_alloc(on(0)).unwrap()));
+        tags.extend(devs.iter().map(|dev| dev.try_alloc_with(on(0)).unwrap()));
     }
     assert_eq!(devs.each_ref().map(|dev| dev.counted(0)), [8; 3]);
-    assert!(devs[0].try_alloc(on(0)).is_err(), "its share is 8 of 24");
+    assert!(
+        devs[0].try_alloc_with(on(0)).is_err(),
+        "its share is 8 of 24"
+    );
     let kept = tags.split_off(21);
     Tag::free_batch(tags);
     assert_eq!(devs.each_ref().map(|dev| dev.counted(0)), [1; 3]);
@@ -204,7 +209,7 @@ fn c24_the_last_tags_of_a_set_free_it() {
             move |_, tag| Payload(dropped.clone(), panics && tag == 2)
         });
         let set = set.unwrap();
-        let tags = set.add_queue("q").try_alloc_batch(4);
+        let tags = set.add_tenant("q").unwrap().try_alloc_batch(4);
         drop(set);
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "the one nobody held");
         let freed = catch_unwind(AssertUnwindSafe(|| Tag::free_batch(tags)));
@@ -215,7 +220,7 @@ fn c24_the_last_tags_of_a_set_free_it() {
 }
 
 /// Takes whatever is free when it is called.
-struct Grabs(Queue<usize>, Mutex<Vec<Vec<Tag<usize>>>>);
+struct Grabs(Tenant<usize>, Mutex<Vec<Vec<Tag<usize>>>>);
 impl Wake for Grabs {
     fn wake(self: Arc<Self>) {
         let free = self.0.try_alloc_batch(8);
@@ -226,8 +231,8 @@ impl Wake for Grabs {
 /// One put: who is woken first finds the whole group.
 #[test]
 fn c24_the_first_who_is_woken_finds_all_of_them() {
-    let set = set(1, 8, Admission::Preempt);
-    let dev = set.add_queue("q");
+    let set = set(1, 8, Admission::preempt());
+    let dev = set.add_tenant("q").unwrap();
     let tags = dev.try_alloc_batch(8);
     let grabs = Arc::new(Grabs(dev.clone(), Mutex::new(Vec::new())));
     let waker = Waker::from(grabs.clone());
@@ -244,22 +249,22 @@ fn a_batch_that_got_some_tags_is_not_counted_as_refused() {
     for hw_queues in [1, 2] {
         let set = TagSet::builder().hw_queues(hw_queues).depth(4).reserved(1);
         let set = set.build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         let plain = AllocOptions::new();
         for options in [plain, plain.reserved()] {
             let options = options.hw_queue(0);
-            assert!(!dev.try_alloc_batch_with(options, 9).unwrap().is_empty());
+            assert!(!dev.try_alloc_batch_with(9, options).unwrap().is_empty());
         }
         // The short way, where there is one.
         let tags = dev.try_alloc_batch(9);
         assert_eq!((tags.len(), dev.stats().exhausted), (3, 0));
-        let refused = dev.try_alloc_batch_with(plain.hw_queue(tags[0].hw_queue()), 9);
+        let refused = dev.try_alloc_batch_with(9, plain.hw_queue(tags[0].hw_queue()));
         assert_eq!(refused.unwrap_err(), AllocError::Exhausted);
         assert_eq!(dev.stats().exhausted, 1);
         drop(tags);
         let _frozen = set.freeze_blocking();
         assert!(dev.try_alloc_batch(9).is_empty());
-        assert!(dev.try_alloc_batch_with(plain.hw_queue(7), 9).is_err());
+        assert!(dev.try_alloc_batch_with(9, plain.hw_queue(7)).is_err());
         let stats = dev.stats();
         assert_eq!((stats.exhausted, stats.frozen), (1, 1), "no mistakes");
     }

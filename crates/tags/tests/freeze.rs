@@ -5,7 +5,7 @@
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
-use inflight_tags::{AllocError, AllocOptions, Queue, TagSet};
+use inflight_tags::{AllocError, AllocOptions, TagSet, Tenant};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
-fn queue(depth: usize) -> Queue<()> {
+fn queue(depth: usize) -> Tenant<()> {
     let set = TagSet::builder().depth(depth).reserved(depth / 4);
-    set.build(|_, _| ()).unwrap().add_queue("q")
+    set.build(|_, _| ()).unwrap().add_tenant("q").unwrap()
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -29,13 +29,13 @@ fn while_frozen_nothing_is_given_out() {
     let clock = Clock::manual();
     let set = TagSet::builder().depth(8).reserved(1).clock(clock.clone());
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let frozen = set.freeze_blocking();
     assert!(set.is_frozen());
     let shown = format!("{set:?}");
     assert!(shown.contains("freezes: 1, quiesces: 0"), "{shown}");
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Frozen);
-    let refused = dev.try_alloc(PLAIN.reserved()).unwrap_err();
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
+    let refused = dev.try_alloc_with(PLAIN.reserved()).unwrap_err();
     assert_eq!(refused, AllocError::Frozen);
     assert!(dev.try_alloc_batch(4).is_empty());
     let late = thread::spawn({
@@ -74,10 +74,10 @@ fn guards_nest_in_any_order() {
     drop(second);
     assert!(set.is_frozen());
     drop(first);
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Frozen);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
     drop(third);
     assert!(!set.is_frozen());
-    assert!(dev.try_alloc(PLAIN).is_ok());
+    assert!(dev.try_alloc().is_ok());
 }
 
 /// A freeze waits for tags in hand and for tags in flight.
@@ -85,9 +85,9 @@ fn guards_nest_in_any_order() {
 fn freezing_waits_for_the_last_tag() {
     let dev = queue(4);
     let set = dev.set();
-    let held = dev.try_alloc(PLAIN.reserved()).unwrap();
-    let token = dev.try_alloc(PLAIN).unwrap().into_token();
-    assert!(set.try_freeze().is_none());
+    let held = dev.try_alloc_with(PLAIN.reserved()).unwrap();
+    let token = dev.try_alloc().unwrap().into_token();
+    assert!(set.try_freeze().is_err());
     assert!(!set.is_frozen(), "a try leaves nothing behind");
     let done = Arc::new(AtomicBool::new(false));
     let freezer = thread::spawn({
@@ -100,7 +100,7 @@ fn freezing_waits_for_the_last_tag() {
         }
     });
     wait_until(|| set.is_frozen());
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Frozen);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
     drop(held);
     assert!(!done.load(Ordering::Acquire));
     let tag = set.redeem(token).unwrap();
@@ -117,7 +117,7 @@ fn freezing_waits_for_the_last_tag() {
 fn a_request_may_be_submitted_again_while_draining() {
     let dev = queue(4);
     let set = dev.set();
-    let token = dev.try_alloc(PLAIN).unwrap().into_token();
+    let token = dev.try_alloc().unwrap().into_token();
     let mut freeze = pin!(set.freeze());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(freeze.as_mut().poll(&mut cx).is_pending());
@@ -131,7 +131,7 @@ fn a_request_may_be_submitted_again_while_draining() {
 fn a_dropped_freeze_thaws() {
     let dev = queue(4);
     let set = dev.set();
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let held = dev.try_alloc().unwrap();
     let mut cx = Context::from_waker(Waker::noop());
     let mut waiting = pin!(dev.alloc());
     {
@@ -151,18 +151,18 @@ fn a_timed_freeze_gives_up() {
     let clock = Clock::manual();
     let set = TagSet::builder().depth(2).clock(clock.clone());
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc().unwrap();
     let freezer = thread::spawn({
         let set = set.clone();
-        move || set.freeze_timeout(Duration::from_secs(1)).is_some()
+        move || set.freeze_timeout(Duration::from_secs(1)).is_ok()
     });
     wait_until(|| clock.sleepers() == 1);
     clock.advance(Duration::from_secs(1));
     assert!(!freezer.join().unwrap());
     assert!(!set.is_frozen());
     drop(held);
-    assert!(set.freeze_timeout(Duration::ZERO).is_some());
+    assert!(set.freeze_timeout(Duration::ZERO).is_ok());
 }
 
 /// A sleeper that is woken by a put of the draining set does not get through: it waits for the
@@ -171,7 +171,7 @@ fn a_timed_freeze_gives_up() {
 fn h24_a_sleeper_does_not_slip_through_a_freeze() {
     let dev = queue(1);
     let set = dev.set();
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let held = dev.try_alloc().unwrap();
     let mut sleeper = pin!(dev.alloc());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(sleeper.as_mut().poll(&mut cx).is_pending());
@@ -205,7 +205,7 @@ fn freezes_under_load() {
     let frozen_now = Arc::new(AtomicBool::new(false));
     let submitters: Vec<_> = (0..threads)
         .map(|kind| {
-            let dev = set.add_queue(format!("q{kind}"));
+            let dev = set.add_tenant(format!("q{kind}")).unwrap();
             let (inside, frozen_now) = (inside.clone(), frozen_now.clone());
             thread::spawn(move || {
                 for round in 0..rounds {
@@ -214,7 +214,7 @@ fn freezes_under_load() {
                         0 => dev.alloc_blocking_with(options),
                         1 => block_on(dev.alloc_with(options)),
                         2 => dev.alloc_timeout_with(Duration::from_secs(600), options),
-                        _ => dev.try_alloc(options),
+                        _ => dev.try_alloc_with(options),
                     };
                     match tag {
                         Ok(tag) => {

@@ -4,10 +4,8 @@
 
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::{Arc, thread};
-use inflight_tags::{AllocOptions, Queue, TagSet};
+use inflight_tags::{TagSet, Tenant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-const PLAIN: AllocOptions = AllocOptions::new();
 
 /// A payload whose end can be seen: while it lives it holds a count of `alive`.
 struct Buffer {
@@ -15,7 +13,7 @@ struct Buffer {
     _alive: Arc<()>,
 }
 
-fn buffers(depth: usize) -> (TagSet<Buffer>, Queue<Buffer>, Arc<()>) {
+fn buffers(depth: usize) -> (TagSet<Buffer>, Tenant<Buffer>, Arc<()>) {
     let alive = Arc::new(());
     let set = TagSet::builder().depth(depth).build({
         // The set keeps the closure.
@@ -26,7 +24,7 @@ fn buffers(depth: usize) -> (TagSet<Buffer>, Queue<Buffer>, Arc<()>) {
         }
     });
     let set = set.unwrap();
-    let queue = set.add_queue("q");
+    let queue = set.add_tenant("q").unwrap();
     assert_eq!(Arc::strong_count(&alive), 1 + depth);
     (set, queue, alive)
 }
@@ -39,7 +37,7 @@ fn living(alive: &Arc<()>) -> usize {
 #[test]
 fn held_tags_outlive_their_handles() {
     let (set, dev, alive) = buffers(2);
-    let mut held = dev.try_alloc(PLAIN).unwrap();
+    let mut held = dev.try_alloc().unwrap();
     drop((set, dev));
     assert_eq!(living(&alive), 1, "the free slot is gone");
     held.bytes[0] = 7;
@@ -72,9 +70,9 @@ fn the_last_handle_among_ending_tags() {
 fn after_normal_use_nothing_is_left() {
     let (set, dev, alive) = buffers(4);
     for _ in 0..3 {
-        let completed = dev.try_alloc(PLAIN).unwrap().into_token();
-        let timed_out = dev.try_alloc(PLAIN).unwrap().into_token();
-        let again = dev.try_alloc(PLAIN).unwrap().into_token();
+        let completed = dev.try_alloc().unwrap().into_token();
+        let timed_out = dev.try_alloc().unwrap().into_token();
+        let again = dev.try_alloc().unwrap().into_token();
         set.for_each_in_flight(|t| assert!(t.token() != timed_out || t.mark_timed_out()));
         drop(set.redeem(completed).unwrap());
         drop(set.redeem_timed_out(timed_out).unwrap());
@@ -98,14 +96,14 @@ fn what_is_in_flight_outlives_the_set() {
     let (set, dev, alive) = buffers(5);
     let engine = catch_unwind(AssertUnwindSafe(move || {
         for ring in &DEVICE {
-            let mut tag = dev.try_alloc(PLAIN).unwrap();
+            let mut tag = dev.try_alloc().unwrap();
             ring.store(tag.bytes.as_mut_ptr(), Ordering::Relaxed);
             let _token = tag.into_token();
         }
         // One of them has timed out: the device may write to it all the same.
         let mut marks = 0;
         set.for_each_in_flight(|t| marks += u32::from(marks == 0 && t.mark_timed_out()));
-        let completed = dev.try_alloc(PLAIN).unwrap().into_token();
+        let completed = dev.try_alloc().unwrap().into_token();
         let _completed = set.redeem(completed).unwrap();
         panic!("a bug in the engine");
     }));
@@ -124,7 +122,7 @@ fn what_is_in_flight_outlives_the_set() {
 fn the_slot_may_be_freed_under_the_hands_of_its_submitter() {
     for _ in 0..if cfg!(miri) { 10 } else { 1000 } {
         let (set, dev, alive) = buffers(1);
-        let tag = dev.try_alloc(PLAIN).unwrap();
+        let tag = dev.try_alloc().unwrap();
         drop(dev);
         let handler = thread::spawn(move || {
             let mut found = None;
@@ -147,7 +145,7 @@ fn a_token_made_after_the_last_handle_keeps_its_slot_too() {
     static DEVICE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
     let (set, dev, alive) = buffers(1);
-    let mut tag = dev.try_alloc(PLAIN).unwrap();
+    let mut tag = dev.try_alloc().unwrap();
     drop((set, dev));
     DEVICE.store(tag.bytes.as_mut_ptr(), Ordering::Relaxed);
     assert_ne!(tag.into_token(), 0);

@@ -5,7 +5,8 @@
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, DrainError, RedeemError, ResizeError, TagSet,
+    Admission, AllocError, AllocOptions, DrainError, HwQueueOptions, RedeemError, ResizeError,
+    TagSet,
 };
 use inflight_topology::Topology;
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::Preempt];
+const POLICIES: [Admission; 2] = [Admission::WholeIo, Admission::preempt()];
 
 fn on(hw_queue: usize) -> AllocOptions {
     AllocOptions::new().hw_queue(hw_queue)
@@ -25,10 +26,12 @@ fn on(hw_queue: usize) -> AllocOptions {
 #[test]
 fn a_tag_freed_on_one_queue_wakes_a_waiter_on_another() {
     for admission in POLICIES {
-        let set = TagSet::builder().hw_queues(2).depth(1).shared_tags(true);
+        let set = TagSet::builder()
+            .depth(1)
+            .hw_queues(HwQueueOptions::new(2).shared_tags(true));
         let set = set.admission(admission).build(|_, _| ()).unwrap();
-        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
-        let held = a.try_alloc(on(0)).unwrap();
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        let held = a.try_alloc_with(on(0)).unwrap();
         // A task waits on B; nothing else runs.
         let mut waiter = pin!(b.alloc_with(on(1)));
         let polled = waiter
@@ -50,13 +53,24 @@ fn a_tag_freed_on_one_queue_wakes_a_waiter_on_another() {
 
 #[test]
 fn shared_tags_are_unique_and_seen_once() {
-    let set = TagSet::builder().hw_queues(3).depth(6).reserved(2);
-    let set = set.shared_tags(true).build(|hwq, tag| (hwq, tag)).unwrap();
-    assert_eq!((set.depth(), set.capacity(), set.hw_queues()), (6, 6, 3));
-    let dev = set.add_queue("q");
-    let mut tags: Vec<_> = (0..4).map(|i| dev.try_alloc(on(i % 3)).unwrap()).collect();
-    assert_eq!(dev.try_alloc(on(2)).unwrap_err(), AllocError::Exhausted);
-    tags.extend((1..3).map(|i| dev.try_alloc(on(i).reserved()).unwrap()));
+    let set = TagSet::builder().depth(6).reserved(2);
+    let set = set
+        .hw_queues(HwQueueOptions::new(3).shared_tags(true))
+        .build(|hwq, tag| (hwq, tag))
+        .unwrap();
+    assert_eq!(
+        (set.depth(), set.capacity(), set.hw_queues().len()),
+        (6, 6, 3)
+    );
+    let dev = set.add_tenant("q").unwrap();
+    let mut tags: Vec<_> = (0..4)
+        .map(|i| dev.try_alloc_with(on(i % 3)).unwrap())
+        .collect();
+    assert_eq!(
+        dev.try_alloc_with(on(2)).unwrap_err(),
+        AllocError::Exhausted
+    );
+    tags.extend((1..3).map(|i| dev.try_alloc_with(on(i).reserved()).unwrap()));
     let numbers: BTreeSet<_> = tags.iter().map(|tag| tag.index()).collect();
     assert_eq!(numbers, (0..6).collect());
     let expected: BTreeSet<_> = tags.iter().map(|tag| tag.unique()).collect();
@@ -75,10 +89,12 @@ fn shared_tags_are_unique_and_seen_once() {
 /// A waiter whose CPU has changed keeps its shared tag, which now counts for the new queue.
 #[test]
 fn a_shared_tag_moves_with_its_waiter() {
-    let set = TagSet::builder().hw_queues(2).depth(1).shared_tags(true);
+    let set = TagSet::builder()
+        .depth(1)
+        .hw_queues(HwQueueOptions::new(2).shared_tags(true));
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc(on(0)).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc_with(on(0)).unwrap();
     cpu::set_current_for_thread(Some(0));
     let mut waiter = pin!(dev.alloc());
     let polled = waiter
@@ -105,8 +121,8 @@ fn a_set_grows_under_its_waiters_and_shrinks_under_its_tags() {
         });
         let set = set.unwrap();
         assert_eq!(made.load(Ordering::Relaxed), 2);
-        let dev = set.add_queue("q");
-        let first = dev.try_alloc(AllocOptions::new()).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let first = dev.try_alloc().unwrap();
         let tags = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..3)
             .map(|_| {
@@ -154,19 +170,25 @@ fn a_set_grows_under_its_waiters_and_shrinks_under_its_tags() {
 /// Payloads that cannot be made leave the set as it was.
 #[test]
 fn a_failed_growth_changes_nothing() {
-    let set = TagSet::builder().depth(2).max_depth(8).max_hw_queues(2);
+    let set = TagSet::builder()
+        .depth(2)
+        .max_depth(8)
+        .hw_queues(HwQueueOptions::new(1).max(2));
     let set = set.build(|hwq, tag| assert!(hwq == 0 && tag < 4, "out of memory"));
     let set = set.unwrap();
-    let dev = set.add_queue("q");
-    for change in [TagSet::resize, TagSet::set_hw_queues] {
+    let dev = set.add_tenant("q").unwrap();
+    for change in [TagSet::resize, TagSet::set_hw_queues_blocking] {
         let grow = std::panic::AssertUnwindSafe(|| change(&set, 8.min(set.depth() * 4)));
         let _ = std::panic::catch_unwind(grow);
-        assert_eq!((set.depth(), set.hw_queues()), (2, 1));
+        assert_eq!((set.depth(), set.hw_queues().len()), (2, 1));
         assert_eq!(dev.try_alloc_batch(9).len(), 2);
     }
-    let grow = std::panic::AssertUnwindSafe(|| set.set_hw_queues(2));
+    let grow = std::panic::AssertUnwindSafe(|| set.set_hw_queues_blocking(2));
     assert!(std::panic::catch_unwind(grow).is_err());
-    assert_eq!(dev.try_alloc(on(1)).unwrap_err(), AllocError::NoSuchHwQueue);
+    assert!(matches!(
+        dev.try_alloc_with(on(1)).unwrap_err(),
+        AllocError::NoSuchHwQueue { .. }
+    ));
     assert!(!set.is_frozen());
     set.resize(4).unwrap();
     assert_eq!(dev.try_alloc_batch(9).len(), 4);
@@ -179,18 +201,25 @@ fn a_build_closure_that_changes_its_own_set_panics_and_one_that_changes_another_
     type Change = fn(&TagSet<()>) -> bool;
     let changes: [Change; 4] = [
         |set| set.resize(2).is_ok(),
-        |set| set.set_hw_queues(2).is_ok(),
-        |set| set.cpu_offline(0).is_empty(),
+        |set| set.set_hw_queues_blocking(2).is_ok(),
+        |set| set.cpus().offline(0).is_empty(),
         |set| {
-            set.refresh(&Topology::synthetic("core:2").unwrap())
+            set.cpus()
+                .refresh(&Topology::synthetic("core:2").unwrap())
                 .is_empty()
         },
     ];
     for change in changes {
         let own = Arc::new(Mutex::new(None::<TagSet<()>>));
-        let other = TagSet::builder().depth(1).max_depth(2).max_hw_queues(2);
+        let other = TagSet::builder()
+            .depth(1)
+            .max_depth(2)
+            .hw_queues(HwQueueOptions::new(1).max(2));
         let other = other.build(|_, _| ()).unwrap();
-        let set = TagSet::builder().depth(1).max_depth(3).max_hw_queues(2);
+        let set = TagSet::builder()
+            .depth(1)
+            .max_depth(3)
+            .hw_queues(HwQueueOptions::new(1).max(2));
         let set = set.build({
             let own = own.clone();
             move |_, tag| {
@@ -202,33 +231,33 @@ fn a_build_closure_that_changes_its_own_set_panics_and_one_that_changes_another_
             }
         });
         let set = set.unwrap();
-        let held = set.add_queue("q").try_alloc(on(0)).unwrap();
+        let held = set.add_tenant("q").unwrap().try_alloc_with(on(0)).unwrap();
         *own.lock() = Some(set.clone());
         let grown = catch_unwind(AssertUnwindSafe(|| set.resize(3)));
         let message = grown.unwrap_err();
         let message = message.downcast_ref::<&str>().unwrap();
         assert!(message.contains("its own set"), "{message}");
-        assert_eq!((set.depth(), set.hw_queues()), (1, 1), "as it was");
+        assert_eq!((set.depth(), set.hw_queues().len()), (1, 1), "as it was");
         assert!(!set.is_frozen());
         *own.lock() = None;
         set.resize(3).unwrap();
         drop(held);
-        set.set_hw_queues(2).unwrap();
+        set.set_hw_queues_blocking(2).unwrap();
     }
 }
 
 #[test]
 fn d9_a_new_hardware_queue_has_its_extra_tags() {
     for shared in [false, true] {
-        let set = TagSet::builder().depth(1).max_depth(3).max_hw_queues(4);
-        let set = set.admission(Admission::ElasticOvercommit { max_extra: 2 });
-        let set = set
-            .shared_tags(shared)
-            .build(|_, tag| Arc::new(tag))
-            .unwrap();
-        let dev = set.add_queue("q");
-        set.set_hw_queues(4).unwrap();
-        let mut split = dev.split_with(on(3), 3);
+        let set = TagSet::builder()
+            .depth(1)
+            .max_depth(3)
+            .hw_queues(HwQueueOptions::new(1).max(4).shared_tags(shared));
+        let set = set.admission(Admission::elastic_overcommit(2));
+        let set = set.build(|_, tag| Arc::new(tag)).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        set.set_hw_queues_blocking(4).unwrap();
+        let mut split = dev.split_with(3, on(3));
         let mut tags = Vec::new();
         for tag in [0, 3, 4] {
             let piece = split.try_next().unwrap().expect("it has three pieces");
@@ -241,23 +270,25 @@ fn d9_a_new_hardware_queue_has_its_extra_tags() {
 
 #[test]
 fn hardware_queues_come_and_go() {
-    let set = TagSet::builder().hw_queues(1).depth(2).max_hw_queues(4);
+    let set = TagSet::builder()
+        .hw_queues(HwQueueOptions::new(1).max(4))
+        .depth(2);
     let set = set.build(|hwq, _| hwq).unwrap();
-    let dev = set.add_queue("q");
-    set.set_hw_queues(4).unwrap();
-    let cpus: BTreeSet<_> = (0..8).map(|cpu| set.hw_queue_of(cpu)).collect();
+    let dev = set.add_tenant("q").unwrap();
+    set.set_hw_queues_blocking(4).unwrap();
+    let cpus: BTreeSet<_> = (0..8).map(|cpu| set.hw_queues().of_cpu(cpu)).collect();
     assert_eq!(cpus, (0..4).collect());
-    assert_eq!((set.hw_queues(), set.capacity()), (4, 8));
-    let token = dev.try_alloc(on(3)).unwrap().into_token();
+    assert_eq!((set.hw_queues().len(), set.capacity()), (4, 8));
+    let token = dev.try_alloc_with(on(3)).unwrap().into_token();
     // The change waits for what is in flight.
     let changer = thread::spawn({
         let set = set.clone();
-        move || set.set_hw_queues(2)
+        move || set.set_hw_queues_blocking(2)
     });
     while !set.is_frozen() {
         thread::yield_now();
     }
-    assert_eq!(set.hw_queues(), 4);
+    assert_eq!(set.hw_queues().len(), 4);
     // A waiter for a queue that goes away is told so.
     let waiter = thread::spawn({
         let dev = dev.clone();
@@ -267,17 +298,20 @@ fn hardware_queues_come_and_go() {
     changer.join().unwrap().unwrap();
     assert!(matches!(
         waiter.join().unwrap(),
-        Ok(3) | Err(AllocError::NoSuchHwQueue)
+        Ok(3) | Err(AllocError::NoSuchHwQueue { .. })
     ));
-    assert!((0..8).all(|cpu| set.hw_queue_of(cpu) < 2));
+    assert!((0..8).all(|cpu| set.hw_queues().of_cpu(cpu) < 2));
     assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
-    assert_eq!(dev.try_alloc(on(2)).unwrap_err(), AllocError::NoSuchHwQueue);
+    assert!(matches!(
+        dev.try_alloc_with(on(2)).unwrap_err(),
+        AllocError::NoSuchHwQueue { .. }
+    ));
     let error = ResizeError::HwQueues {
         hw_queues: 5,
         most: 4,
     };
-    assert_eq!(set.set_hw_queues(5), Err(error));
-    assert!(set.set_hw_queues(0).is_err());
+    assert_eq!(set.set_hw_queues_blocking(5), Err(error));
+    assert!(set.set_hw_queues_blocking(0).is_err());
 }
 
 /// A set that says nothing of its limits may double its hardware queues, if it has several.
@@ -286,7 +320,7 @@ fn hardware_queues_may_double_if_nothing_else_is_said() {
     let most = |first: usize, depth: usize| {
         let set = TagSet::builder().hw_queues(first).depth(depth);
         let set = set.build(|_, _| ()).unwrap();
-        match set.set_hw_queues(usize::MAX).unwrap_err() {
+        match set.set_hw_queues_blocking(usize::MAX).unwrap_err() {
             ResizeError::HwQueues { most, .. } => most,
             other => panic!("{other}"),
         }
@@ -297,22 +331,30 @@ fn hardware_queues_may_double_if_nothing_else_is_said() {
         (16, 9),
         "no more than 65,536 tags"
     );
-    let set = TagSet::builder().hw_queues(4).max_hw_queues(4);
-    assert!(set.build(|_, _| ()).unwrap().set_hw_queues(5).is_err());
+    let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).max(4));
+    assert!(
+        set.build(|_, _| ())
+            .unwrap()
+            .set_hw_queues_blocking(5)
+            .is_err()
+    );
 
     // It is the same set afterwards, with tags on the new ones, made by the closure.
     let set = TagSet::builder().hw_queues(2).depth(2);
     let set = set.build(|hwq, tag| (hwq, tag)).unwrap();
-    set.set_hw_queues(4).unwrap();
-    let dev = set.add_queue("q");
-    let last = dev.try_alloc(AllocOptions::new().hw_queue(3)).unwrap();
+    set.set_hw_queues_blocking(4).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let last = dev.try_alloc_with(AllocOptions::new().hw_queue(3)).unwrap();
     assert_eq!((last.0, set.capacity()), (3, 8));
 }
 
 /// A set shows what it is, not only what it may become.
 #[test]
 fn debug_shows_the_present_size() {
-    let set = TagSet::builder().depth(7).max_depth(90).max_hw_queues(5);
+    let set = TagSet::builder()
+        .depth(7)
+        .max_depth(90)
+        .hw_queues(HwQueueOptions::new(1).max(5));
     let set = set.build(|_, _| ()).unwrap();
     let shown = format!("{set:?}");
     assert!(
@@ -335,9 +377,12 @@ fn the_hook_runs_before_a_wait() {
         }
     });
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     held.lock().push(dev.alloc_blocking_with(on(1)).unwrap());
-    assert_eq!(dev.try_alloc(on(1)).unwrap_err(), AllocError::Exhausted);
+    assert_eq!(
+        dev.try_alloc_with(on(1)).unwrap_err(),
+        AllocError::Exhausted
+    );
     assert_eq!(calls.load(Ordering::Relaxed), 0, "a try does not wait");
     let tag = dev.alloc_blocking_with(on(1)).unwrap();
     held.lock().push(tag);
@@ -357,7 +402,7 @@ fn the_hook_runs_before_a_wait() {
 fn an_io_that_needs_tags_to_finish_an_io() {
     let set = TagSet::builder().depth(5).reserved(1);
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let (set, dev) = (set.clone(), dev.clone());
@@ -382,36 +427,44 @@ fn an_io_that_needs_tags_to_finish_an_io() {
 #[test]
 fn whoever_changes_something_else_does_not_wait_for_requests() {
     let topology = Topology::synthetic("core:4").unwrap();
-    let set = TagSet::builder().hw_queues(2).max_hw_queues(4).depth(2);
+    let set = TagSet::builder()
+        .hw_queues(HwQueueOptions::new(2).max(4))
+        .depth(2);
     let set = set.topology(&topology).build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc(AllocOptions::new()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc().unwrap();
     let changer = thread::spawn({
         let set = set.clone();
-        move || set.set_hw_queues(4)
+        move || set.set_hw_queues_blocking(4)
     });
     while !set.is_frozen() {
         thread::yield_now();
     }
     set.resize(1).unwrap();
-    assert_eq!((set.cpu_offline(0), set.cpu_offline(1)), (vec![], vec![0]));
-    assert_eq!(set.refresh(&Topology::synthetic("core:6").unwrap()), [0]);
-    assert_eq!(set.hw_queues(), 2);
+    assert_eq!(
+        (set.cpus().offline(0), set.cpus().offline(1)),
+        (vec![], vec![0])
+    );
+    assert_eq!(
+        set.cpus().refresh(&Topology::synthetic("core:6").unwrap()),
+        [0]
+    );
+    assert_eq!(set.hw_queues().len(), 2);
     drop(held);
     changer.join().unwrap().unwrap();
-    assert_eq!((set.hw_queues(), set.depth()), (4, 1));
-    assert_eq!(set.hw_queue_of(5), 3);
+    assert_eq!((set.hw_queues().len(), set.depth()), (4, 1));
+    assert_eq!(set.hw_queues().of_cpu(5), 3);
 }
 
 #[test]
 fn a_timed_change_gives_up_and_leaves_everything_as_it_was() {
     let set = TagSet::builder().hw_queues(2).depth(2);
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
-    let token = dev.try_alloc(AllocOptions::new()).unwrap().into_token();
+    let dev = set.add_tenant("q").unwrap();
+    let token = dev.try_alloc().unwrap().into_token();
     let refused = set.set_hw_queues_timeout(1, Duration::ZERO);
     assert_eq!(refused, Err(ResizeError::TimedOut));
-    assert_eq!((set.hw_queues(), set.is_frozen()), (2, false));
+    assert_eq!((set.hw_queues().len(), set.is_frozen()), (2, false));
     assert!(set.set_hw_queues_timeout(9, Duration::ZERO).is_err());
     assert_eq!(
         set.set_hw_queues_timeout(2, Duration::ZERO),
@@ -429,18 +482,18 @@ fn a_queue_that_vanishes_under_its_drain_is_drained_or_gone() {
         let topology = Topology::synthetic("core:2").unwrap();
         let set = TagSet::builder().hw_queues(2).depth(1).topology(&topology);
         let set = set.build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
-        let held = dev.try_alloc(AllocOptions::new().hw_queue(1)).unwrap();
-        set.cpu_offline(1);
+        let dev = set.add_tenant("q").unwrap();
+        let held = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap();
+        set.cpus().offline(1);
         let drains = thread::spawn({
             let set = set.clone();
-            move || set.drain_hw_queue_blocking(1)
+            move || set.hw_queues().drain_blocking(1)
         });
         drop(held);
-        set.set_hw_queues(1).unwrap();
+        set.set_hw_queues_blocking(1).unwrap();
         let drained = drains.join().unwrap();
         assert!(
-            matches!(drained, Ok(()) | Err(DrainError::NoSuchHwQueue)),
+            matches!(drained, Ok(()) | Err(DrainError::NoSuchHwQueue { .. })),
             "{drained:?}"
         );
     }

@@ -1,5 +1,5 @@
-//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/bit.rs`; C1 to C3, M1 to
-//! M4, E1 and E2 of PROTOCOL.md), driving the shipped set.
+//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/grant.rs`; C1 to C3 and M1
+//! to M4 of PROTOCOL-shares.md, E1 and E2 of the bitmap's PROTOCOL.md), driving the shipped set.
 //!
 //! Seen to fail, at the quick bound; "in turns" is the line of `WholeIo`, "in batches" that of the
 //! other policies:
@@ -9,6 +9,8 @@
 //! | P2, in turns | `h16_reserved` |
 //! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
 //! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
+//! | the wake batch ignores shares | `h9_a_weight_makes_the_batch_smaller` |
+//! | nobody looks again when shares change, in batches | `h9_a_weight_makes_the_batch_larger` |
 //! | M4, the fence of `serve` | `h9_a_share_that_grows` |
 //! | the AcqRel of a handle's drop | `h9_handles_leave_a_tag` |
 //! | who leaves gives up its account before it is marked off | `h9_an_account_changes_hands` |
@@ -29,7 +31,7 @@
 //! | E2, nobody is let in because too few tags are in use | `h26_newcomers_meet` |
 //! | a wake whose receiver is dropped goes to nobody | `h28_over_count` |
 //!
-//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/ledger.rs`): a wake
+//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/accounts.rs`): a wake
 //! worth several tags of which only one is handed on, newcomers who count those that were woken
 //! (E2), a mark that stays on a bit (C3).
 
@@ -38,7 +40,7 @@
 use inflight_sync::model::{Bound, check};
 use inflight_sync::thread;
 use inflight_tags::{
-    Admission, AllocOptions, Force, NoPreempt, SharePolicy, TagSet, WakeAccounting,
+    Admission, AllocOptions, Force, NoPreempt, SharePolicy, Tag, TagSet, WakeAccounting,
 };
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -88,10 +90,10 @@ fn strict(accounting: WakeAccounting) -> Admission {
 /// other's, who came first.
 fn shares(admission: Admission) {
     let set = set(2, admission);
-    let (a, b) = (set.add_queue("a"), set.add_queue("b"));
+    let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
     // From now on both are active, and their tags counted.
-    drop((a.try_alloc(PLAIN), b.try_alloc(PLAIN)));
-    let (tag_a, tag_b) = (a.try_alloc(PLAIN).unwrap(), b.try_alloc(PLAIN).unwrap());
+    drop((a.try_alloc(), b.try_alloc()));
+    let (tag_a, tag_b) = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
     assert_eq!((a.counted(0), b.counted(0)), (1, 1));
     let extra = pin!(b.alloc());
     assert!(is_pending(extra));
@@ -111,7 +113,83 @@ fn h9_shares() {
 
 #[test]
 fn h9_shares_in_batches() {
-    check("h9_shares_in_batches", TWO, || shares(Admission::Preempt));
+    check("h9_shares_in_batches", TWO, || shares(Admission::preempt()));
+}
+
+/// Two tenants of 16 tags each, so a batch is of two. Both tags of one come back while its waiter
+/// comes to the line: the second completes the batch.
+#[test]
+fn h9_a_batch_of_two() {
+    check("h9_a_batch_of_two", TWO, || {
+        let set = set(32, Admission::preempt());
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop((a.try_alloc(), b.try_alloc()));
+        let mut held = a.try_alloc_batch(32);
+        assert_eq!(held.len(), 16);
+        let two = held.split_off(14);
+        let waiter = thread::spawn({
+            let a = a.clone();
+            move || drop(a.alloc_blocking().unwrap())
+        });
+        two.into_iter().for_each(drop);
+        waiter.join().unwrap();
+        Tag::free_batch(held);
+    });
+}
+
+/// A waiter is at its share of one, and the share grows, and the batch with it: no put is to come.
+#[test]
+fn h9_a_weight_makes_the_batch_larger() {
+    check("h9_a_weight_makes_the_batch_larger", TWO, || {
+        let set = TagSet::builder()
+            .depth(32)
+            .ages(false)
+            .admission(Admission::preempt());
+        let set = set.share(SharePolicy::Weighted { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (heavy, light) = (
+            set.add_tenant("heavy").unwrap(),
+            set.add_tenant("light").unwrap(),
+        );
+        drop(heavy.try_alloc());
+        heavy.set_weight(31);
+        let held = light.try_alloc().unwrap();
+        let waiter = thread::spawn({
+            let light = light.clone();
+            move || drop(light.alloc_blocking().unwrap())
+        });
+        heavy.set_weight(1);
+        waiter.join().unwrap();
+        drop(held);
+    });
+}
+
+/// The waiter's share becomes a single tag while it comes to wait and its tag is put: the batch
+/// of two of before holds no wake back.
+#[test]
+fn h9_a_weight_makes_the_batch_smaller() {
+    check("h9_a_weight_makes_the_batch_smaller", TWO, || {
+        let set = TagSet::builder()
+            .depth(32)
+            .ages(false)
+            .admission(Admission::preempt());
+        let set = set.share(SharePolicy::Weighted { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (heavy, light) = (
+            set.add_tenant("heavy").unwrap(),
+            set.add_tenant("light").unwrap(),
+        );
+        drop(heavy.try_alloc());
+        let held = light.try_alloc().unwrap();
+        let waiter = thread::spawn({
+            let light = light.clone();
+            move || drop(light.alloc_blocking().unwrap())
+        });
+        heavy.set_weight(31);
+        assert_eq!(light.share(0), Some(1));
+        drop(held);
+        waiter.join().unwrap();
+    });
 }
 
 /// A tenant leaves while another comes, which may get its account: the newcomer's share is kept.
@@ -119,13 +197,16 @@ fn h9_shares_in_batches() {
 fn h9_an_account_changes_hands() {
     check("h9_an_account_changes_hands", TWO, || {
         let set = set(3, Admission::WholeIo);
-        let (stays, leaves) = (set.add_queue("stays"), set.add_queue("leaves"));
+        let (stays, leaves) = (
+            set.add_tenant("stays").unwrap(),
+            set.add_tenant("leaves").unwrap(),
+        );
         // From now on both are active.
-        let held = stays.try_alloc(PLAIN);
-        drop(leaves.try_alloc(PLAIN));
+        let held = stays.try_alloc();
+        drop(leaves.try_alloc());
         let leaver = thread::spawn(move || drop(leaves));
-        let comes = set.add_queue("comes");
-        let tag = comes.try_alloc(PLAIN);
+        let comes = set.add_tenant("comes").unwrap();
+        let tag = comes.try_alloc();
         leaver.join().unwrap();
         assert_eq!((stays.share(0), comes.share(0)), (Some(2), Some(2)));
         drop((held, tag));
@@ -138,16 +219,19 @@ fn h9_an_account_changes_hands() {
 fn h9_handles_leave_a_tag() {
     check("h9_handles_leave_a_tag", TWO, || {
         let set = set(3, Admission::WholeIo);
-        let (stays, leaves) = (set.add_queue("stays"), set.add_queue("leaves"));
+        let (stays, leaves) = (
+            set.add_tenant("stays").unwrap(),
+            set.add_tenant("leaves").unwrap(),
+        );
         // From now on both are active.
-        let held = stays.try_alloc(PLAIN);
-        drop(leaves.try_alloc(PLAIN));
+        let held = stays.try_alloc();
+        drop(leaves.try_alloc());
         let submitter = thread::spawn({
             let leaves = leaves.clone();
-            move || leaves.try_alloc(PLAIN).unwrap().into_token()
+            move || leaves.try_alloc().unwrap().into_token()
         });
         let leaver = thread::spawn(move || drop(leaves));
-        let comes = set.add_queue("comes");
+        let comes = set.add_tenant("comes").unwrap();
         let token = submitter.join().unwrap();
         leaver.join().unwrap();
         assert_eq!(comes.counted(0), 0);
@@ -161,13 +245,13 @@ fn h9_handles_leave_a_tag() {
 fn h9_a_second_tenant_comes() {
     check("h9_a_second_tenant_comes", TWO, || {
         let set = set(1, Admission::WholeIo);
-        let a = set.add_queue("a");
-        let held = a.try_alloc(PLAIN).unwrap();
+        let a = set.add_tenant("a").unwrap();
+        let held = a.try_alloc().unwrap();
         let mut waiting = pin!(a.alloc());
         assert!(is_pending(waiting.as_mut()));
         let second = thread::spawn({
             let set = set.clone();
-            move || drop(set.add_queue("b").try_alloc(PLAIN))
+            move || drop(set.add_tenant("b").unwrap().try_alloc())
         });
         drop(held);
         match waiting.poll(&mut Context::from_waker(Waker::noop())) {
@@ -184,9 +268,9 @@ fn h9_a_second_tenant_comes() {
 fn h9_a_share_that_grows() {
     check("h9_a_share_that_grows", THREE, || {
         let set = set(2, Admission::WholeIo);
-        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
-        drop(b.try_alloc(PLAIN).unwrap());
-        let held = a.try_alloc(PLAIN).unwrap();
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop(b.try_alloc().unwrap());
+        let held = a.try_alloc().unwrap();
         let waiter = thread::spawn({
             let a = a.clone();
             move || drop(a.alloc_blocking().unwrap())
@@ -202,9 +286,9 @@ fn h9_a_share_that_grows() {
 fn h16_reserved() {
     check("h16_reserved", UNBOUNDED, || {
         let set = TagSet::builder().depth(2).reserved(1).ages(false);
-        let dev = set.build(|_, _| ()).unwrap().add_queue("q");
-        let held = dev.try_alloc(PLAIN.reserved()).unwrap();
-        let _normal = dev.try_alloc(PLAIN).unwrap();
+        let dev = set.build(|_, _| ()).unwrap().add_tenant("q").unwrap();
+        let held = dev.try_alloc_with(PLAIN.reserved()).unwrap();
+        let _normal = dev.try_alloc().unwrap();
         let waiter = thread::spawn({
             let dev = dev.clone();
             move || drop(dev.alloc_blocking_with(PLAIN.reserved()).unwrap())
@@ -220,8 +304,8 @@ fn h16_reserved() {
 fn h24_split_against_freeze() {
     check("h24_split_against_freeze", TWO, || {
         let set = set(1, Admission::WholeIo);
-        let dev = set.add_queue("q");
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut split = dev.split(1);
         let freezer = thread::spawn({
             let set = set.clone();
@@ -244,8 +328,8 @@ fn h24_split_against_freeze() {
 fn h25_a_split_leaves_the_line() {
     check("h25_a_split_leaves_the_line", ONE, || {
         let set = set(2, Admission::WholeIo);
-        let dev = set.add_queue("q");
-        let held = [(); 2].map(|()| dev.try_alloc(PLAIN).unwrap());
+        let dev = set.add_tenant("q").unwrap();
+        let held = [(); 2].map(|()| dev.try_alloc().unwrap());
         let mut split = dev.split(2);
         let mut next = Box::pin(split.next());
         assert!(is_pending(next.as_mut()));
@@ -267,8 +351,10 @@ fn h25_a_split_leaves_the_line() {
 #[test]
 fn h26_no_preempt() {
     check("h26_no_preempt", ONE, || {
-        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let dev = set(1, strict(WakeAccounting::PerWaiter))
+            .add_tenant("q")
+            .unwrap();
+        let held = dev.try_alloc().unwrap();
         let threads = [(); 2].map(|()| {
             let dev = dev.clone();
             thread::spawn(move || drop(dev.alloc_blocking().unwrap()))
@@ -285,8 +371,10 @@ fn h26_no_preempt() {
 #[test]
 fn h26_newcomers_meet() {
     check("h26_newcomers_meet", TWO, || {
-        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let dev = set(1, strict(WakeAccounting::PerWaiter))
+            .add_tenant("q")
+            .unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut woken = Box::pin(dev.alloc());
         assert!(is_pending(woken.as_mut()));
         drop(held);
@@ -304,8 +392,10 @@ fn h26_newcomers_meet() {
 #[test]
 fn h27_dropped_after_its_wake() {
     check("h27_dropped_after_its_wake", ONE, || {
-        let dev = set(2, strict(WakeAccounting::PerTag)).add_queue("q");
-        let held = [(); 2].map(|()| dev.try_alloc(PLAIN).unwrap());
+        let dev = set(2, strict(WakeAccounting::PerTag))
+            .add_tenant("q")
+            .unwrap();
+        let held = [(); 2].map(|()| dev.try_alloc().unwrap());
         let mut split = dev.split(2);
         let mut next = Box::pin(split.next());
         assert!(is_pending(next.as_mut()));
@@ -325,8 +415,10 @@ fn h27_dropped_after_its_wake() {
 #[test]
 fn h28_over_count() {
     check("h28_over_count", TWO, || {
-        let dev = set(1, strict(WakeAccounting::PerWaiter)).add_queue("q");
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let dev = set(1, strict(WakeAccounting::PerWaiter))
+            .add_tenant("q")
+            .unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut woken = Box::pin(dev.alloc());
         assert!(is_pending(woken.as_mut()));
         let newcomer = thread::spawn({
@@ -345,21 +437,21 @@ fn h28_over_count() {
 fn h32_overshoot() {
     check("h32_overshoot", ONE, || {
         let set = set(4, Admission::WholeIo);
-        let (a, b) = (set.add_queue("a"), set.add_queue("b"));
-        drop(b.try_alloc(PLAIN).unwrap());
-        let first = a.try_alloc(PLAIN).unwrap();
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop(b.try_alloc().unwrap());
+        let first = a.try_alloc().unwrap();
         let share = a.share(0).unwrap();
         assert_eq!(share, 2);
         let thread = thread::spawn({
             let a = a.clone();
-            move || a.try_alloc(PLAIN).ok()
+            move || a.try_alloc().ok()
         });
-        let own = a.try_alloc(PLAIN).ok();
+        let own = a.try_alloc().ok();
         let other = thread.join().unwrap();
         let got = 1 + usize::from(own.is_some()) + usize::from(other.is_some());
         assert!((2..=share + 1).contains(&got), "{got} of {share}");
         assert_eq!(a.counted(0), got);
-        assert!(a.try_alloc(PLAIN).is_err(), "it has its share");
+        assert!(a.try_alloc().is_err(), "it has its share");
         let thread = thread::spawn(move || drop((first, other)));
         drop(own);
         thread.join().unwrap();

@@ -25,7 +25,7 @@
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::{AllocError, AllocOptions, Queue, TagSet};
+use inflight_tags::{AllocError, AllocOptions, TagSet, Tenant};
 use std::future::Future;
 
 const UNBOUNDED: Bound = Bound {
@@ -46,13 +46,13 @@ const ONE: Bound = Bound {
     deep: Some(2),
 };
 
-fn set_of(depth: usize) -> (TagSet<()>, Queue<()>) {
+fn set_of(depth: usize) -> (TagSet<()>, Tenant<()>) {
     let set = TagSet::builder()
         .depth(depth)
         .ages(false)
         .build(|_, _| ())
         .unwrap();
-    let queue = set.add_queue("q");
+    let queue = set.add_tenant("q").unwrap();
     (set, queue)
 }
 
@@ -89,7 +89,7 @@ fn h24_try() {
         let data = Guarded::new();
         let submitter = thread::spawn({
             let data = data.clone();
-            move || match queue.try_alloc(AllocOptions::new()) {
+            move || match queue.try_alloc() {
                 Ok(_tag) => data.add(),
                 Err(error) => assert_eq!(error, AllocError::Frozen),
             }
@@ -154,7 +154,7 @@ fn h24_sleeper() {
     check("h24_sleeper", TWO, || {
         let (set, queue) = set_of(1);
         let data = Guarded::new();
-        let held = queue.try_alloc(AllocOptions::new()).unwrap();
+        let held = queue.try_alloc().unwrap();
         let sleeper = thread::spawn({
             let (data, queue) = (data.clone(), queue.clone());
             move || {
@@ -187,26 +187,26 @@ fn h24_two_freezers() {
             let (set, queue) = (set.clone(), queue.clone());
             move || {
                 let _frozen = set.freeze_blocking();
-                let refused = queue.try_alloc(AllocOptions::new()).unwrap_err();
+                let refused = queue.try_alloc().unwrap_err();
                 assert_eq!(refused, AllocError::Frozen);
             }
         });
         let frozen = set.freeze_blocking();
-        let refused = queue.try_alloc(AllocOptions::new()).unwrap_err();
+        let refused = queue.try_alloc().unwrap_err();
         assert_eq!(refused, AllocError::Frozen);
         drop(frozen);
         other.join().unwrap();
-        assert!(queue.try_alloc(AllocOptions::new()).is_ok());
+        assert!(queue.try_alloc().is_ok());
     });
 }
 
 /// A batch of two against a freeze. How many of them there were.
-fn batch_meets_freezer(set: &TagSet<()>, queue: Queue<()>, options: AllocOptions) -> usize {
+fn batch_meets_freezer(set: &TagSet<()>, queue: Tenant<()>, options: AllocOptions) -> usize {
     let data = Guarded::new();
     let submitter = thread::spawn({
         let data = data.clone();
         move || {
-            let tags = queue.try_alloc_batch_with(options, 2).unwrap_or_default();
+            let tags = queue.try_alloc_batch_with(2, options).unwrap_or_default();
             if !tags.is_empty() {
                 data.add();
             }
@@ -251,9 +251,9 @@ fn h25_moving() {
             .ages(false)
             .build(|_, _| ())
             .unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let pinned = AllocOptions::new().hw_queue(0);
-        let held = queue.try_alloc(pinned).unwrap();
+        let held = queue.try_alloc_with(pinned).unwrap();
         let second = thread::spawn({
             let queue = queue.clone();
             move || drop(queue.alloc_blocking_with(pinned).unwrap())

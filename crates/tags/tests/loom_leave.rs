@@ -1,4 +1,4 @@
-//! Models of hardware queues that are left (`src/leave.rs`, D1 to D5, E1 and E2) and of quiescing
+//! Models of hardware queues that are left (`src/hotplug.rs`, D1 to D5, E1 and E2) and of quiescing
 //! (`src/quiesce.rs`), driving the shipped set.
 //!
 //! | weaken | fails |
@@ -6,7 +6,7 @@
 //! | D4, the look at the mark | all `h22_*` but `h22_a_drain_against_the_return` |
 //! | A2, the light fence | these and `c44_a_waiter` |
 //! | P3 asks for freezes and quiesces only | as D4 |
-//! | F2, the heavy fence in `raise` | `c44_a_waiter` |
+//! | F2, the heavy fence in `close` | `c44_a_waiter` |
 //! | E1, the Release in `set_short` | `h22_and_back` |
 //! | E2 notifies nobody | the run aborts |
 //! | D1 marks the queue before it says so in the gate's word | `h22_a_drain_beside_the_leave` |
@@ -21,7 +21,7 @@ use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, cpu, thread};
-use inflight_tags::{AllocError, AllocOptions, DrainError, Queue, TagSet};
+use inflight_tags::{AllocError, AllocOptions, DrainError, HwQueueOptions, TagSet, Tenant};
 
 const THREE: Bound = Bound {
     quick: Some(3),
@@ -33,10 +33,13 @@ const TWO: Bound = Bound {
 };
 
 /// Two hardware queues; loom has CPUs 0 and 1.
-fn set_of(depth: usize, shared: bool) -> (TagSet<()>, Queue<()>) {
-    let set = TagSet::builder().hw_queues(2).depth(depth).ages(false);
-    let set = set.shared_tags(shared).build(|_, _| ()).unwrap();
-    let queue = set.add_queue("q");
+fn set_of(depth: usize, shared: bool) -> (TagSet<()>, Tenant<()>) {
+    let set = TagSet::builder().depth(depth).ages(false);
+    let set = set
+        .hw_queues(HwQueueOptions::new(2).shared_tags(shared))
+        .build(|_, _| ())
+        .unwrap();
+    let queue = set.add_tenant("q").unwrap();
     (set, queue)
 }
 
@@ -69,14 +72,14 @@ fn try_against_drain(shared: bool) {
         let data = data.clone();
         move || {
             cpu::set_current_for_thread(Some(left));
-            let tag = queue.try_alloc(AllocOptions::new()).unwrap();
+            let tag = queue.try_alloc().unwrap();
             if tag.hw_queue() == left {
                 data.add();
             }
         }
     });
-    assert_eq!(set.cpu_offline(left), [left]);
-    assert_eq!(set.drain_hw_queue_blocking(left), Ok(()));
+    assert_eq!(set.cpus().offline(left), [left]);
+    assert_eq!(set.hw_queues().drain_blocking(left), Ok(()));
     data.add();
     submitter.join().unwrap();
     assert_eq!(set.in_use(), 0);
@@ -98,14 +101,18 @@ fn h22_a_try_of_shared_tags() {
 fn h22_a_slot_that_named_another_queue() {
     check("h22_a_slot_that_named_another_queue", TWO, || {
         let (set, queue) = set_of(1, true);
-        drop(queue.try_alloc(AllocOptions::new().hw_queue(1)).unwrap());
-        assert_eq!(set.cpu_offline(1), [1]);
+        drop(
+            queue
+                .try_alloc_with(AllocOptions::new().hw_queue(1))
+                .unwrap(),
+        );
+        assert_eq!(set.cpus().offline(1), [1]);
         let drainer = thread::spawn({
             let set = set.clone();
-            move || set.drain_hw_queue_blocking(1)
+            move || set.hw_queues().drain_blocking(1)
         });
         cpu::set_current_for_thread(Some(0));
-        let token = queue.try_alloc(AllocOptions::new()).unwrap().into_token();
+        let token = queue.try_alloc().unwrap().into_token();
         assert_eq!(drainer.join().unwrap(), Ok(()));
         assert_eq!(set.redeem(token).unwrap().hw_queue(), 0);
     });
@@ -121,7 +128,7 @@ fn h22_a_drain_beside_the_leave() {
             let data = data.clone();
             move || {
                 cpu::set_current_for_thread(Some(0));
-                let tag = queue.try_alloc(AllocOptions::new()).unwrap();
+                let tag = queue.try_alloc().unwrap();
                 if tag.hw_queue() == 0 {
                     data.add();
                 }
@@ -129,12 +136,12 @@ fn h22_a_drain_beside_the_leave() {
         });
         let drainer = thread::spawn({
             let set = set.clone();
-            move || match set.drain_hw_queue_blocking(0) {
+            move || match set.hw_queues().drain_blocking(0) {
                 Ok(()) => data.add(),
-                Err(error) => assert_eq!(error, DrainError::Active),
+                Err(error) => assert!(matches!(error, DrainError::Active { .. })),
             }
         });
-        assert_eq!(set.cpu_offline(0), [0]);
+        assert_eq!(set.cpus().offline(0), [0]);
         submitter.join().unwrap();
         drainer.join().unwrap();
     });
@@ -146,7 +153,9 @@ fn h22_a_waiter() {
     check("h22_a_waiter", TWO, || {
         let (set, queue) = set_of(1, false);
         let data = Guarded::new();
-        let held = queue.try_alloc(AllocOptions::new().hw_queue(0)).unwrap();
+        let held = queue
+            .try_alloc_with(AllocOptions::new().hw_queue(0))
+            .unwrap();
         let waiter = thread::spawn({
             let data = data.clone();
             move || {
@@ -159,8 +168,8 @@ fn h22_a_waiter() {
         });
         data.add();
         drop(held);
-        assert_eq!(set.cpu_offline(0), [0]);
-        assert_eq!(set.drain_hw_queue_blocking(0), Ok(()));
+        assert_eq!(set.cpus().offline(0), [0]);
+        assert_eq!(set.hw_queues().drain_blocking(0), Ok(()));
         data.add();
         waiter.join().unwrap();
         assert_eq!(set.in_use(), 0);
@@ -177,16 +186,16 @@ fn h22_and_back() {
             let data = data.clone();
             move || {
                 cpu::set_current_for_thread(Some(0));
-                let tag = queue.try_alloc(AllocOptions::new()).unwrap();
+                let tag = queue.try_alloc().unwrap();
                 if tag.hw_queue() == 0 {
                     data.add();
                 }
             }
         });
-        assert_eq!(set.cpu_offline(0), [0]);
-        assert_eq!(set.drain_hw_queue_blocking(0), Ok(()));
+        assert_eq!(set.cpus().offline(0), [0]);
+        assert_eq!(set.hw_queues().drain_blocking(0), Ok(()));
         data.add();
-        assert_eq!(set.cpu_online(0), [0]);
+        assert_eq!(set.cpus().online(0), [0]);
         submitter.join().unwrap();
     });
 }
@@ -196,14 +205,19 @@ fn h22_and_back() {
 fn h22_a_drain_against_the_return() {
     check("h22_a_drain_against_the_return", TWO, || {
         let (set, queue) = set_of(1, false);
-        let held = queue.try_alloc(AllocOptions::new().hw_queue(0)).unwrap();
-        assert_eq!(set.cpu_offline(0), [0]);
+        let held = queue
+            .try_alloc_with(AllocOptions::new().hw_queue(0))
+            .unwrap();
+        assert_eq!(set.cpus().offline(0), [0]);
         let drainer = thread::spawn({
             let set = set.clone();
-            move || set.drain_hw_queue_blocking(0)
+            move || set.hw_queues().drain_blocking(0)
         });
-        assert_eq!(set.cpu_online(0), [0]);
-        assert_eq!(drainer.join().unwrap(), Err(DrainError::Active));
+        assert_eq!(set.cpus().online(0), [0]);
+        assert!(matches!(
+            drainer.join().unwrap(),
+            Err(DrainError::Active { .. })
+        ));
         drop(held);
     });
 }
@@ -214,14 +228,14 @@ fn c44_a_try() {
     check("c44_a_try", TWO, || {
         let set = TagSet::builder().depth(1).ages(false);
         let set = set.build(|_, _| ()).unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let told = Arc::new(AtomicBool::new(false));
         let submitter = thread::spawn({
             let told = told.clone();
             move || {
                 // Ordering: pairs with the store below.
                 let told = told.load(Ordering::Acquire);
-                match queue.try_alloc(AllocOptions::new()) {
+                match queue.try_alloc() {
                     Ok(_) => assert!(!told),
                     Err(error) => assert_eq!(error, AllocError::Quiesced),
                 }
@@ -241,7 +255,7 @@ fn c44_a_waiter() {
     check("c44_a_waiter", TWO, || {
         let set = TagSet::builder().depth(1).ages(false);
         let set = set.build(|_, _| ()).unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let data = Guarded::new();
         let submitter = thread::spawn({
             let data = data.clone();

@@ -12,7 +12,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
-use inflight_tags::{AllocOptions, Tag, TagSet};
+use inflight_tags::{Tag, TagSet};
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -39,8 +39,8 @@ fn held(depth: usize) -> (TagSet<Counted>, Vec<Tag<Counted>>, Arc<AtomicUsize>) 
         move |_, _| Counted(payloads.clone())
     });
     let set = set.unwrap();
-    let queue = set.add_queue("q");
-    let tags = (0..depth).map(|_| queue.try_alloc(AllocOptions::new()).unwrap());
+    let queue = set.add_tenant("q").unwrap();
+    let tags = (0..depth).map(|_| queue.try_alloc().unwrap());
     let tags = tags.collect();
     (set, tags, payloads)
 }
@@ -133,7 +133,7 @@ fn the_last_one_comes_after_the_others() {
         let set = TagSet::builder().depth(2).ages(false);
         let set = set.build(move |_, tag| Dying(mourner.0[tag].clone()));
         let set = set.unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let mut tags = queue.try_alloc_batch(2);
         drop(queue);
         let other = tags.pop();
@@ -156,7 +156,7 @@ fn the_last_of_two_comes_after_the_other() {
         let set = TagSet::builder().depth(2).ages(false);
         let set = set.build(move |_, tag| Dying(mourner.0[tag].clone()));
         let set = set.unwrap();
-        let tag = set.add_queue("q").try_alloc(AllocOptions::new()).unwrap();
+        let tag = set.add_tenant("q").unwrap().try_alloc().unwrap();
         let holder = thread::spawn(move || drop(tag));
         drop(set);
         holder.join().unwrap();

@@ -21,17 +21,17 @@ fn a_queue_vanishes() {
     check("a_queue_vanishes", TWO, || {
         let set = TagSet::builder().hw_queues(2).depth(1).ages(false);
         let set = set.build(|_, _| ()).unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let submitter = thread::spawn({
             let set = set.clone();
             move || {
-                if let Ok(tag) = queue.try_alloc(AllocOptions::new().hw_queue(1)) {
+                if let Ok(tag) = queue.try_alloc_with(AllocOptions::new().hw_queue(1)) {
                     assert_eq!(tag.hw_queue(), 1);
-                    assert_eq!(set.hw_queues(), 2, "while its tag is held");
+                    assert_eq!(set.hw_queues().len(), 2, "while its tag is held");
                 }
             }
         });
-        set.set_hw_queues(1).unwrap();
+        set.set_hw_queues_blocking(1).unwrap();
         submitter.join().unwrap();
         assert_eq!(set.in_use(), 0);
     });
@@ -43,8 +43,8 @@ fn a_set_grows() {
     check("a_set_grows", TWO, || {
         let set = TagSet::builder().depth(1).max_depth(2).ages(false);
         let set = set.build(|_, tag| tag).unwrap();
-        let queue = set.add_queue("q");
-        let held = queue.try_alloc(AllocOptions::new()).unwrap();
+        let queue = set.add_tenant("q").unwrap();
+        let held = queue.try_alloc().unwrap();
         let waiter = thread::spawn(move || {
             let tag = queue.alloc_blocking().unwrap();
             assert_eq!(*tag, tag.index());

@@ -22,7 +22,7 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_tags::{AllocOptions, Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{RedeemError, Tag, TagSet, Tenant};
 use std::time::Duration;
 
 const UNBOUNDED: Bound = Bound {
@@ -34,18 +34,18 @@ const TWO: Bound = Bound {
     deep: Some(4),
 };
 
-fn one_tag() -> (TagSet<u32>, Queue<u32>) {
+fn one_tag() -> (TagSet<u32>, Tenant<u32>) {
     let set = TagSet::builder()
         .depth(1)
         .ages(false)
         .build(|_, _| 0)
         .unwrap();
-    let queue = set.add_queue("q");
+    let queue = set.add_tenant("q").unwrap();
     (set, queue)
 }
 
-fn submit(queue: &Queue<u32>, value: u32) -> u64 {
-    let mut tag = queue.try_alloc(AllocOptions::new()).unwrap();
+fn submit(queue: &Tenant<u32>, value: u32) -> u64 {
+    let mut tag = queue.try_alloc().unwrap();
     *tag = value;
     tag.into_token()
 }
@@ -121,7 +121,7 @@ fn h23_the_time_of_a_later_submission() {
         let set = TagSet::builder().depth(1).clock(clock.clone());
         let set = set.timeout(Duration::from_secs(9)).build(|_, _| 0);
         let set = set.unwrap();
-        let first = submit(&set.add_queue("q"), 7);
+        let first = submit(&set.add_tenant("q").unwrap(), 7);
         clock.advance(Duration::from_secs(2));
         let visitor = thread::spawn({
             let set = set.clone();
@@ -271,7 +271,7 @@ fn h23_age() {
             .clock(clock.clone())
             .build(|_, _| 0)
             .unwrap();
-        let queue = set.add_queue("q");
+        let queue = set.add_tenant("q").unwrap();
         let first = submit(&queue, 1);
         let visitor = thread::spawn({
             let set = set.clone();
@@ -298,7 +298,7 @@ fn h23_age() {
 fn h4_alloc_or_free() {
     check("h4_alloc_or_free", UNBOUNDED, || {
         let (_set, queue) = one_tag();
-        let mut held: Tag<u32> = queue.try_alloc(AllocOptions::new()).unwrap();
+        let mut held: Tag<u32> = queue.try_alloc().unwrap();
         let waiter = thread::spawn({
             let queue = queue.clone();
             move || *queue.alloc_blocking().unwrap()

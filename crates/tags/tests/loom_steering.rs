@@ -1,5 +1,5 @@
-//! Models of the mailboxes of completions (`PROTOCOL.md`, M1 to M5, W1, R1), driving the shipped
-//! set. CPU 0 sees every completion, CPU 1 has submitted them.
+//! Models of the mailboxes of completions (`PROTOCOL.md` of `inflight-steering`, M1 to M5, W1,
+//! R1), driving the shipped set. CPU 0 sees every completion, CPU 1 has submitted them.
 //!
 //! | weaken | fails |
 //! |---|---|
@@ -24,7 +24,7 @@ use inflight_sync::model::{Bound, check};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_tags::steering::{CompletionSink, Completions, MailboxHandle, Runner};
-use inflight_tags::{AllocOptions, Steering, Tag, TagSet};
+use inflight_tags::{Steering, Tag, TagSet};
 use inflight_topology::{CpuSet, Topology};
 
 const UNBOUNDED: Bound = Bound {
@@ -131,7 +131,7 @@ fn model(requests: usize) -> Model {
         .steering(Steering::Force)
         .build(|_, _| 0)
         .unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let worker = Worker::new();
     let log = Log(Arc::new(Mutex::new(Vec::new())));
     let topology = Topology::synthetic("core:2").unwrap();
@@ -147,7 +147,7 @@ fn model(requests: usize) -> Model {
     });
     cpu::set_current_for_thread(Some(1));
     let tokens = (0..requests)
-        .map(|_| dev.try_alloc(AllocOptions::new()).unwrap().into_token())
+        .map(|_| dev.try_alloc().unwrap().into_token())
         .collect();
     cpu::set_current_for_thread(None);
     Model {
@@ -278,7 +278,7 @@ fn p4_push_against_refresh() {
             }
         });
         let smaller = Topology::synthetic("core:2 offline:1").unwrap();
-        m.completions.set().refresh(&smaller);
+        m.completions.set().cpus().refresh(&smaller);
         pusher.join().unwrap();
         assert_eq!(m.log.sorted(), [11]);
         assert_eq!(m.completions.stats().completed(), 1);

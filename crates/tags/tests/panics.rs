@@ -7,7 +7,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
 use inflight_tags::{
-    Admission, AllocOptions, NoPreempt, Queue, SharePolicy, Steering, Tag, TagSet,
+    Admission, AllocOptions, NoPreempt, SharePolicy, Steering, Tag, TagSet, Tenant,
 };
 use inflight_topology::{CpuSet, Topology};
 use std::future::Future;
@@ -19,9 +19,9 @@ const PLAIN: AllocOptions = AllocOptions::new();
 
 const POLICIES: [fn() -> Admission; 4] = [
     || Admission::WholeIo,
-    || Admission::Preempt,
+    || Admission::preempt(),
     || Admission::NoPreempt(NoPreempt::default().threshold(0)),
-    || Admission::ElasticOvercommit { max_extra: 2 },
+    || Admission::elastic_overcommit(2),
 ];
 
 /// Runs a test under every policy. A tag that comes back is its waiter's under `WholeIo`, and free
@@ -30,16 +30,16 @@ fn for_each_policy(test: impl Fn(Admission)) {
     POLICIES.iter().for_each(|policy| test(policy()));
 }
 
-fn queue(policy: Admission, hw_queues: usize, depth: usize) -> Queue<()> {
+fn queue(policy: Admission, hw_queues: usize, depth: usize) -> Tenant<()> {
     let set = TagSet::builder().hw_queues(hw_queues).depth(depth);
     let set = set.admission(policy);
-    set.build(|_, _| ()).unwrap().add_queue("q")
+    set.build(|_, _| ()).unwrap().add_tenant("q").unwrap()
 }
 
 /// Nothing is in use, and as many tags as the depth can be had.
-fn assert_whole(dev: &Queue<()>, depth: usize) {
+fn assert_whole(dev: &Tenant<()>, depth: usize) {
     assert_eq!(dev.set().in_use(), 0);
-    let all: Vec<_> = std::iter::from_fn(|| dev.try_alloc(PLAIN).ok()).collect();
+    let all: Vec<_> = std::iter::from_fn(|| dev.try_alloc().ok()).collect();
     assert_eq!(all.len(), depth);
 }
 
@@ -78,7 +78,7 @@ fn h24_a_freezing_task_is_told() {
     for_each_policy(|policy| {
         let dev = queue(policy, 1, 1);
         let set = dev.set();
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut waiter = pin!(dev.alloc());
         assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
         let told = Arc::new(Counts::default());
@@ -102,7 +102,7 @@ fn h24_a_freezing_thread_is_told() {
     for_each_policy(|policy| {
         let dev = queue(policy, 1, 1);
         let set = dev.set();
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut waiter = Box::pin(dev.alloc());
         assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
         let freezer = thread::spawn({
@@ -132,10 +132,13 @@ fn all_hardware_queues_change_although_a_waker_panics() {
     let set = set.share(SharePolicy::Weighted { min: 0 });
     let set: TagSet<()> = set.clock(Clock::manual()).build(|_, _| ()).unwrap();
     for change in 0..3 {
-        let (dev, mut others) = (set.add_queue("dev"), vec![set.add_queue("other")]);
+        let (dev, mut others) = (
+            set.add_tenant("dev").unwrap(),
+            vec![set.add_tenant("other").unwrap()],
+        );
         // Both active, one at its limit, with a waiter on each hardware queue.
-        drop([0, 1].map(|n| (dev.try_alloc(on(n)), others[0].try_alloc(on(n)))));
-        let held = [0, 1].map(|n| dev.try_alloc(on(n)).unwrap());
+        drop([0, 1].map(|n| (dev.try_alloc_with(on(n)), others[0].try_alloc_with(on(n)))));
+        let held = [0, 1].map(|n| dev.try_alloc_with(on(n)).unwrap());
         let mut waits = [0, 1].map(|n| Box::pin(dev.alloc_with(on(n))));
         let told = Arc::new(Counts::default());
         assert!(poll(waits[0].as_mut(), Arc::new(Panics)).is_pending());
@@ -149,8 +152,8 @@ fn all_hardware_queues_change_although_a_waker_panics() {
         drop((waits, held));
     }
     assert_eq!((set.depth(), set.in_use()), (4, 0));
-    let last = set.add_queue("last");
-    let all = [0, 1].map(|n| last.try_alloc_batch_with(on(n), 9).unwrap().len());
+    let last = set.add_tenant("last").unwrap();
+    let all = [0, 1].map(|n| last.try_alloc_batch_with(9, on(n)).unwrap().len());
     assert_eq!(all, [4; 2]);
 }
 
@@ -159,7 +162,7 @@ fn all_hardware_queues_change_although_a_waker_panics() {
 fn a_tag_dropped_by_a_panic_is_freed() {
     for_each_policy(|policy| {
         let dev = queue(policy, 1, 1);
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut waiter = pin!(dev.alloc());
         assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
         let engine = catch_unwind(AssertUnwindSafe(|| {
@@ -263,7 +266,7 @@ fn h25_a_waiter_that_moved_loses_no_tag() {
     for_each_policy(|policy| {
         let dev = queue(policy, 2, 1);
         cpu::set_current_for_thread(Some(0));
-        let held = dev.try_alloc(PLAIN).unwrap();
+        let held = dev.try_alloc().unwrap();
         let mut moves = Box::pin(dev.alloc());
         let mut waits = pin!(dev.alloc());
         let woken = Arc::new(Counts::default());
@@ -277,7 +280,7 @@ fn h25_a_waiter_that_moved_loses_no_tag() {
         drop(block_on(waits).unwrap());
         cpu::set_current_for_thread(None);
         for hwq in 0..2 {
-            assert!(dev.try_alloc(PLAIN.hw_queue(hwq)).is_ok());
+            assert!(dev.try_alloc_with(PLAIN.hw_queue(hwq)).is_ok());
         }
     });
 }
@@ -344,7 +347,7 @@ fn a_completion_is_run_although_its_wake_panics() {
         let topology = Topology::synthetic("cache:2 core:1").unwrap();
         let set = TagSet::builder().depth(1).admission(policy);
         let set = set.steering(Steering::SameCache).build(|_, _| ()).unwrap();
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         let workers = Workers::default();
         let ran = Arc::new(AtomicUsize::new(0));
         let completions = set.completions(&topology).sink(workers.clone()).build({
@@ -355,7 +358,7 @@ fn a_completion_is_run_although_its_wake_panics() {
         });
         for n in 0..2 {
             cpu::set_current_for_thread(Some(1));
-            let token = dev.try_alloc(PLAIN).unwrap().into_token();
+            let token = dev.try_alloc().unwrap().into_token();
             cpu::set_current_for_thread(Some(0));
             let told = Arc::new(Counts::default());
             let mut waiter = pin!(dev.alloc());

@@ -3,7 +3,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sync::time::Clock;
-use inflight_tags::{AllocError, AllocOptions, FrozenGuard, Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{AllocError, AllocOptions, FrozenGuard, RedeemError, Tag, TagSet, Tenant};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -63,6 +63,8 @@ enum Known {
     Overdue,
     Redeemed,
     Handled,
+    /// Handled, and its slot is free and was not used since.
+    Late,
     Stale,
 }
 
@@ -88,11 +90,14 @@ impl Oracle {
             .count()
     }
 
-    /// The latest token of a place that is not stale.
-    fn end(&mut self, place: Place) {
+    /// A tag of this place is free again, or has another token.
+    fn end(&mut self, place: Place, freed: bool) {
         for (at, _, known) in self.tokens.values_mut() {
             if *at == place {
-                *known = Known::Stale;
+                *known = match *known {
+                    Known::Handled if freed => Known::Late,
+                    _ => Known::Stale,
+                };
             }
         }
     }
@@ -115,7 +120,7 @@ struct Machine {
     clock: Clock,
     set: TagSet<u32>,
     other: TagSet<u32>,
-    dev: Queue<u32>,
+    dev: Tenant<u32>,
     held: Vec<Tag<u32>>,
     frozen: Vec<FrozenGuard>,
     oracle: Oracle,
@@ -136,7 +141,7 @@ impl Machine {
             set.clock(clock.clone()).build(|_, _| 0).unwrap()
         };
         let (set, other) = (set(), set());
-        let dev = set.add_queue("q");
+        let dev = set.add_tenant("q").unwrap();
         Self {
             clock,
             set,
@@ -167,7 +172,7 @@ impl Machine {
         } else {
             options
         };
-        match self.dev.try_alloc(options) {
+        match self.dev.try_alloc_with(options) {
             Ok(tag) => {
                 assert!(self.frozen.is_empty());
                 assert_eq!((tag.hw_queue(), tag.index() < RESERVED), (hwq, reserved));
@@ -195,7 +200,7 @@ impl Machine {
     fn submit(&mut self, i: usize) {
         let Some(tag) = self.pick_held(i) else { return };
         let at = place(&tag);
-        self.oracle.end(at);
+        self.oracle.end(at, false);
         let token = tag.into_token();
         assert!(token != 0 && token != u64::MAX);
         let known = (at, self.oracle.now, Known::InFlight);
@@ -221,7 +226,7 @@ impl Machine {
             Err(error) => {
                 let expected = match known {
                     Known::InFlight => panic!("refused: {error}"),
-                    Known::Overdue | Known::Handled => RedeemError::TimedOut,
+                    Known::Overdue | Known::Handled | Known::Late => RedeemError::TimedOut,
                     Known::Redeemed => RedeemError::NotInFlight,
                     Known::Stale => RedeemError::Stale,
                 };
@@ -243,7 +248,7 @@ impl Machine {
                     Known::Overdue => panic!("refused: {error}"),
                     Known::InFlight => RedeemError::NotTimedOut,
                     Known::Redeemed | Known::Handled => RedeemError::NotInFlight,
-                    Known::Stale => RedeemError::Stale,
+                    Known::Late | Known::Stale => RedeemError::Stale,
                 };
                 assert_eq!(error, expected);
             }
@@ -280,7 +285,7 @@ impl Machine {
                 if let Some(tag) = self.pick_held(i) {
                     let at = place(&tag);
                     self.oracle.in_use.remove(&at);
-                    self.oracle.end(at);
+                    self.oracle.end(at, true);
                 }
             }
             Op::Submit(i) => self.submit(i),
@@ -310,11 +315,11 @@ impl Machine {
                 }
             }
             Op::Freeze => match self.set.try_freeze() {
-                Some(guard) => {
+                Ok(guard) => {
                     assert!(self.oracle.in_use.is_empty());
                     self.frozen.push(guard);
                 }
-                None => assert!(!self.oracle.in_use.is_empty()),
+                Err(_) => assert!(!self.oracle.in_use.is_empty()),
             },
             Op::Thaw => drop(self.frozen.pop()),
         }
@@ -356,7 +361,7 @@ proptest! {
             .map(|i| {
                 let options = AllocOptions::new().hw_queue(i / DEPTH);
                 let reserved = i % DEPTH < RESERVED;
-                machine.dev.try_alloc(if reserved { options.reserved() } else { options })
+                machine.dev.try_alloc_with(if reserved { options.reserved() } else { options })
             })
             .collect::<Result<_, _>>()
             .unwrap();

@@ -3,19 +3,19 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_tags::{AllocOptions, Queue, RedeemError, TagSet};
+use inflight_tags::{RedeemError, TagSet, Tenant};
 
-fn sets(n: usize) -> Vec<(TagSet<()>, Queue<()>)> {
+fn sets(n: usize) -> Vec<(TagSet<()>, Tenant<()>)> {
     let set = || TagSet::builder().depth(1).build(|_, _| ()).unwrap();
     (0..n)
         .map(|_| set())
-        .map(|set| (set.clone(), set.add_queue("q")))
+        .map(|set| (set.clone(), set.add_tenant("q").unwrap()))
         .collect()
 }
 
 /// Gives each token to every other set, counts the refusals by kind, then to its own.
-fn mix_up(sets: &[(TagSet<()>, Queue<()>)]) -> (usize, usize) {
-    let submit = |dev: &Queue<()>| dev.try_alloc(AllocOptions::new()).unwrap().into_token();
+fn mix_up(sets: &[(TagSet<()>, Tenant<()>)]) -> (usize, usize) {
+    let submit = |dev: &Tenant<()>| dev.try_alloc().unwrap().into_token();
     let tokens: Vec<u64> = sets.iter().map(|(_, dev)| submit(dev)).collect();
     let (mut foreign, mut stale) = (0, 0);
     for (i, (set, _)) in sets.iter().enumerate() {

@@ -11,8 +11,8 @@ use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, DrainError, NoPreempt, Queue, RedeemError, SharePolicy,
-    Tag, TagSet,
+    Admission, AllocError, AllocOptions, DrainError, HwQueueOptions, NoPreempt, RedeemError,
+    SharePolicy, Tag, TagSet, Tenant,
 };
 use inflight_topology::Topology;
 use std::future::{Future, poll_fn};
@@ -30,14 +30,14 @@ struct Mode(Admission, Engine, bool, SharePolicy);
 fn modes() -> [Mode; 6] {
     let whole_io = Admission::WholeIo;
     let no_preempt = Admission::NoPreempt(NoPreempt::default().threshold(1));
-    let elastic = Admission::ElasticOvercommit { max_extra: 1 };
+    let elastic = Admission::elastic_overcommit(1);
     let (alone, fair) = (SharePolicy::None, SharePolicy::Fair { min: 1 });
     let weighted = SharePolicy::Weighted { min: 1 };
     [
         Mode(whole_io, Engine::Local, false, alone),
         Mode(whole_io, Engine::Shared, true, fair),
         Mode(whole_io, Engine::Local, true, weighted),
-        Mode(Admission::Preempt, Engine::Shared, false, fair),
+        Mode(Admission::preempt(), Engine::Shared, false, fair),
         Mode(no_preempt, Engine::Shared, true, weighted),
         Mode(elastic, Engine::Shared, false, alone),
     ]
@@ -71,10 +71,9 @@ impl World {
         let topology = Topology::synthetic("core:2").unwrap();
         let set = TagSet::builder()
             .topology(&topology)
-            .hw_queues(2)
+            .hw_queues(HwQueueOptions::new(2).shared_tags(shared_tags))
             .depth(depth)
             .max_depth(max_depth)
-            .shared_tags(shared_tags)
             .admission(admission)
             .engine(engine)
             .share(share)
@@ -131,8 +130,8 @@ impl World {
                 | AllocError::Exhausted
                 | AllocError::Frozen
                 | AllocError::Quiesced
-                | AllocError::InactiveHwQueue
-                | AllocError::NoSuchHwQueue,
+                | AllocError::InactiveHwQueue { .. }
+                | AllocError::NoSuchHwQueue { .. },
             ) => {}
             Err(error) => panic!("{error:?}"),
         }
@@ -144,16 +143,16 @@ impl World {
         assert!(!self.set.is_frozen() && !self.set.is_quiesced());
         let stats = self.set.stats();
         assert_eq!(stats.allocs, stats.frees);
-        let last = self.set.add_queue("last");
+        let last = self.set.add_tenant("last").unwrap();
         let mut all = Vec::new();
-        for hw_queue in 0..self.set.hw_queues() {
+        for hw_queue in 0..self.set.hw_queues().len() {
             let options = AllocOptions::new().hw_queue(hw_queue);
-            all.extend(std::iter::from_fn(|| last.try_alloc(options).ok()));
+            all.extend(std::iter::from_fn(|| last.try_alloc_with(options).ok()));
         }
         let tables = if self.shared_tags {
             1
         } else {
-            self.set.hw_queues()
+            self.set.hw_queues().len()
         };
         assert_eq!(all.len(), self.set.depth() * tables, "a tag was lost");
     }
@@ -191,7 +190,7 @@ fn cancelled<F: Future>(future: F) -> Option<F::Output> {
 /// Threads of one model, on CPUs 0, 1, 0, …, each with a tenant.
 struct Threads {
     world: Arc<World>,
-    tenants: [Queue<Owned>; 2],
+    tenants: [Tenant<Owned>; 2],
     running: Vec<thread::JoinHandle<()>>,
 }
 
@@ -199,12 +198,12 @@ impl Threads {
     fn of(world: &Arc<World>) -> Self {
         Self {
             world: world.clone(),
-            tenants: ["a", "b"].map(|name| world.set.add_queue(name)),
+            tenants: ["a", "b"].map(|name| world.set.add_tenant(name).unwrap()),
             running: vec![],
         }
     }
 
-    fn spawn(&mut self, f: impl FnOnce(&World, &Queue<Owned>) + Send + 'static) -> &mut Self {
+    fn spawn(&mut self, f: impl FnOnce(&World, &Tenant<Owned>) + Send + 'static) -> &mut Self {
         let n = self.running.len();
         let (world, tenant) = (self.world.clone(), self.tenants[n / 2 % 2].clone());
         self.running.push(thread::spawn(move || {
@@ -221,39 +220,39 @@ impl Threads {
 
 // What threads do.
 
-fn blocking(world: &World, tenant: &Queue<Owned>) {
+fn blocking(world: &World, tenant: &Tenant<Owned>) {
     for _ in 0..2 {
         world.submit(tenant.alloc_blocking().unwrap());
     }
 }
 
-fn task(world: &World, tenant: &Queue<Owned>) {
+fn task(world: &World, tenant: &Tenant<Owned>) {
     world.submit(block_on(tenant.alloc()).unwrap());
 }
 
-fn dropped_task(world: &World, tenant: &Queue<Owned>) {
+fn dropped_task(world: &World, tenant: &Tenant<Owned>) {
     if let Some(tag) = cancelled(tenant.alloc()) {
         world.submit(tag.unwrap());
     }
 }
 
-fn with_timeout(world: &World, tenant: &Queue<Owned>) {
+fn with_timeout(world: &World, tenant: &Tenant<Owned>) {
     world.submit_if(tenant.alloc_timeout(SECOND));
 }
 
 /// To one hardware queue.
-fn bound(world: &World, tenant: &Queue<Owned>) {
+fn bound(world: &World, tenant: &Tenant<Owned>) {
     world.submit_if(tenant.alloc_blocking_with(AllocOptions::new().hw_queue(1)));
 }
 
-fn batch(world: &World, tenant: &Queue<Owned>) {
+fn batch(world: &World, tenant: &Tenant<Owned>) {
     let mut tags = tenant.try_alloc_batch(2);
     tags.iter_mut().for_each(use_it);
     Tag::free_batch(tags);
-    world.submit_if(tenant.try_alloc(AllocOptions::new()));
+    world.submit_if(tenant.try_alloc());
 }
 
-fn split(world: &World, tenant: &Queue<Owned>) {
+fn split(world: &World, tenant: &Tenant<Owned>) {
     let mut split = tenant.split(3);
     while let Some(tag) = split.next_blocking().unwrap() {
         world.submit(tag);
@@ -261,7 +260,7 @@ fn split(world: &World, tenant: &Queue<Owned>) {
     assert_eq!(split.remaining(), 0);
 }
 
-fn split_task(world: &World, tenant: &Queue<Owned>) {
+fn split_task(world: &World, tenant: &Tenant<Owned>) {
     block_on(async {
         let mut split = tenant.split(2);
         while let Some(tag) = split.next().await.unwrap() {
@@ -271,7 +270,7 @@ fn split_task(world: &World, tenant: &Queue<Owned>) {
 }
 
 /// Gives up half way, once with its future only and then for good.
-fn dropped_split(world: &World, tenant: &Queue<Owned>) {
+fn dropped_split(world: &World, tenant: &Tenant<Owned>) {
     let mut split = tenant.split(3);
     for _ in 0..2 {
         match cancelled(split.next()) {
@@ -283,21 +282,21 @@ fn dropped_split(world: &World, tenant: &Queue<Owned>) {
     }
 }
 
-fn split_with_timeout(world: &World, tenant: &Queue<Owned>) {
+fn split_with_timeout(world: &World, tenant: &Tenant<Owned>) {
     let mut split = tenant.split(2);
     while let Ok(Some(tag)) = split.next_timeout(SECOND) {
         world.submit(tag);
     }
 }
 
-fn resize(world: &World, tenant: &Queue<Owned>) {
+fn resize(world: &World, tenant: &Tenant<Owned>) {
     tenant.set_weight(3);
     for depth in [3, 1, 2] {
         world.set.resize(depth).unwrap();
     }
 }
 
-fn freeze(world: &World, _: &Queue<Owned>) {
+fn freeze(world: &World, _: &Tenant<Owned>) {
     let frozen = world.set.freeze_blocking();
     assert_eq!(world.set.in_use(), 0, "frozen");
     thread::yield_now();
@@ -306,7 +305,7 @@ fn freeze(world: &World, _: &Queue<Owned>) {
     drop(cancelled(world.set.freeze()));
 }
 
-fn quiesce(world: &World, _: &Queue<Owned>) {
+fn quiesce(world: &World, _: &Tenant<Owned>) {
     let quiesced = world.set.quiesce();
     quiesced.drain_blocking();
     assert_eq!(world.set.in_use(), 0, "quiesced and drained");
@@ -314,35 +313,35 @@ fn quiesce(world: &World, _: &Queue<Owned>) {
 }
 
 /// CPU 1 leaves with its hardware queue, which is drained, and comes back.
-fn leave(world: &World, _: &Queue<Owned>) {
+fn leave(world: &World, _: &Tenant<Owned>) {
     // None, if the set has one hardware queue at the time.
-    for hw_queue in world.set.cpu_offline(1) {
+    for hw_queue in world.set.cpus().offline(1) {
         assert_eq!(hw_queue, 1);
-        match world.set.drain_hw_queue_blocking(hw_queue) {
+        match world.set.hw_queues().drain_blocking(hw_queue) {
             Ok(()) => {}
             // The number of hardware queues was changed meanwhile.
             Err(error) => assert!(matches!(
                 error,
-                DrainError::Active | DrainError::NoSuchHwQueue
+                DrainError::Active { .. } | DrainError::NoSuchHwQueue { .. }
             )),
         }
     }
-    world.set.cpu_online(1);
+    world.set.cpus().online(1);
 }
 
-fn hw_queues(world: &World, _: &Queue<Owned>) {
-    world.set.set_hw_queues(1).unwrap();
-    world.set.set_hw_queues(2).unwrap();
+fn hw_queues(world: &World, _: &Tenant<Owned>) {
+    world.set.set_hw_queues_blocking(1).unwrap();
+    world.set.set_hw_queues_blocking(2).unwrap();
 }
 
 /// A tenant comes, uses a tag and goes.
-fn tenant(world: &World, _: &Queue<Owned>) {
-    let tenant = world.set.add_queue("late");
+fn tenant(world: &World, _: &Tenant<Owned>) {
+    let tenant = world.set.add_tenant("late").unwrap();
     world.submit(tenant.alloc_blocking().unwrap());
 }
 
 /// Requests time out, and somebody looks at all that is in flight meanwhile.
-fn expire(world: &World, _: &Queue<Owned>) {
+fn expire(world: &World, _: &Tenant<Owned>) {
     world.clock.advance(SECOND);
     world.expire();
     world.set.for_each_in_flight(|request| {
@@ -365,6 +364,40 @@ fn h6_h9_waiters_of_all_kinds() {
         drop(threads);
         world.assert_whole();
     });
+}
+
+/// H9. Sets in which an even share makes wake batches above 1 and a light tenant's does not.
+#[test]
+fn h9_weights_and_larger_wake_batches() {
+    check(
+        "h9_weights_and_larger_wake_batches",
+        |Mode(admission, engine, shared, _)| {
+            let share = SharePolicy::Weighted { min: 1 };
+            let world = World::new(48, 96, Mode(admission, engine, shared, share));
+            let mut threads = Threads::of(&world);
+            threads.tenants[0].set_weight(47);
+            let held = threads
+                .tenants
+                .each_ref()
+                .map(|tenant| tenant.try_alloc_batch(48));
+            threads
+                .spawn(batch)
+                .spawn(blocking)
+                .spawn(blocking)
+                .spawn(task);
+            threads.spawn(|world, tenant| {
+                tenant.set_weight(1);
+                world.set.resize(96).unwrap();
+                tenant.set_weight(47);
+                world.set.resize(48).unwrap();
+            });
+            threads.spawn(split).spawn(dropped_task).spawn(blocking);
+            held.into_iter().for_each(Tag::free_batch);
+            threads.join();
+            drop(threads);
+            world.assert_whole();
+        },
+    );
 }
 
 /// D24 to D26. Large requests among small ones: none is lost, and no two wait for each other.

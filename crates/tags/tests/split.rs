@@ -7,7 +7,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, Force, NoPreempt, Queue, Tag, TagSet, WakeAccounting,
+    Admission, AllocError, AllocOptions, Force, NoPreempt, Tag, TagSet, Tenant, WakeAccounting,
 };
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -20,19 +20,19 @@ fn policies() -> [Admission; 5] {
     let base = NoPreempt::default();
     [
         Admission::WholeIo,
-        Admission::Preempt,
+        Admission::preempt(),
         Admission::NoPreempt(base.accounting(WakeAccounting::PerTag)),
         Admission::NoPreempt(
             base.accounting(WakeAccounting::PerWaiter)
                 .force(Force::Never),
         ),
-        Admission::ElasticOvercommit { max_extra: 4 },
+        Admission::elastic_overcommit(4),
     ]
 }
 
-fn queue(depth: usize, admission: Admission) -> Queue<u32> {
+fn queue(depth: usize, admission: Admission) -> Tenant<u32> {
     let set = TagSet::builder().depth(depth).admission(admission);
-    set.build(|_, _| 0).unwrap().add_queue("q")
+    set.build(|_, _| 0).unwrap().add_tenant("q").unwrap()
 }
 
 #[derive(Default)]
@@ -50,9 +50,9 @@ fn poll<F: Future>(future: Pin<&mut F>, counts: &Arc<Counts>) -> Poll<F::Output>
 }
 
 /// Nothing is in use, and as many tags as the depth can be had.
-fn assert_whole(dev: &Queue<u32>, depth: usize) {
+fn assert_whole(dev: &Tenant<u32>, depth: usize) {
     assert_eq!(dev.set().in_use(), 0);
-    let all: Vec<_> = std::iter::from_fn(|| dev.try_alloc(PLAIN).ok()).collect();
+    let all: Vec<_> = std::iter::from_fn(|| dev.try_alloc().ok()).collect();
     assert_eq!(all.len(), depth);
 }
 
@@ -163,9 +163,9 @@ fn a_part_that_nobody_asks_for_holds_up_large_requests_only() {
         for tenants in 1..=2 {
             let set = TagSet::builder().depth(16).engine(engine);
             let set = set.build(|_, _| 0u32).unwrap();
-            let dev = set.add_queue("q");
-            let other = (tenants == 2).then(|| set.add_queue("other"));
-            let active = other.map(|other| (other.try_alloc(PLAIN).unwrap(), other));
+            let dev = set.add_tenant("q").unwrap();
+            let other = (tenants == 2).then(|| set.add_tenant("other").unwrap());
+            let active = other.map(|other| (other.try_alloc().unwrap(), other));
             // With two tenants its share is half of them.
             let room = 16 / tenants;
             let mut held = dev.try_alloc_batch(room).into_iter().collect::<Vec<_>>();
@@ -182,13 +182,13 @@ fn a_part_that_nobody_asks_for_holds_up_large_requests_only() {
             let what = format!("{engine:?}, {tenants}");
             let passes = dev.split(1).try_next();
             assert_eq!(passes.unwrap_err(), AllocError::Exhausted, "{what}");
-            let tried = dev.try_alloc(PLAIN).expect(&what);
+            let tried = dev.try_alloc().expect(&what);
             let batch = dev.try_alloc_batch(2);
             assert_eq!(batch.len(), 2, "{what}");
             let Poll::Ready(Ok(waited)) = poll(pin!(dev.alloc()), &woken) else {
                 panic!("{what}: a small request passes");
             };
-            assert!(dev.try_alloc(PLAIN).is_err(), "{what}: all are in use");
+            assert!(dev.try_alloc().is_err(), "{what}: all are in use");
             drop((tried, batch, waited));
             assert!(poll(next_behind.as_mut(), &woken).is_pending(), "{what}");
             // It comes: the rest of its pieces, then the one behind it.
@@ -200,7 +200,7 @@ fn a_part_that_nobody_asks_for_holds_up_large_requests_only() {
             tags.extend((0..7).map(|_| late.try_next().expect(&what).unwrap()));
             let mut last = Box::pin(late.next());
             assert!(poll(last.as_mut(), &woken).is_pending(), "{what}");
-            assert!(dev.try_alloc(PLAIN).is_err(), "{what}");
+            assert!(dev.try_alloc().is_err(), "{what}");
             tags.truncate(4);
             assert!(poll(last.as_mut(), &woken).is_ready(), "{what}");
             drop(last);
@@ -241,7 +241,7 @@ fn a_dropped_future_and_a_dropped_split_lose_nothing() {
     for policy in policies() {
         let dev = queue(4, policy);
         let woken = Arc::new(Counts::default());
-        let held: Vec<_> = (0..4).map(|_| dev.try_alloc(PLAIN).unwrap()).collect();
+        let held: Vec<_> = (0..4).map(|_| dev.try_alloc().unwrap()).collect();
         let mut split = dev.split(4);
         let mut behind = pin!(dev.alloc());
         {
@@ -299,8 +299,8 @@ fn a_wait_that_times_out_can_go_on() {
             .depth(2)
             .admission(policy)
             .clock(clock.clone());
-        let dev = set.build(|_, _| 0).unwrap().add_queue("q");
-        let held = [(); 2].map(|()| dev.try_alloc(PLAIN).unwrap());
+        let dev = set.build(|_, _| 0).unwrap().add_tenant("q").unwrap();
+        let held = [(); 2].map(|()| dev.try_alloc().unwrap());
         let mut split = dev.split(2);
         let late = split.next_timeout(Duration::ZERO).unwrap_err();
         assert_eq!(late, AllocError::TimedOut);
@@ -315,18 +315,21 @@ fn a_wait_that_times_out_can_go_on() {
 #[test]
 fn what_the_set_does_not_have_is_refused() {
     let dev = queue(2, Admission::WholeIo);
-    let mut split = dev.split_with(PLAIN.reserved(), 2);
+    let mut split = dev.split_with(2, PLAIN.reserved());
     assert_eq!(split.next_blocking().unwrap_err(), AllocError::NoReserved);
-    let mut split = dev.split_with(PLAIN.hw_queue(1), 2);
-    assert_eq!(split.try_next().unwrap_err(), AllocError::NoSuchHwQueue);
+    let mut split = dev.split_with(2, PLAIN.hw_queue(1));
+    assert!(matches!(
+        split.try_next().unwrap_err(),
+        AllocError::NoSuchHwQueue { .. }
+    ));
     assert_eq!(split.remaining(), 2);
 }
 
 /// Followers of a request that has begun go beyond the depth, and nobody else does.
 #[test]
 fn d9_followers_take_extra_tags() {
-    let dev = queue(2, Admission::ElasticOvercommit { max_extra: 3 });
-    let held = dev.try_alloc(PLAIN).unwrap();
+    let dev = queue(2, Admission::elastic_overcommit(3));
+    let held = dev.try_alloc().unwrap();
     let mut split = dev.split(8);
     let mut tags = Vec::new();
     for _ in 0..4 {
@@ -335,9 +338,9 @@ fn d9_followers_take_extra_tags() {
     let numbers: Vec<_> = tags.iter().map(Tag::index).collect();
     assert!(numbers[0] < 2 && numbers[1..] == [2, 3, 4], "{numbers:?}");
     assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
     drop(tags.remove(1));
-    assert_eq!(dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
     assert_eq!(dev.split(1).try_next().unwrap_err(), AllocError::Exhausted);
     assert_eq!(split.try_next().unwrap().unwrap().index(), 2);
     drop((held, tags, split));
@@ -352,10 +355,10 @@ fn h27_a_split_that_goes_after_its_wake_hands_all_of_it_on() {
         let rules = NoPreempt::default().accounting(WakeAccounting::PerTag);
         let set = TagSet::builder().hw_queues(2).depth(64);
         let set = set.admission(Admission::NoPreempt(rules));
-        let dev = set.build(|_, _| 0u32).unwrap().add_queue("q");
+        let dev = set.build(|_, _| 0u32).unwrap().add_tenant("q").unwrap();
         let here = PLAIN.hw_queue(hwq);
-        let mut held: Vec<_> = (0..64).map(|_| dev.try_alloc(here).unwrap()).collect();
-        let mut split = dev.split_with(here, 8);
+        let mut held: Vec<_> = (0..64).map(|_| dev.try_alloc_with(here).unwrap()).collect();
+        let mut split = dev.split_with(8, here);
         let mut next = Box::pin(split.next());
         let (one, others) = (Arc::new(Counts::default()), Arc::new(Counts::default()));
         assert!(poll(next.as_mut(), &one).is_pending());
@@ -377,8 +380,8 @@ fn h27_a_split_that_goes_after_its_wake_hands_all_of_it_on() {
 fn h28_who_was_woken_and_does_not_run_keeps_nobody_out() {
     let rules = NoPreempt::default().threshold(0).force(Force::Never);
     let dev = queue(2, Admission::NoPreempt(rules));
-    let _held = dev.try_alloc(PLAIN).unwrap();
-    let second = dev.try_alloc(PLAIN).unwrap();
+    let _held = dev.try_alloc().unwrap();
+    let second = dev.try_alloc().unwrap();
     let counts = Arc::new(Counts::default());
     let mut woken = pin!(dev.alloc());
     assert!(poll(woken.as_mut(), &counts).is_pending());

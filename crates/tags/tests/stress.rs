@@ -5,7 +5,7 @@
 
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex, block_on, thread};
-use inflight_tags::{AllocError, AllocOptions, Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{AllocError, AllocOptions, RedeemError, Tag, TagSet, Tenant};
 use std::future::Future;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Owned {
     }
 }
 
-fn any_form(dev: &Queue<Owned>, kind: usize, reserved: bool) -> Vec<Tag<Owned>> {
+fn any_form(dev: &Tenant<Owned>, kind: usize, reserved: bool) -> Vec<Tag<Owned>> {
     let options = AllocOptions::new();
     let options = if reserved {
         options.reserved()
@@ -43,7 +43,7 @@ fn any_form(dev: &Queue<Owned>, kind: usize, reserved: bool) -> Vec<Tag<Owned>> 
         0 => vec![dev.alloc_blocking_with(options).unwrap()],
         1 => vec![block_on(dev.alloc_with(options)).unwrap()],
         2 => vec![dev.alloc_timeout_with(long, options).unwrap()],
-        3 => dev.try_alloc(options).into_iter().collect(),
+        3 => dev.try_alloc_with(options).into_iter().collect(),
         _ => dev.try_alloc_batch(3),
     }
 }
@@ -57,7 +57,7 @@ fn tags_have_one_owner_each() {
     let threads: Vec<_> = (0..THREADS)
         .map(|i| {
             let (set, ring) = (set.clone(), ring.clone());
-            let dev = set.add_queue(format!("q{i}"));
+            let dev = set.add_tenant(format!("q{i}")).unwrap();
             thread::spawn(move || {
                 let me = i as u64 + 1;
                 let complete = |token: u64| {
@@ -116,7 +116,7 @@ fn completion_and_timeout_share_out_the_tags() {
     });
     let workers: Vec<_> = (0..THREADS as u64)
         .map(|i| {
-            let dev = set.add_queue("q");
+            let dev = set.add_tenant(format!("q{i}")).unwrap();
             let set = set.clone();
             thread::spawn(move || {
                 let mut completed = 0u64;
@@ -154,7 +154,7 @@ fn given_up_waits_lose_nothing() {
     let set = set.unwrap();
     let threads: Vec<_> = (0..THREADS)
         .map(|i| {
-            let dev = set.add_queue("q");
+            let dev = set.add_tenant(format!("q{i}")).unwrap();
             thread::spawn(move || {
                 for round in 0..ROUNDS {
                     let tag = match (i + round) % 3 {
@@ -172,11 +172,11 @@ fn given_up_waits_lose_nothing() {
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(set.in_use(), 0);
-    assert_eq!(set.add_queue("q").try_alloc_batch(9).len(), 2);
+    assert_eq!(set.add_tenant("q").unwrap().try_alloc_batch(9).len(), 2);
 }
 
 /// Polls an allocation twice at most, then drops it.
-async fn first_poll_only(dev: &Queue<Owned>) -> Result<Tag<Owned>, AllocError> {
+async fn first_poll_only(dev: &Tenant<Owned>) -> Result<Tag<Owned>, AllocError> {
     let mut alloc = Box::pin(dev.alloc());
     let mut polls = 0;
     std::future::poll_fn(|cx| {

@@ -6,7 +6,9 @@ use inflight_sbitmap::Engine;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
-use inflight_tags::{Admission, AllocError, AllocOptions, Queue, SharePolicy, Tag, TagSet};
+use inflight_tags::{
+    Admission, AllocError, AllocOptions, NoPreempt, SharePolicy, Tag, TagSet, Tenant,
+};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -27,16 +29,16 @@ impl Wake for Counts {
 type Wait = Pin<Box<dyn Future<Output = Result<Tag<()>, AllocError>>>>;
 
 /// A tenant with tasks that wait, and the tags they got, oldest first.
-struct Tenant {
-    dev: Queue<()>,
+struct User {
+    dev: Tenant<()>,
     waits: VecDeque<Wait>,
     tags: VecDeque<Tag<()>>,
 }
 
-impl Tenant {
+impl User {
     fn of(set: &TagSet<()>, name: &str) -> Self {
         Self {
-            dev: set.add_queue(name),
+            dev: set.add_tenant(name).unwrap(),
             waits: VecDeque::new(),
             tags: VecDeque::new(),
         }
@@ -66,9 +68,7 @@ impl Tenant {
     }
 
     fn try_take(&mut self, n: usize) -> usize {
-        let got: Vec<_> = (0..n)
-            .map_while(|_| self.dev.try_alloc(PLAIN).ok())
-            .collect();
+        let got: Vec<_> = (0..n).map_while(|_| self.dev.try_alloc().ok()).collect();
         let n = got.len();
         self.tags.extend(got);
         n
@@ -93,7 +93,7 @@ fn a_greedy_tenant_leaves_each_other_its_share() {
     for engine in ENGINES {
         let depth = 64;
         let set = set_on(engine, depth, SharePolicy::default());
-        let mut greedy = Tenant::of(&set, "greedy");
+        let mut greedy = User::of(&set, "greedy");
         greedy.ask(4 * depth);
         assert_eq!(
             greedy.tags.len(),
@@ -101,7 +101,7 @@ fn a_greedy_tenant_leaves_each_other_its_share() {
             "one active tenant has the whole depth"
         );
 
-        let mut others: Vec<_> = (0..7).map(|n| Tenant::of(&set, &n.to_string())).collect();
+        let mut others: Vec<_> = (0..7).map(|n| User::of(&set, &n.to_string())).collect();
         for other in &mut others {
             other.ask(20);
             assert!(other.tags.is_empty(), "all tags are in flight");
@@ -110,7 +110,7 @@ fn a_greedy_tenant_leaves_each_other_its_share() {
         for _ in 0..depth {
             drop(greedy.tags.pop_front());
             greedy.poll();
-            others.iter_mut().for_each(Tenant::poll);
+            others.iter_mut().for_each(User::poll);
         }
         for other in &others {
             assert_eq!(other.tags.len(), 8, "its share, exactly");
@@ -128,7 +128,7 @@ fn a_greedy_tenant_leaves_each_other_its_share() {
                 other.ask(1);
             }
             greedy.poll();
-            others.iter_mut().for_each(Tenant::poll);
+            others.iter_mut().for_each(User::poll);
             if greedy.waits.is_empty() {
                 greedy.ask(8);
             }
@@ -142,10 +142,10 @@ fn a_greedy_tenant_leaves_each_other_its_share() {
 fn c29_a_share_that_its_tenant_leaves_can_be_used_by_the_others() {
     for engine in ENGINES {
         let set = set_on(engine, 32, SharePolicy::default());
-        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
         assert_eq!(b.try_take(1), 1);
         assert_eq!(a.try_take(99), 16, "half of 32, as b is active");
-        assert_eq!(a.dev.try_alloc(PLAIN).unwrap_err(), AllocError::Exhausted);
+        assert_eq!(a.dev.try_alloc().unwrap_err(), AllocError::Exhausted);
         a.ask(20);
         assert_eq!((a.tags.len(), a.waits.len()), (16, 20));
         b.tags.clear();
@@ -171,7 +171,7 @@ fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
             .depth(32)
             .clock(clock.clone());
         let set = set.build(|_, _| ()).unwrap();
-        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
         assert_eq!((b.try_take(1), a.try_take(99)), (1, 16));
         b.tags.clear();
         let mut seconds = 0;
@@ -191,11 +191,11 @@ fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
 /// Nothing comes back for a long time: who waits meanwhile is not idle, and keeps its share.
 #[test]
 fn c28_a_tenant_that_waits_is_not_idle() {
-    for admission in [Admission::WholeIo, Admission::Preempt] {
+    for admission in [Admission::WholeIo, Admission::preempt()] {
         let clock = Clock::manual();
         let set = TagSet::builder().depth(32).clock(clock.clone());
         let set = set.admission(admission).build(|_, _| ()).unwrap();
-        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
         assert_eq!((a.try_take(99), b.try_take(1)), (32, 0));
         // Both are active: of what a has now, half counts.
         for _ in 0..16 {
@@ -221,8 +221,8 @@ fn c28_a_tenant_that_waits_is_not_idle() {
 fn a_tenant_that_never_asked_has_no_share() {
     for engine in ENGINES {
         let set = set_on(engine, 32, SharePolicy::default());
-        let mut a = Tenant::of(&set, "a");
-        let _never = (set.add_queue("b"), set.add_queue("c"));
+        let mut a = User::of(&set, "a");
+        let _never = (set.add_tenant("b").unwrap(), set.add_tenant("c").unwrap());
         assert_eq!(a.try_take(99), 32);
     }
 }
@@ -231,7 +231,7 @@ fn a_tenant_that_never_asked_has_no_share() {
 fn a_tenants_head_that_may_not_be_served_blocks_nobody() {
     for engine in ENGINES {
         let set = set_on(engine, 8, SharePolicy::Fair { min: 1 });
-        let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+        let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
         b.ask(1);
         a.ask(10);
         assert_eq!((a.tags.len(), a.waits.len()), (4, 6), "its share");
@@ -252,7 +252,7 @@ fn a_tenants_head_that_may_not_be_served_blocks_nobody() {
 #[test]
 fn c32_by_weights_and_without_shares() {
     let set = set(60, SharePolicy::Weighted { min: 1 });
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
     a.dev.set_weight(2);
     assert_eq!((b.try_take(1), a.try_take(99)), (1, 40));
     a.ask(30);
@@ -263,16 +263,85 @@ fn c32_by_weights_and_without_shares() {
 
     let set = TagSet::builder().depth(60).share(SharePolicy::None);
     let set = set.build(|_, _| ()).unwrap();
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
     assert_eq!((b.try_take(1), a.try_take(99)), (1, 59));
     assert_eq!(a.dev.share(0), None);
+}
+
+/// H9. A light tenant's share is smaller than an even part of the depth: the wake batch follows
+/// the least share, also when weights or the depth change while somebody waits.
+#[test]
+fn h9_a_weighted_share_below_the_wake_batch() {
+    let no_preempt = Admission::NoPreempt(NoPreempt::default());
+    let elastic = Admission::elastic_overcommit(4);
+    for admission in [Admission::preempt(), no_preempt, elastic] {
+        for last_change in ["weight", "mark", "depth"] {
+            let set = TagSet::builder()
+                .depth(64)
+                .max_depth(128)
+                .admission(admission);
+            let set = set.share(SharePolicy::Weighted { min: 1 });
+            let set = set.build(|_, _| ()).unwrap();
+            let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+            if last_change != "weight" {
+                a.set_weight(63);
+            }
+            if last_change == "depth" {
+                set.resize(128).unwrap();
+            }
+            let tag_a = a.try_alloc().unwrap();
+            let mut held = vec![b.try_alloc().unwrap()];
+            if last_change == "weight" {
+                a.set_weight(63);
+            }
+            held.extend(std::iter::from_fn(|| b.try_alloc().ok()));
+            assert_eq!(b.share(0), Some(held.len()));
+            let told = Arc::new(Counts::default());
+            let waker = Waker::from(told.clone());
+            let mut wait = Box::pin(b.alloc());
+            let mut cx = Context::from_waker(&waker);
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            if last_change == "depth" {
+                set.resize(64).unwrap(); // two tags a share of one now: this one's own are to go
+            }
+            drop(held);
+            assert_eq!(
+                told.0.load(Ordering::Relaxed),
+                1,
+                "{last_change}: its share is free"
+            );
+            assert!(matches!(wait.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+            drop(tag_a);
+        }
+    }
+}
+
+/// The same on threads, at which a wakeup that is lost shows as a test that does not end.
+#[test]
+fn h9_light_tenants_on_threads() {
+    let set = TagSet::builder().depth(64).admission(Admission::preempt());
+    let set = set.share(SharePolicy::Weighted { min: 1 });
+    let set = set.build(|_, _| ()).unwrap();
+    let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+    a.set_weight(63);
+    let _both_count = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
+    let rounds = if cfg!(miri) { 10 } else { 2_000 };
+    let threads = [(); 3].map(|()| {
+        let b = b.clone();
+        thread::spawn(move || (0..rounds).for_each(|_| drop(b.alloc_blocking().unwrap())))
+    });
+    drop(_both_count);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(set.in_use(), 0);
 }
 
 /// A tenant of no weight still gets a tag: nobody would wake it later.
 #[test]
 fn c32_a_weight_of_nothing_starves_nobody() {
     let set = set(8, SharePolicy::Weighted { min: 0 });
-    let (mut a, mut b) = (Tenant::of(&set, "a"), Tenant::of(&set, "b"));
+    let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
     a.dev.set_weight(0);
     assert_eq!(b.try_take(1), 1);
     assert_eq!((a.try_take(8), a.dev.share(0)), (1, Some(1)));
@@ -286,12 +355,12 @@ fn c32_a_weight_of_nothing_starves_nobody() {
 #[test]
 fn a_weight_leaves_with_its_tenant() {
     let set = set(40, SharePolicy::Weighted { min: 1 });
-    let a = Tenant::of(&set, "a");
-    let heavy = set.add_queue("heavy");
+    let a = User::of(&set, "a");
+    let heavy = set.add_tenant("heavy").unwrap();
     heavy.set_weight(3);
     drop(heavy);
-    let b = set.add_queue("b");
-    let _tags = (a.dev.try_alloc(PLAIN), b.try_alloc(PLAIN));
+    let b = set.add_tenant("b").unwrap();
+    let _tags = (a.dev.try_alloc(), b.try_alloc());
     assert_eq!((a.dev.share(0), b.share(0)), (Some(20), Some(20)));
 }
 
@@ -304,16 +373,19 @@ fn tags_of_a_tenant_that_left_are_on_nobodys_account() {
     let set = set.clock(Clock::manual()); // nobody turns idle
     let set: TagSet<()> = set.build(|_, _| ()).unwrap();
     let last = PLAIN.hw_queue(1);
-    let stays = set.add_queue("stays");
-    let take = |dev: &Queue<()>, n| dev.try_alloc_batch_with(last, n).unwrap();
+    let stays = set.add_tenant("stays").unwrap();
+    let take = |dev: &Tenant<()>, n| dev.try_alloc_batch_with(n, last).unwrap();
     for round in 0..3 {
-        let leaves = set.add_queue("leaves");
+        let leaves = set.add_tenant("leaves").unwrap();
         let of_stays = take(&stays, 2);
         let in_flight: Vec<u64> = take(&leaves, 4).into_iter().map(Tag::into_token).collect();
-        assert_eq!(leaves.try_alloc(last).unwrap_err(), AllocError::Exhausted);
+        assert_eq!(
+            leaves.try_alloc_with(last).unwrap_err(),
+            AllocError::Exhausted
+        );
         drop(leaves);
 
-        let comes = set.add_queue("comes");
+        let comes = set.add_tenant("comes").unwrap();
         assert_eq!(comes.counted(1), 0, "round {round}");
         let two = take(&comes, 2);
         assert_eq!((two.len(), comes.counted(1)), (2, 2));
@@ -330,7 +402,7 @@ fn tags_of_a_tenant_that_left_are_on_nobodys_account() {
 fn a_split_above_its_tenants_share_goes_on() {
     for engine in ENGINES {
         let set = set_on(engine, 8, SharePolicy::Fair { min: 1 });
-        let (a, mut b) = (set.add_queue("a"), Tenant::of(&set, "b"));
+        let (a, mut b) = (set.add_tenant("a").unwrap(), User::of(&set, "b"));
         b.ask(1);
         let mut split = a.split(20);
         let mut tags = VecDeque::new();
@@ -362,15 +434,15 @@ fn a_split_above_its_tenants_share_goes_on() {
 fn tenants_of_every_policy_run_dry_together() {
     for policy in [
         Admission::WholeIo,
-        Admission::Preempt,
+        Admission::preempt(),
         Admission::NoPreempt(inflight_tags::NoPreempt::default()),
-        Admission::ElasticOvercommit { max_extra: 2 },
+        Admission::elastic_overcommit(2),
     ] {
         let set = TagSet::builder().depth(8).admission(policy);
         let set = set.build(|_, _| ()).unwrap();
         let threads: Vec<_> = (0..6)
             .map(|n| {
-                let dev = set.add_queue(n.to_string());
+                let dev = set.add_tenant(n.to_string()).unwrap();
                 thread::spawn(move || {
                     for round in 0..100 {
                         if (n + round) % 3 == 0 {
@@ -389,7 +461,7 @@ fn tenants_of_every_policy_run_dry_together() {
             thread.join().unwrap();
         }
         assert_eq!(set.in_use(), 0);
-        let last = set.add_queue("last");
+        let last = set.add_tenant("last").unwrap();
         assert_eq!(last.try_alloc_batch(99).len(), 8, "{policy:?}");
     }
 }
@@ -398,7 +470,7 @@ fn tenants_of_every_policy_run_dry_together() {
 fn a_tenant_knows_its_longest_wait() {
     let clock = Clock::manual();
     let set = TagSet::builder().depth(1).clock(clock.clone());
-    let mut dev = Tenant::of(&set.build(|_, _| ()).unwrap(), "a");
+    let mut dev = User::of(&set.build(|_, _| ()).unwrap(), "a");
     dev.ask(2);
     clock.advance(Duration::from_millis(30));
     dev.tags.clear();
@@ -414,11 +486,14 @@ fn a_tenant_knows_its_longest_wait() {
 #[test]
 fn who_has_its_share_is_not_told_that_all_tags_are_in_use() {
     let set = TagSet::builder().depth(16).build(|_, _| ()).unwrap();
-    let (one, other) = (set.add_queue("one"), set.add_queue("other"));
-    let _active = other.try_alloc(AllocOptions::new()).unwrap();
+    let (one, other) = (
+        set.add_tenant("one").unwrap(),
+        set.add_tenant("other").unwrap(),
+    );
+    let _active = other.try_alloc().unwrap();
     let mine = one.try_alloc_batch(16);
     assert_eq!(mine.len(), 8);
-    let error = one.try_alloc(AllocOptions::new()).unwrap_err();
+    let error = one.try_alloc().unwrap_err();
     assert!(error.to_string().contains("share"), "{error}");
     assert!(set.in_use() < set.capacity());
 }

@@ -4,20 +4,20 @@
 
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_tags::{AllocOptions, Queue, RedeemError, TagSet};
+use inflight_tags::{AllocOptions, RedeemError, TagSet, Tenant};
 use std::collections::HashSet;
 use std::time::Duration;
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
-fn set(depth: usize) -> (TagSet<u32>, Queue<u32>) {
+fn set(depth: usize) -> (TagSet<u32>, Tenant<u32>) {
     let set = TagSet::builder().depth(depth).build(|_, _| 0).unwrap();
-    let queue = set.add_queue("q");
+    let queue = set.add_tenant("q").unwrap();
     (set, queue)
 }
 
-fn submit(queue: &Queue<u32>) -> u64 {
-    queue.try_alloc(PLAIN).unwrap().into_token()
+fn submit(queue: &Tenant<u32>) -> u64 {
+    queue.try_alloc().unwrap().into_token()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn timeouts_go_to_exactly_one_side() {
     let clock = Clock::manual();
     let set = TagSet::builder().depth(8).clock(clock.clone());
     let set = set.build(|_, tag| tag as u32).unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let early = submit(&dev);
     clock.advance(Duration::from_secs(2));
     let late = submit(&dev);
@@ -142,10 +142,16 @@ fn timeouts_go_to_exactly_one_side() {
     assert_eq!(twice, RedeemError::NotInFlight);
     assert_eq!(set.redeem(early).unwrap_err(), RedeemError::TimedOut);
     drop(tag);
+    assert_eq!(set.redeem(early).unwrap_err(), RedeemError::TimedOut);
+    assert_eq!(set.stats().late_completions, 3);
+    // Until the slot is used again.
+    let all: Vec<u64> = (0..7).map(|_| submit(&dev)).collect();
     assert_eq!(set.redeem(early).unwrap_err(), RedeemError::Stale);
+    assert_eq!(set.stats().late_completions, 3);
     let gone = set.redeem_timed_out(early).unwrap_err();
     assert_eq!(gone, RedeemError::Stale);
     assert!(set.redeem(late).is_ok());
+    assert!(all.iter().all(|&token| set.redeem(token).is_ok()));
 }
 
 #[test]
@@ -175,12 +181,12 @@ fn the_handler_may_submit_again() {
 fn visits_show_what_is_in_flight_and_nothing_else() {
     let set = TagSet::builder().hw_queues(3).depth(20).reserved(4);
     let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let mut expected = HashSet::new();
     let mut held = Vec::new();
     for hwq in 0..3 {
         for i in 0..16 {
-            let tag = dev.try_alloc(PLAIN.hw_queue(hwq)).unwrap();
+            let tag = dev.try_alloc_with(PLAIN.hw_queue(hwq)).unwrap();
             if i % 3 == 0 {
                 let place = (tag.hw_queue(), tag.index());
                 expected.insert((place, tag.into_token()));
@@ -188,7 +194,7 @@ fn visits_show_what_is_in_flight_and_nothing_else() {
                 held.push(tag);
             }
         }
-        let tag = dev.try_alloc(PLAIN.reserved().hw_queue(hwq)).unwrap();
+        let tag = dev.try_alloc_with(PLAIN.reserved().hw_queue(hwq)).unwrap();
         let place = (tag.hw_queue(), tag.index());
         expected.insert((place, tag.into_token()));
     }

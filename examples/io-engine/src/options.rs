@@ -101,11 +101,9 @@ impl AdmissionChoice {
     pub(crate) fn policy(self, depth: usize) -> Admission {
         match self {
             Self::WholeIo => Admission::WholeIo,
-            Self::Preempt => Admission::Preempt,
+            Self::Preempt => Admission::preempt(),
             Self::NoPreempt => Admission::NoPreempt(NoPreempt::default()),
-            Self::Elastic => Admission::ElasticOvercommit {
-                max_extra: depth.div_ceil(2),
-            },
+            Self::Elastic => Admission::elastic_overcommit(depth.div_ceil(2)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which hardware queue a job's requests go by.
 
 use crate::slot::Op;
+use inflight::tags::HwQueueOptions;
 
 /// How many hardware queues there are of each kind, in the order of the tag set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,13 @@ pub(crate) struct Queues {
 impl Queues {
     pub(crate) fn total(self) -> usize {
         self.default + self.read + self.poll
+    }
+
+    /// The tag set's hardware queues.
+    pub(crate) fn options(self) -> HwQueueOptions {
+        HwQueueOptions::new(self.total())
+            .read(self.read)
+            .poll(self.poll)
     }
 
     /// The hardware queue of a job's request. If jobs poll there is a queue for that.
@@ -42,11 +50,10 @@ mod tests {
                 read,
                 poll,
             };
-            let set = TagSet::builder().hw_queues(queues.total()).depth(1);
-            let set = set.read_queues(read).poll_queues(poll);
+            let set = TagSet::builder().hw_queues(queues.options()).depth(1);
             let set = set.build(|_, _| ()).unwrap();
             for job in 0..9 {
-                let kind = |polls, op| set.queue_kind(queues.of(job, polls, op)).unwrap();
+                let kind = |polls, op| set.hw_queues().kind(queues.of(job, polls, op)).unwrap();
                 let read_kind = match read {
                     0 => QueueKind::Default,
                     _ => QueueKind::Read,

@@ -7,7 +7,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use inflight::flush::Counters;
-use inflight::tags::QueueStats;
+use inflight::tags::TenantStats;
 use inflight::tags::steering::SteeringStats;
 
 use crate::checks::CheckReport;
@@ -255,7 +255,7 @@ pub(crate) struct Measured {
     pub(crate) tag_waits: u64,
     pub(crate) tag_wakeups: u64,
     /// The name of each group of jobs, and what it counted.
-    pub(crate) tenants: Vec<(String, QueueStats)>,
+    pub(crate) tenants: Vec<(String, TenantStats)>,
     pub(crate) steering: SteeringStats,
     pub(crate) flushes: Counters,
     /// None without `--verify`.
@@ -273,7 +273,7 @@ fn tenant_reports(
     seconds: f64,
 ) -> Vec<TenantReport> {
     let tenants = measured.tenants.iter().enumerate();
-    let report = |(tenant, (name, tags)): (usize, &(String, QueueStats))| {
+    let report = |(tenant, (name, tags)): (usize, &(String, TenantStats))| {
         let mut sum = JobStats::new();
         let jobs = measured.jobs.iter().skip(tenant).step_by(config.tenants);
         let count = jobs.inspect(|job| sum.add(job)).count();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use inflight::WorkqueueSink;
 use inflight::flush::FlushDomain;
-use inflight::tags::{Completions, Queue, Steering, TagSet};
+use inflight::tags::{Completions, Steering, TagSet, Tenant};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
@@ -62,7 +62,7 @@ struct Machine {
     shared: Arc<Shared>,
     set: TagSet<Slot>,
     /// Groups of jobs.
-    tenants: Vec<Queue<Slot>>,
+    tenants: Vec<Tenant<Slot>>,
     /// Brings requests back to the jobs' inboxes.
     completions: Completions<Slot>,
     inboxes: Arc<[Inbox]>,
@@ -167,9 +167,7 @@ impl Machine {
     fn build(config: Config, psync: bool) -> Result<Self> {
         let topology = Topology::discover().context("looking at this machine's CPUs")?;
         let set = TagSet::builder()
-            .hw_queues(config.queues.total())
-            .read_queues(config.queues.read)
-            .poll_queues(config.queues.poll)
+            .hw_queues(config.queues.options())
             .depth(config.iodepth)
             .topology(&topology)
             .admission(config.admission.policy(config.iodepth))
@@ -192,9 +190,9 @@ impl Machine {
             Some(queue) => completions.sink(WorkqueueSink::new(queue)).build(callback),
             None => completions.build(callback),
         };
-        let tenant = |tenant| set.add_queue(format!("tenant-{tenant}"));
+        let tenant = |tenant| set.add_tenant(format!("tenant-{tenant}"));
         Ok(Self {
-            tenants: (0..config.tenants).map(tenant).collect(),
+            tenants: (0..config.tenants).map(tenant).collect::<Result<_, _>>()?,
             set,
             completions,
             inboxes,

@@ -49,7 +49,7 @@ impl<const PLANTED: bool> Ring<PLANTED> {
 
     /// Hands a request to the consumer; waits while all slots are taken.
     pub fn submit(&self, request: u32) {
-        let slot = self.slots.get_blocking();
+        let slot = self.slots.get_blocking().expect("never closed");
         *self.requests[slot].lock() = request;
         self.ready.lock().push_back(slot);
         fence(Ordering::SeqCst);

@@ -1,23 +1,16 @@
 //! The model: two requests through one slot.
 #![cfg(loom)]
 
+use inflight::sync::thread;
 use loom_downstream::Ring;
 use std::process::Command;
-// The count must survive from one execution to the next, so it is not loom's.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One slot, two requests: the second waits for the slot of the first.
 fn two_requests_arrive<const PLANTED: bool>() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 20_000;
-    let executions = Arc::new(AtomicUsize::new(0));
-    let counted = executions.clone();
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
+    inflight::model::check(|| {
         let ring = Arc::new(Ring::<PLANTED>::new(1));
-        let producer = loom::thread::spawn({
+        let producer = thread::spawn({
             let ring = ring.clone();
             move || {
                 ring.submit(1);
@@ -27,8 +20,6 @@ fn two_requests_arrive<const PLANTED: bool>() {
         assert_eq!((ring.next(), ring.next()), (1, 2));
         producer.join().unwrap();
     });
-    let executions = executions.load(Ordering::Relaxed);
-    println!("model the_ring_delivers bound 2 executions {executions}");
 }
 
 #[test]

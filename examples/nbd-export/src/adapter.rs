@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
+pub(crate) use inflight::tags::TenantError;
 use inflight::tags::steering::Steered;
-use inflight::tags::{Admission, Completions, SharePolicy, Split, Steering, Tag, TagSet};
+use inflight::tags::{self, Admission, Completions, SharePolicy, Split, Steering, Tag, TagSet};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, Workqueue, WorkqueueSystem, blocking};
@@ -45,7 +46,7 @@ pub(crate) struct Completer(Completions<Slot>);
 /// An export's, or a client's, share of the tags.
 #[derive(Clone)]
 pub(crate) struct Tenant {
-    queue: inflight::tags::Queue<Slot>,
+    tags: tags::Tenant<Slot>,
     requeue: Requeue<Slot>,
 }
 
@@ -83,13 +84,14 @@ impl Tags {
         })
     }
 
-    pub(crate) fn tenant(&self, name: &str, weight: u32) -> Tenant {
-        let queue = self.set.add_queue(name);
-        queue.set_weight(weight);
-        Tenant {
-            queue,
+    /// A tenant of a name that no other has.
+    pub(crate) fn tenant(&self, name: &str, weight: u32) -> Result<Tenant, TenantError> {
+        let tags = self.set.add_tenant(name)?;
+        tags.set_weight(weight);
+        Ok(Tenant {
+            tags,
             requeue: self.requeue.clone(),
-        }
+        })
     }
 
     pub(crate) const fn completer(&self) -> &Completer {
@@ -108,7 +110,7 @@ impl Tags {
 impl Tenant {
     /// The tags for so many pieces.
     pub(crate) fn pieces(&self, count: usize) -> Pieces {
-        Pieces(self.queue.split(count))
+        Pieces(self.tags.split(count))
     }
 
     /// Waits for the turn of a request that the file refused for now, behind those that were
@@ -121,7 +123,7 @@ impl Tenant {
     }
 
     pub(crate) fn record_metrics(&self) {
-        self.queue.record_metrics("nbd");
+        self.tags.record_metrics("nbd");
     }
 }
 
@@ -143,7 +145,7 @@ impl Completer {
     /// CPU that submitted it.
     pub(crate) fn complete(&self, mut tag: Held, ended: Ended) {
         *tag = Slot::Ended(ended);
-        self.0.hand_over(tag);
+        self.0.complete_tag(tag);
     }
 
     /// How many went on where they were seen, and how many were sent to the CPU that submitted.
@@ -245,7 +247,7 @@ impl Workers {
 
 /// Tells the recorder what the numbers are.
 pub(crate) fn describe_metrics() {
-    inflight::tags::describe_metrics();
+    tags::describe_metrics();
     WorkqueueSystem::describe_metrics();
 }
 
@@ -272,8 +274,8 @@ mod tests {
             let topology = Topology::synthetic("cache:2 core:1").unwrap();
             let workers = Workers::on(topology, crypt, 4).unwrap();
             let tags = Tags::new(4, steering, &workers).unwrap();
-            let tenant = tags.tenant("disk", 1);
-            let tag = tenant.queue.alloc_blocking().unwrap();
+            let tenant = tags.tenant("disk", 1).unwrap();
+            let tag = tenant.tags.alloc_blocking().unwrap();
             set_current_cpu_for_thread(Some(0));
             tag.submit_here();
             set_current_cpu_for_thread(Some(1));
@@ -281,7 +283,7 @@ mod tests {
             let here = tags.completer.steer(tag, inbox.ended(17));
             assert_eq!(here.is_none(), sent, "{steering}");
             if sent {
-                workers.complete.flush().unwrap();
+                workers.complete.flush_blocking().unwrap();
                 assert_eq!(inbox.arrived(), [(17, true)], "{steering}: with its tag");
             }
             let counted = [("seen", u64::from(!sent)), ("submitter", u64::from(sent))];

@@ -201,7 +201,14 @@ impl Connection {
 
     fn begin(&mut self, agreed: Agreed) {
         let export = self.shared.exports[agreed.export].clone();
-        let tenant = self.shared.tenant_for(&export);
+        let tenant = match self.shared.tenant_for(&export) {
+            Ok(tenant) => tenant,
+            Err(error) => {
+                self.shared.log(&format!("a client was sent away: {error}"));
+                self.ended = true;
+                return;
+            }
+        };
         let clients = export.stats.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let name = &export.described.name;
         self.shared

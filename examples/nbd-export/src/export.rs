@@ -131,6 +131,8 @@ impl Export {
         if size % u64::from(block) != 0 {
             bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
         }
+        let tenant = tags.tenant(&spec.name, spec.weight);
+        let tenant = tenant.with_context(|| format!("--export {}", spec.name))?;
         Ok(Self {
             described: Described {
                 name: spec.name.clone(),
@@ -144,7 +146,7 @@ impl Export {
             file: Arc::new(file),
             cipher,
             domain: FlushDomain::builder().build(),
-            tenant: tags.tenant(&spec.name, spec.weight),
+            tenant,
             weight: spec.weight,
             stats: Stats::default(),
         })

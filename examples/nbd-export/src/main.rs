@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use inflight::tags::Steering;
 use inflight::topology::Scope;
@@ -61,11 +61,7 @@ fn serve(options: &Options) -> Result<()> {
     let tags = Tags::new(depth, steering, &workers)?;
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
-        let export = Export::open(spec, &tags)?;
-        let known = |other: &Arc<Export>| other.described.name == export.described.name;
-        let name = &export.described.name;
-        ensure!(!exports.iter().any(known), "two exports are called {name}");
-        exports.push(Arc::new(export));
+        exports.push(Arc::new(Export::open(spec, &tags)?));
     }
     let mut listeners = Vec::new();
     if let Some(path) = &options.unix {

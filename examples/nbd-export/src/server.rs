@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::adapter::{Tags, Tenant, Workers};
+use crate::adapter::{Tags, Tenant, TenantError, Workers};
 use crate::connection::Connection;
 use crate::export::Export;
 use crate::reactor::{Reactor, Remote, Setup};
@@ -31,9 +31,10 @@ pub(crate) struct Shared {
     pub(crate) max_split: usize,
     pub(crate) tenant_per_client: bool,
     pub(crate) clients: AtomicU64,
-    pub(crate) accepted: AtomicU64,
     /// Reads and writes through registered buffers.
     pub(crate) with_registered: Arc<AtomicU64>,
+    /// Clients that were given a tenant of their own.
+    tenants: AtomicU64,
     pub(crate) started: Instant,
     pub(crate) quiet: bool,
     stop: OnceLock<Instant>,
@@ -54,8 +55,8 @@ impl Shared {
             max_split,
             tenant_per_client,
             clients: AtomicU64::new(0),
-            accepted: AtomicU64::new(0),
             with_registered: Arc::default(),
+            tenants: AtomicU64::new(0),
             started: Instant::now(),
             quiet,
             stop: OnceLock::new(),
@@ -77,13 +78,19 @@ impl Shared {
     }
 
     /// The tags of a client.
-    pub(crate) fn tenant_for(&self, export: &Export) -> Tenant {
+    pub(crate) fn tenant_for(&self, export: &Export) -> Result<Tenant, TenantError> {
         if !self.tenant_per_client {
-            return export.tenant.clone();
+            return Ok(export.tenant.clone());
         }
-        let number = self.accepted.load(Ordering::Relaxed);
-        let name = format!("{}-{number}", export.described.name);
-        self.tags.tenant(&name, export.weight)
+        loop {
+            let number = self.tenants.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{number}", export.described.name);
+            match self.tags.tenant(&name, export.weight) {
+                // An export may be called that.
+                Err(TenantError::NameTaken { .. }) => {}
+                made => return made,
+            }
+        }
     }
 
     pub(crate) fn log(&self, what: &str) {
@@ -239,6 +246,7 @@ fn accept(
         tv_sec: 0,
         tv_nsec: LOOK.subsec_nanos().into(),
     };
+    let mut accepted = 0;
     while !shared.draining() {
         let mut fds: Vec<_> = listeners
             .iter()
@@ -265,9 +273,9 @@ fn accept(
                     shared.log("a client was turned away: --max-connections");
                     continue;
                 }
-                let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
                 let shared = shared.clone();
-                let remote = &remotes[number as usize % remotes.len()];
+                let remote = &remotes[accepted % remotes.len()];
+                accepted += 1;
                 remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, &shared)));
             }
         }

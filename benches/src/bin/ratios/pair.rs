@@ -98,7 +98,7 @@ pub(crate) fn demand(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         |ids, _| ids.misses(misses).as_secs_f64() * 1e9 / misses as f64,
     );
     let ours = missed.of(OURS).map_or(f64::NAN, |figure| figure.median);
-    let mut exact = Row::absolute(none, (OURS, ours), "ns", Goal::AtMost(100.0));
+    let mut exact = Row::absolute(none, (OURS, ours), "ns", Goal::AtMost(10.0));
     exact.stands_beside(&missed, "ArrayQueue");
     let what = "demand past depth: two threads, bursts of 1..40 of 64 ids, per id";
     if let Some((_, mut rows)) = one_cpu(plan, what) {

@@ -2,23 +2,24 @@
 //! other.
 
 use super::Batched;
+use crate::batched::wait::BatchedWaiter;
 use crate::error::ResizeError;
-use crate::get_many::GetManyError;
+use crate::error::{GetError, GetManyError};
+use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::wait::Event;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::mem;
-use std::pin::pin;
 use std::task::Poll;
 
 /// Lets one collector in.
 #[derive(Debug, Default)]
-pub(super) struct Turnstile {
+pub(super) struct CollectorLock {
     taken: AtomicBool,
     left: Event,
 }
 
-impl Turnstile {
+impl CollectorLock {
     /// Whether the caller is the one.
     fn enter(&self) -> bool {
         // Relaxed: it orders nothing. What collectors share lies behind the lock of the size, and
@@ -47,18 +48,15 @@ struct Collecting<'a> {
 }
 
 impl<'a> Collecting<'a> {
-    /// `None`: there are fewer than `n` bits by now.
-    async fn begin(queue: &'a Batched, n: usize) -> Option<Self> {
-        let turnstile = &queue.turnstile;
-        let mut entered = false;
+    async fn begin(queue: &'a Batched, n: usize) -> Result<Self, GetManyError> {
+        let collector = &queue.collector;
+        let mut entered = Ok(false);
         let wait = || {
-            entered = n <= queue.map.depth() && turnstile.enter();
-            n <= queue.map.depth() && !entered
+            entered = queue.can_have(n).map(|()| collector.enter());
+            entered == Ok(false)
         };
-        turnstile.left.listen_while(wait).await;
-        if !entered {
-            return None;
-        }
+        collector.left.listen_while(wait).await;
+        entered?;
         let this = Self {
             queue,
             bits: Vec::with_capacity(n),
@@ -66,7 +64,7 @@ impl<'a> Collecting<'a> {
         // What a collector holds does not come back before it has the rest: no batch may wait for
         // those bits.
         this.wake_singly(true);
-        Some(this)
+        Ok(this)
     }
 
     /// Keeps a bit. It has no owner before all are delivered.
@@ -94,8 +92,8 @@ impl Drop for Collecting<'_> {
     fn drop(&mut self) {
         self.wake_singly(false);
         let bits = self.deliver();
-        let turnstile = &self.queue.turnstile;
-        turnstile.leave();
+        let collector = &self.queue.collector;
+        collector.leave();
         if !bits.is_empty() {
             // An error: a user has put one of them a second time, at the very moment it was taken.
             // What is back is back.
@@ -105,21 +103,42 @@ impl Drop for Collecting<'_> {
 }
 
 impl Batched {
+    /// Whether somebody can have so many, sooner or later.
+    fn can_have(&self, n: usize) -> Result<(), GetManyError> {
+        let depth = self.map.depth();
+        if self.is_closed() {
+            return Err(GetManyError::Closed);
+        }
+        (n <= depth)
+            .then_some(())
+            .ok_or(GetManyError::TooMany { n, depth })
+    }
+
     /// Takes `n` bits; the task waits until it has them all.
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        let collecting = Collecting::begin(self, n).await;
-        let mut collecting = collecting.ok_or(GetManyError::TooMany)?;
+        let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            let mut get = pin!(self.get());
+            let mut wait = Leaving(self, BatchedWaiter::new(Request::one(0)));
             // A resize makes all waiters look again.
             let bit = poll_fn(|cx| {
-                if n > self.map.depth() {
-                    return Poll::Ready(Err(GetManyError::TooMany));
+                if let Err(why) = self.can_have(n) {
+                    return Poll::Ready(Err(why));
                 }
-                get.as_mut().poll(cx).map(Ok)
+                let bit = self.poll_seat(&mut wait.1, cx);
+                bit.map(|bit| bit.map_err(|_: GetError| GetManyError::Closed))
             });
-            collecting.keep(bit.await?);
+            let bit = bit.await?;
+            collecting.keep(bit);
         }
         Ok(collecting.deliver())
+    }
+}
+
+/// A wait that leaves the queue when it is dropped.
+struct Leaving<'a>(&'a Batched, BatchedWaiter);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leave_seat(&mut self.1);
     }
 }

@@ -1,23 +1,22 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
-mod door;
 mod many;
+mod newcomer_gate;
 mod policy;
 mod wait;
 mod wake;
 
 pub use policy::WakePolicy;
-pub(crate) use wait::{Get, Seat};
-pub(crate) use wake::WakeState;
+pub(crate) use wait::BatchedWaiter;
 
-use crate::above::{Door, Shares};
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
+use crate::fairness::BatchedOptions;
 use crate::mask::BitMask;
-use crate::snapshot::QueueStats;
-use door::Entrance;
+use crate::request::{NewcomerPolicy, Shares};
+use crate::snapshot::{QueueStats, WakeState};
 use inflight_sync::Mutex;
-use inflight_sync::time::{Clock, Instant};
+use newcomer_gate::NewcomerGate;
 use std::panic::{self, AssertUnwindSafe};
 use wake::{WakeQueues, wake_batch};
 
@@ -27,17 +26,15 @@ pub(crate) struct Batched {
     waits: WakeQueues,
     /// What the wake batch is made from. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
-    turnstile: many::Turnstile,
+    collector: many::CollectorLock,
 }
 
 /// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
 #[derive(Clone, Copy, Debug)]
 struct Sizing {
     depth: usize,
-    /// The smallest limit a shallow user comes with.
-    min_shallow_depth: usize,
-    /// How many users share the bits fairly; each may be kept to its share.
-    users: usize,
+    /// The fewest bits that a user is kept to.
+    least_share: usize,
     /// Whether somebody keeps bits while it waits for more.
     collecting: bool,
 }
@@ -49,30 +46,28 @@ impl Sizing {
         if self.collecting {
             return 1;
         }
-        let share = self.depth.div_ceil(self.users.max(1));
-        wake_batch(share.min(self.min_shallow_depth))
+        wake_batch(self.depth.min(self.least_share))
     }
 }
 
 impl Batched {
     pub(crate) fn new(
         map: Sbitmap,
-        policy: WakePolicy,
-        door: Option<Door>,
+        options: BatchedOptions,
+        newcomers: Option<NewcomerPolicy>,
         shares: Option<Box<dyn Shares>>,
     ) -> Self {
-        let entrance = Entrance::new(door, shares);
+        let gate = NewcomerGate::new(newcomers, shares);
         let sizing = Sizing {
             depth: map.depth(),
-            min_shallow_depth: Sizing::NO_LIMIT,
-            users: 0,
+            least_share: options.least_share.unwrap_or(Sizing::NO_LIMIT),
             collecting: false,
         };
         Self {
             map,
-            waits: WakeQueues::new(sizing.wake_batch(), policy, entrance),
+            waits: WakeQueues::new(sizing.wake_batch(), options.wake_policy, gate),
             sizing: Mutex::new(sizing),
-            turnstile: many::Turnstile::default(),
+            collector: many::CollectorLock::default(),
         }
     }
 
@@ -97,57 +92,65 @@ impl Batched {
         // A waker that panics must not keep the news from those who wait to collect: they may want
         // too many now.
         let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
-        self.turnstile.look_again();
+        self.collector.look_again();
         resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
-    pub(crate) fn set_min_shallow_depth(&self, limit: usize) {
+    /// `least` is asked under the lock, so that of two who change shares at once the last one to
+    /// come here sees both changes (H15).
+    pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
         let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.min_shallow_depth = limit;
+            sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT);
             Ok(())
         });
     }
 
-    pub(crate) fn set_users(&self, change: impl FnOnce(usize) -> usize) {
-        let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.users = change(sizing.users);
-            Ok(())
-        });
+    /// As `set_least_share`, to what the shares say.
+    pub(crate) fn shares_changed(&self) {
+        self.set_least_share(|| self.waits.gate.least_share());
     }
 
-    /// `None` if no limit was announced.
-    pub(crate) fn min_shallow_depth(&self) -> Option<usize> {
-        let limit = self.sizing.lock().min_shallow_depth;
-        (limit != Sizing::NO_LIMIT).then_some(limit)
+    /// `None` if nobody is kept to a share.
+    pub(crate) fn least_share(&self) -> Option<usize> {
+        let least = self.sizing.lock().least_share;
+        (least != Sizing::NO_LIMIT).then_some(least)
     }
 
     #[inline]
     pub(crate) fn try_get(&self) -> Option<usize> {
+        if self.is_closed() {
+            return None;
+        }
         self.map.try_get()
     }
 
     pub(crate) fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
-        self.map.try_get_batch(n, bits)
+        self.map
+            .try_get_batch(if self.is_closed() { 0 } else { n }, bits)
     }
 
     pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {
-        self.map.take_mask(n)
+        self.map.take_mask(if self.is_closed() { 0 } else { n })
     }
 
     pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        if self.is_closed() {
+            return None;
+        }
         self.map.try_get_shallow(limit)
     }
 
-    pub(crate) fn get_blocking(&self) -> usize {
-        wait::block(self)
+    /// Nobody gets a bit from now on, and all who wait are told so.
+    pub(crate) fn close(&self) {
+        self.waits.gate.close();
+        let told = panic::catch_unwind(AssertUnwindSafe(|| self.waits.wake_all()));
+        self.collector.look_again();
+        told.unwrap_or_else(|panic| panic::resume_unwind(panic));
     }
 
-    pub(crate) fn get_deadline(&self, clock: &Clock, deadline: Instant) -> Option<usize> {
-        wait::block_until(self, clock, deadline)
-    }
-
-    pub(crate) fn get(&self) -> Get<'_> {
-        Get::new(self)
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waits.gate.is_closed()
     }
 
     /// P2 to P5.
@@ -161,19 +164,19 @@ impl Batched {
     /// E1: whether a newcomer may try past those who wait.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
-        self.waits.entrance.admits(|| self.waits.active())
+        self.waits.gate.admits(|| self.waits.active())
     }
 
     /// E2: the same for a newcomer that is in the line by now. Only those who sleep count, and
     /// unless as many bits are in use as make a batch, nobody might come to wake it.
     fn admits_in_line(&self) -> bool {
         let others = || self.waits.sleepers().saturating_sub(1);
-        self.waits.entrance.admits(others) || self.map.weight() < self.waits.batch() as usize
+        self.waits.gate.admits(others) || self.map.weight() < self.waits.batch() as usize
     }
 
     /// Hands on a wake that was worth `n` bits.
     pub(crate) fn pass_on(&self, n: usize) {
-        if self.waits.entrance.is_per_tag() {
+        if self.waits.gate.is_per_tag() {
             self.waits.pass_on(n);
         }
     }

@@ -1,6 +1,9 @@
 //! In which order the wait queues are served.
 
-use super::wake::WAIT_QUEUES;
+/// How many wait queues there are; a power of two. Fewer in models, where each is explored.
+pub(super) const WAIT_QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
+
+const _: () = assert!(WAIT_QUEUES.is_power_of_two());
 
 /// In which order [`Fairness::Batched`](crate::Fairness::Batched) serves its wait queues.
 ///
@@ -8,9 +11,10 @@ use super::wake::WAIT_QUEUES;
 /// cannot use up goes on to the next.
 ///
 /// ```
-/// use inflight_sbitmap::{SbitmapQueue, WakePolicy};
+/// use inflight_sbitmap::{BatchedOptions, SbitmapQueue, WakePolicy};
 /// let policy = WakePolicy::BalancedRoundRobin { threshold: 4 };
-/// let queue = SbitmapQueue::builder(64).wake_policy(policy).build().unwrap();
+/// let batched = BatchedOptions::new().wake_policy(policy);
+/// let queue = SbitmapQueue::builder(64).fairness(batched).build().unwrap();
 /// # let _ = queue;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub enum WakePolicy {
 
 /// The way of one batch through the queues: each at most once.
 #[derive(Debug)]
-pub(crate) struct Tour {
+pub(crate) struct QueueOrder {
     policy: WakePolicy,
     /// Where the turn stands.
     turn: usize,
@@ -41,7 +45,7 @@ pub(crate) struct Tour {
     visited: u32,
 }
 
-impl Tour {
+impl QueueOrder {
     /// Only the low bits of `turn` count.
     pub(crate) const fn new(policy: WakePolicy, turn: usize) -> Self {
         Self {
@@ -80,7 +84,7 @@ impl Tour {
     }
 
     /// Where the next batch begins.
-    pub(crate) const fn turn(&self) -> usize {
+    pub(crate) const fn next_queue(&self) -> usize {
         self.turn
     }
 
@@ -97,29 +101,29 @@ mod tests {
     use super::*;
 
     /// The queues one batch visits, if no queue can use it up.
-    fn tour(policy: WakePolicy, turn: usize, lens: [usize; 8]) -> Vec<usize> {
-        let mut tour = Tour::new(policy, turn);
-        std::iter::from_fn(|| tour.next(|queue| lens[queue])).collect()
+    fn visited(policy: WakePolicy, turn: usize, lens: [usize; 8]) -> Vec<usize> {
+        let mut order = QueueOrder::new(policy, turn);
+        std::iter::from_fn(|| order.next(|queue| lens[queue])).collect()
     }
 
     #[test]
     fn b20_in_turn_every_queue_is_visited_once() {
-        let all = tour(WakePolicy::RoundRobin, 6, [9, 0, 0, 0, 0, 0, 0, 1]);
+        let all = visited(WakePolicy::RoundRobin, 6, [9, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(all, [6, 7, 0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
     fn b33_the_fullest_comes_first_and_of_equals_the_first_in_turn() {
         let lens = [1, 5, 0, 2, 5, 0, 0, 1];
-        assert_eq!(tour(WakePolicy::FullestFirst, 0, lens), [1, 4, 3, 7, 0]);
-        assert_eq!(tour(WakePolicy::FullestFirst, 2, lens), [4, 1, 3, 7, 0]);
-        assert!(tour(WakePolicy::FullestFirst, 2, [0; 8]).is_empty());
+        assert_eq!(visited(WakePolicy::FullestFirst, 0, lens), [1, 4, 3, 7, 0]);
+        assert_eq!(visited(WakePolicy::FullestFirst, 2, lens), [4, 1, 3, 7, 0]);
+        assert!(visited(WakePolicy::FullestFirst, 2, [0; 8]).is_empty());
     }
 
     #[test]
     fn b33_balanced_queues_are_served_in_turn() {
         let policy = WakePolicy::BalancedRoundRobin { threshold: 2 };
-        let first = |lens| tour(policy, 3, lens)[0];
+        let first = |lens| visited(policy, 3, lens)[0];
         assert_eq!(first([4, 2, 2, 2, 2, 2, 2, 3]), 3);
         assert_eq!(first([4, 2, 2, 1, 2, 2, 2, 3]), 0);
     }

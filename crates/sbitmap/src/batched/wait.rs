@@ -1,39 +1,38 @@
 //! One waiter's stay, as a thread or as a task. Event names as in `PROTOCOL.md`.
 
 use super::Batched;
-use super::wake::Place;
-use crate::above::Request;
+use super::wake::WaiterPos;
+use crate::error::GetError;
+use crate::request::Request;
 use inflight_sync::Parker;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The common core of all waiting: a waiter that is in a queue, or not.
 ///
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
-struct Stay<'a> {
+struct TurnsWaiter<'a> {
     queue: &'a Batched,
-    seat: Seat,
+    seat: BatchedWaiter,
 }
 
 /// What is asked for, and the place in a queue.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct BatchedWaiter {
     pub(crate) request: Request,
-    place: Option<Place>,
-    /// It has slept: until it has its bit it may try whoever waits.
-    woken: bool,
+    place: Option<WaiterPos>,
+    /// The wait queue it has been woken from: until it has its bit it may try whoever waits.
+    woken: Option<usize>,
 }
 
-impl Seat {
+impl BatchedWaiter {
     pub(crate) const fn new(request: Request) -> Self {
         Self {
             request,
             place: None,
-            woken: false,
+            woken: None,
         }
     }
 
@@ -58,7 +57,7 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.queue.waits.entrance.gives(self.bit);
+        self.queue.waits.gate.gives(self.bit);
         let returned = self.queue.put(self.bit);
         debug_assert!(returned.is_ok(), "the bit was ours");
     }
@@ -70,11 +69,11 @@ enum Who<'a> {
     Task(&'a Waker),
 }
 
-impl Stay<'_> {
+impl TurnsWaiter<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
-    fn look(&mut self, who: &Who<'_>) -> Option<usize> {
+    fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.seat.place {
             let waker = match who {
@@ -86,22 +85,30 @@ impl Stay<'_> {
             }
             // Chosen: this look consumes the wake.
             self.seat.place = None;
-            self.seat.woken = true;
+            self.seat.woken = Some(place.queue);
             waits.leave(place);
+        }
+        if waits.gate.is_closed() {
+            return Some(Err(GetError::Closed));
         }
         if self.is_privileged() || self.queue.admits() {
             if let Some(bit) = self.try_get() {
-                return Some(bit);
+                return Some(Ok(bit));
             }
         }
         let notify = match who {
             Who::Thread(parker) => Notify::Thread(parker.unparker()),
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
-        let mark = waits
-            .entrance
-            .mark(self.seat.request, self.queue.map.depth());
-        self.seat.place = Some(waits.register(notify, mark));
+        let mark = waits.gate.mark(self.seat.request, self.queue.map.depth());
+        let keeps = waits.gate.loser_keeps_queue();
+        let kept = self.seat.woken.filter(|_| keeps);
+        self.seat.place = Some(waits.register(notify, mark, kept));
+        if self.queue.waits.gate.is_closed() {
+            // Seen with the list's lock, if whoever closes has told all of that list before.
+            self.give_up();
+            return Some(Err(GetError::Closed));
+        }
         // S3: a bit that was freed before the registration was seen is seen here.
         if !self.is_privileged() && !self.queue.admits_in_line() {
             return None;
@@ -111,20 +118,20 @@ impl Stay<'_> {
             bit: self.try_get()?,
         };
         self.give_up();
-        Some(held.take())
+        Some(Ok(held.take()))
     }
 
     const fn is_privileged(&self) -> bool {
-        self.seat.woken || self.seat.request.privileged
+        self.seat.woken.is_some() || self.seat.request.privileged
     }
 
     fn try_get(&self) -> Option<usize> {
-        let (entrance, class) = (&self.queue.waits.entrance, self.seat.request.class);
-        if !entrance.may_take(class) {
+        let (gate, class) = (&self.queue.waits.gate, self.seat.request.class);
+        if !gate.may_take(class) {
             return None;
         }
         let bit = self.queue.map.try_get()?;
-        entrance.took(class, bit);
+        gate.took(class, bit);
         Some(bit)
     }
 
@@ -145,55 +152,58 @@ impl Stay<'_> {
     ///
     /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
     fn last_look(&mut self) -> Option<usize> {
-        self.seat.woken |= self.queue.waits.leave(self.seat.place.take()?);
+        let place = self.seat.place.take()?;
+        if self.queue.waits.leave(place) {
+            self.seat.woken = Some(place.queue);
+        }
         self.try_get()
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for TurnsWaiter<'_> {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-impl Stay<'_> {
-    /// Waits as a thread. `None`: the deadline has passed.
-    fn block(&mut self, until: Option<(&Clock, Instant)>) -> Option<usize> {
+impl TurnsWaiter<'_> {
+    /// Waits as a thread.
+    fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
+        let mut look_at = None;
         loop {
-            if let Some(bit) = self.look(&Who::Thread(&parker)) {
-                return Some(bit);
+            if let Some(outcome) = self.look(&Who::Thread(&parker)) {
+                return outcome;
             }
-            match until {
-                None => parker.park(),
-                Some((clock, deadline)) => {
-                    if !parker.park_until(clock, deadline) {
-                        return self.last_look();
-                    }
-                }
+            let gate = &self.queue.waits.gate;
+            look_at = match gate.look_every(self.seat.request.class) {
+                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
+                None => None,
+            };
+            let Some(until) = deadline.into_iter().chain(look_at).min() else {
+                parker.park();
+                continue;
+            };
+            if parker.park_until(clock, until) {
+                continue;
+            }
+            if deadline.is_some_and(|deadline| clock.now() >= deadline) {
+                return self.last_look().ok_or(GetError::TimedOut);
+            }
+            look_at = None;
+            if gate.look_for_idle(clock.now()) {
+                self.queue.shares_changed();
             }
         }
     }
 }
 
-pub(crate) fn block(queue: &Batched) -> usize {
-    let bit = queue.map.try_get();
-    bit.unwrap_or_else(|| {
-        let bit = Get::new(queue).0.block(None);
-        bit.expect("a wait without deadline ends with a bit")
-    })
-}
-
-pub(crate) fn block_until(queue: &Batched, clock: &Clock, deadline: Instant) -> Option<usize> {
-    Get::new(queue).0.block(Some((clock, deadline)))
-}
-
 /// Stays that their owner keeps apart from the queue: of crates above.
 impl Batched {
     /// Lends a seat to its stay. Should `f` panic, the queue has been left.
-    fn with<R>(&self, seat: &mut Seat, f: impl FnOnce(&mut Stay<'_>) -> R) -> R {
-        let nowhere = || Seat::new(Request::one(0));
-        let mut stay = Stay {
+    fn with<R>(&self, seat: &mut BatchedWaiter, f: impl FnOnce(&mut TurnsWaiter<'_>) -> R) -> R {
+        let nowhere = || BatchedWaiter::new(Request::one(0));
+        let mut stay = TurnsWaiter {
             queue: self,
             seat: std::mem::replace(seat, nowhere()),
         };
@@ -202,44 +212,25 @@ impl Batched {
         result
     }
 
-    pub(crate) fn poll_seat(&self, seat: &mut Seat, cx: &Context<'_>) -> Poll<usize> {
-        let bit = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
-        bit.map_or(Poll::Pending, Poll::Ready)
+    pub(crate) fn poll_seat(
+        &self,
+        seat: &mut BatchedWaiter,
+        cx: &Context<'_>,
+    ) -> Poll<Result<usize, GetError>> {
+        let outcome = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
     pub(crate) fn block_seat(
         &self,
-        seat: &mut Seat,
-        until: Option<(&Clock, Instant)>,
-    ) -> Option<usize> {
-        self.with(seat, |stay| stay.block(until))
+        seat: &mut BatchedWaiter,
+        clock: &Clock,
+        deadline: Option<Instant>,
+    ) -> Result<usize, GetError> {
+        self.with(seat, |stay| stay.block(clock, deadline))
     }
 
-    pub(crate) fn leave_seat(&self, seat: &mut Seat) {
+    pub(crate) fn leave_seat(&self, seat: &mut BatchedWaiter) {
         self.with(seat, |stay| stay.give_up());
-    }
-}
-
-/// A task's wait for a bit.
-#[derive(Debug)]
-pub(crate) struct Get<'a>(Stay<'a>);
-
-impl<'a> Get<'a> {
-    pub(crate) fn new(queue: &'a Batched) -> Self {
-        Self(Stay {
-            queue,
-            seat: Seat::new(Request::one(0)),
-        })
-    }
-}
-
-impl Future for Get<'_> {
-    type Output = usize;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
-        match self.0.look(&Who::Task(cx.waker())) {
-            Some(bit) => Poll::Ready(bit),
-            None => Poll::Pending,
-        }
     }
 }

@@ -6,23 +6,19 @@
 //! queues in turn, going on to the next queue until the batch is used up. `PROTOCOL.md` has the
 //! proof.
 
-use super::door::Entrance;
-use super::policy::{Tour, WakePolicy};
+use super::newcomer_gate::NewcomerGate;
+use super::policy::{QueueOrder, WAIT_QUEUES, WakePolicy};
+use crate::snapshot::WakeState;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use inflight_sync::wait::{Notify, Teller, Ticket, WaitList};
+use inflight_sync::wait::{Notify, Teller, WaitList, WaiterKey};
 use inflight_sync::{CachePadded, Mutex};
 use std::task::Waker;
-
-/// How many wait queues there are; a power of two. Fewer in models, where each is explored.
-pub(crate) const WAIT_QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Where the counters begin. In models they wrap at once.
 const COUNT_FROM: u32 = if cfg!(loom) { u32::MAX - 1 } else { 0 };
 
 /// The most waiters one batch wakes.
 const WAKE_BATCH_MAX: usize = 8;
-
-const _: () = assert!(WAIT_QUEUES.is_power_of_two());
 
 /// A batch is at most an eighth of the bits: a waiter sleeps only while all bits open to it are in
 /// use, so at least `depth` counted puts follow, and one of them completes a batch.
@@ -46,7 +42,7 @@ pub(crate) struct WakeQueues {
     /// How many freed bits make a batch. Written by [`set_batch`](WakeQueues::set_batch).
     batch: AtomicU32,
     policy: WakePolicy,
-    pub(super) entrance: Entrance,
+    pub(super) gate: NewcomerGate,
     queues: [CachePadded<Queue>; WAIT_QUEUES],
 }
 
@@ -66,13 +62,13 @@ struct Waiters {
 
 /// A waiter's place in one of the queues.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    queue: usize,
-    ticket: Ticket,
+pub(crate) struct WaiterPos {
+    pub(super) queue: usize,
+    ticket: WaiterKey,
 }
 
 impl WakeQueues {
-    pub(crate) fn new(batch: u32, policy: WakePolicy, entrance: Entrance) -> Self {
+    pub(crate) fn new(batch: u32, policy: WakePolicy, gate: NewcomerGate) -> Self {
         Self {
             active: CachePadded::new(AtomicUsize::new(0)),
             completions: CachePadded::new(AtomicU32::new(COUNT_FROM)),
@@ -81,17 +77,18 @@ impl WakeQueues {
             wait_index: AtomicUsize::new(0),
             batch: AtomicU32::new(batch),
             policy,
-            entrance,
+            gate,
             queues: std::array::from_fn(|_| CachePadded::default()),
         }
     }
 
     /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
-    pub(crate) fn register(&self, notify: Notify, mark: u64) -> Place {
+    pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> WaiterPos {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
         // Relaxed: which queue is a matter of balance.
-        let queue = self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
+        let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
+        let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
         let ticket = waiters.list.push_back_marked(notify, mark);
         waiters.waits += 1;
@@ -101,11 +98,11 @@ impl WakeQueues {
         drop(waiters);
         // Ordering: S2, pairs with the fence in `freed` (P2).
         fence(Ordering::SeqCst);
-        Place { queue, ticket }
+        WaiterPos { queue, ticket }
     }
 
     /// Whether the waiter is still in its list; if so, a task is told by `waker` from now on.
-    pub(crate) fn still_waiting(&self, place: Place, waker: Option<&Waker>) -> bool {
+    pub(crate) fn still_waiting(&self, place: WaiterPos, waker: Option<&Waker>) -> bool {
         let list = &self.queues[place.queue].list;
         let Some(waker) = waker else {
             return list.lock().list.contains(place.ticket);
@@ -117,7 +114,7 @@ impl WakeQueues {
     }
 
     /// S5: leaves. Returns whether the waiter had been chosen by a wake.
-    pub(crate) fn leave(&self, place: Place) -> bool {
+    pub(crate) fn leave(&self, place: WaiterPos) -> bool {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
         let left = waiters.list.remove(place.ticket);
@@ -161,7 +158,7 @@ impl WakeQueues {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    self.entrance.batch_is_due(batch, &free);
+                    self.gate.batch_is_due(batch, &free);
                     self.distribute(batch as usize, &mut teller);
                     wakeups = next;
                 }
@@ -194,13 +191,13 @@ impl WakeQueues {
     /// a queue cannot use up goes on to the next.
     fn distribute(&self, n: usize, teller: &mut Teller) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
-        let mut tour = Tour::new(self.policy, self.wake_index.load(Ordering::Relaxed));
-        let mut chosen = Chosen::default();
+        let mut order = QueueOrder::new(self.policy, self.wake_index.load(Ordering::Relaxed));
+        let mut chosen = WakeSet::default();
         // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
         let len = |queue: usize| self.queues[queue].len.load(Ordering::Relaxed);
         let mut worth = 0;
         while worth < n {
-            let Some(index) = tour.next(len) else { break };
+            let Some(index) = order.next(len) else { break };
             if len(index) == 0 {
                 continue;
             }
@@ -208,17 +205,17 @@ impl WakeQueues {
             let mut waiters = queue.list.lock();
             // D6: the walk and the removal are one step, under one lock.
             while worth < n {
-                let wanted = |mark| self.entrance.may_wake(mark);
+                let wanted = |mark| self.gate.may_wake(mark);
                 let Some((notify, mark)) = waiters.list.pop_first(wanted) else {
                     break;
                 };
                 waiters.wakeups += 1;
-                worth += self.entrance.worth(mark);
+                worth += self.gate.worth(mark);
                 chosen.push(notify);
             }
             queue.len.store(waiters.list.len(), Ordering::Relaxed);
         }
-        self.wake_index.store(tour.turn(), Ordering::Relaxed);
+        self.wake_index.store(order.next_queue(), Ordering::Relaxed);
         teller.tell(chosen.waiters.into_iter().flatten());
     }
 
@@ -276,31 +273,14 @@ impl WakeQueues {
     }
 }
 
-/// What [`WakeQueues::state`] saw.
-#[derive(Clone, Debug)]
-pub(crate) struct WakeState {
-    pub(crate) wake_batch: u32,
-    pub(crate) wake_index: usize,
-    pub(crate) ws_active: usize,
-    pub(crate) completions: u32,
-    pub(crate) wakeups: u32,
-    pub(crate) waiters: Vec<usize>,
-    /// Bits of waiters that have all they want and have not fetched it.
-    pub(crate) granted: usize,
-    /// Bits of waiters that have not yet all they want.
-    pub(crate) collected: usize,
-    pub(crate) total_waits: u64,
-    pub(crate) total_wakeups: u64,
-}
-
 /// Waiters taken out of their lists and not yet told.
 #[derive(Default)]
-struct Chosen {
+struct WakeSet {
     waiters: [Option<Notify>; WAKE_BATCH_MAX],
     len: usize,
 }
 
-impl Chosen {
+impl WakeSet {
     fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;

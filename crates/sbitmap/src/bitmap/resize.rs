@@ -29,16 +29,11 @@ impl Sbitmap {
     /// assert_eq!(map.weight(), 4);
     /// map.put_batch(&bits)?;
     /// assert_eq!(map.try_get_batch(8, &mut bits), 2);
-    /// assert_eq!(map.resize(9), Err(ResizeError::AboveMaxDepth));
+    /// assert_eq!(map.resize(9), Err(ResizeError::Depth { depth: 9, most: 8 }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        if depth == 0 {
-            return Err(ResizeError::Zero);
-        }
-        if depth > self.full.depth {
-            return Err(ResizeError::AboveMaxDepth);
-        }
+        ResizeError::check(depth, self.full.depth)?;
         let _resizing = self.resizing.lock();
         let old = self.layout();
         // Relaxed: the flushes below publish a smaller depth to getters, and a larger one may be

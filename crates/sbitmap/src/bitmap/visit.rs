@@ -3,7 +3,7 @@
 //! Bits above the depth are looked at too: after a shrink they may still be in use.
 
 use super::Sbitmap;
-use crate::hint::Hint;
+use crate::cpu_hint::Hint;
 use crate::layout::low_mask;
 use crate::snapshot::Snapshot;
 use crate::word::offsets;
@@ -95,6 +95,12 @@ impl Sbitmap {
                 let mask = self.words[i].in_use(self.full.word_depth(i)) & among;
                 offsets(mask).map(move |offset| self.full.bit(i, offset))
             })
+    }
+
+    /// The first bit in use from `from` on.
+    pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
+        // Around the end there are only smaller ones.
+        self.iter_set(from).next().filter(|&bit| bit >= from)
     }
 
     fn in_use(&self) -> impl Iterator<Item = (usize, u64)> {

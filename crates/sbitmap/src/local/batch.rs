@@ -4,6 +4,7 @@ use super::Local;
 use super::words::Group;
 use crate::error::PutError;
 use crate::mask::BitMask;
+use crate::word::offsets;
 #[cfg(test)]
 use inflight_sync::atomic::Ordering;
 
@@ -81,9 +82,9 @@ impl Local {
         let mut groups = Groups::new(self);
         for id in ids {
             if id >= self.full.depth {
-                result = result.and(Err(PutError::OutOfRange));
+                result = result.and(Err(PutError::OutOfRange { bit: id }));
             } else if !self.states.end(id) {
-                result = result.and(Err(PutError::NotAllocated));
+                result = result.and(Err(PutError::NotAllocated { bit: id }));
             } else {
                 groups.add(id);
                 freed += 1;
@@ -104,87 +105,53 @@ impl Local {
         ids.len() - before
     }
 
-    /// Up to `n` ids of one word: of this CPU's bundle, or past the stacks. Empty if there is none.
-    #[inline]
+    /// Up to `n` ids of one word, past the stacks; or a single id, if need be out of a stack. Empty
+    /// if there is none.
     pub(super) fn get_mask(&self, n: usize) -> BitMask {
         let n = n.min(1 << super::words::SHIFT_MAX) as u32;
-        let group = self.take_bundled(n);
-        if group.mask == 0 {
-            return self.take_mask(n);
-        }
-        self.begin_group(group)
-    }
-
-    #[inline]
-    fn begin_group(&self, group: Group) -> BitMask {
-        let lowest = group.mask.trailing_zeros();
-        let taken = BitMask {
-            first: self.full.bit(group.word, lowest),
-            mask: group.mask >> lowest,
-        };
-        self.states.begin_all(taken);
-        taken
-    }
-
-    /// As `get_mask`, from the words; or a single id, if need be out of a stack.
-    #[inline(never)]
-    fn take_mask(&self, n: u32) -> BitMask {
         if n == 0 || self.control.glance().waiters() != 0 {
             return BitMask::EMPTY;
         }
-        if let Ok(group) = self.words.take(&self.reach(), self.hint(), n) {
-            self.point_at(group.word);
-            return self.begin_group(group);
+        if let Ok(Group { word, mask }) = self.words.take(&self.reach(), self.hint(), n) {
+            self.point_at(word);
+            let lowest = mask.trailing_zeros();
+            let taken = BitMask {
+                first: self.full.bit(word, lowest),
+                mask: mask >> lowest,
+            };
+            taken.iter().for_each(|id| self.states.begin(id));
+            return taken;
         }
         // The last ids may be in stacks: to know is to freeze, which `get` does.
         let last = self.get();
         last.map_or(BitMask::EMPTY, |first| BitMask { first, mask: 1 })
     }
 
-    #[inline]
     pub(super) fn give_back_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
-        let layout = self.layout();
-        let (word, offset) = layout.split(ids.first);
-        let mask = ids.mask << offset;
-        let fits = (ids.mask | mask) >> layout.bits_per_word() == 0;
-        // A word that is open as a whole, to a mask that was taken as it is.
-        if fits && word < layout.depth >> layout.shift && self.states.end_whole(ids) {
-            let group = Group { word, mask };
-            let waiting = !self.bundle(group) && self.give_group(group);
-            return (ids.count(), waiting, Ok(()));
-        }
-        self.give_back_any_mask(ids)
-    }
-
-    #[inline(never)]
-    fn give_back_any_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
         if ids.first >= self.full.depth {
-            return (0, false, Err(PutError::OutOfRange));
+            return (0, false, Err(PutError::OutOfRange { bit: ids.first }));
         }
         let (word, offset) = self.full.split(ids.first);
         let room = self.full.word_depth(word) - offset;
-        if ids.mask & !crate::layout::low_mask(room) != 0 {
-            return (0, false, Err(PutError::OutOfRange));
+        let beyond = ids.mask & !crate::layout::low_mask(room);
+        if beyond != 0 {
+            let bit = ids.first.saturating_add(beyond.trailing_zeros() as usize);
+            return (0, false, Err(PutError::OutOfRange { bit }));
         }
         let held = self.states.end_all(ids);
         let group = Group {
             word,
             mask: held << offset,
         };
-        let below = group.mask & !self.reach().mask(word) == 0;
-        let waiting = !(below && self.bundle(group)) && self.give_group(group);
-        let result = if held == ids.mask {
-            Ok(())
-        } else {
-            Err(PutError::NotAllocated)
+        // P1 to P3.
+        let waiting = group.mask != 0 && self.look(self.give(group).ticked);
+        let result = match offsets(ids.mask & !held).next() {
+            None => Ok(()),
+            Some(offset) => Err(PutError::NotAllocated {
+                bit: ids.first + offset as usize,
+            }),
         };
         (held.count_ones() as usize, waiting, result)
-    }
-
-    /// P1 to P3 for a group that may be empty.
-    #[inline(never)]
-    fn give_group(&self, group: Group) -> bool {
-        group.mask != 0 && self.look(self.give(group).ticked)
     }
 
     /// One id of those open to `limit`, from the words.

@@ -42,7 +42,7 @@ impl Seen {
     }
 
     /// Whether nothing but the number of waiters has changed between the two.
-    const fn same_episode(self, other: Self) -> bool {
+    const fn same_time(self, other: Self) -> bool {
         (self.0 ^ other.0) & !WAITERS == 0
     }
 }
@@ -75,17 +75,17 @@ impl Control {
     pub(super) fn is_still(&self, seen: Seen) -> bool {
         // The second readings of the words were Acquire loads, so this load comes after them.
         // Relaxed: only the value counts.
-        seen.same_episode(self.glance())
+        seen.same_time(self.glance())
     }
 
-    /// F1. For the holder of the episode lock.
+    /// F1. For the holder of the mode_lock lock.
     pub(super) fn set_cold(&self) {
         // Relaxed: the mover locks, taken next one by one, carry it to every activator, and the
         // barrier to every putter that leans on it.
         self.0.fetch_or(COLD, Ordering::Relaxed);
     }
 
-    /// Z. For the holder of the episode lock, after everything is in the words.
+    /// Z. For the holder of the mode_lock lock, after everything is in the words.
     pub(super) fn set_drained(&self, guarded: bool) {
         let before = self.glance().0 & GUARDED;
         let after = if guarded { GUARDED } else { 0 };
@@ -95,7 +95,7 @@ impl Control {
         self.0.fetch_add(change, Ordering::Release);
     }
 
-    /// T. For the holder of the episode lock: warm again, unless somebody waits.
+    /// T. For the holder of the mode_lock lock: warm again, unless somebody waits.
     pub(super) fn thaw(&self) -> bool {
         let mut now = self.glance();
         while now.is_drained() && now.waiters() == 0 {

@@ -8,15 +8,13 @@
 //! and the proofs.
 
 mod batch;
-mod bundle;
 mod control;
-mod episode;
-mod look;
-mod marks;
+mod double_free;
+mod freeze;
+mod queries;
+mod refill;
 mod resize;
-mod runs;
-mod slow;
-mod states;
+mod summary;
 mod words;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -26,11 +24,12 @@ use crate::error::PutError;
 use crate::layout::Layout;
 use crate::word::Check;
 use control::Control;
+use double_free::States;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
 use inflight_sync::rseq::Rseq;
 use inflight_sync::{CachePadded, Mutex, cpu};
-use states::States;
+pub(crate) use words::Flat;
 use words::{Reach, Words};
 
 /// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
@@ -55,11 +54,11 @@ const STACKS_A_TICK: usize = 16;
 /// It is what a barrier costs: so many without a lock have made up for it.
 const CALM: u32 = 2_048;
 
-/// As many words are looked at one by one: half a nanosecond each.
-const FLAT: usize = 16;
-
-/// With so many ids for each CPU it may keep a word's besides its stack: a quarter, at most.
-const BUNDLED: usize = 4 << words::SHIFT_MAX;
+/// As many words, and groups of marks, are looked at one by one: half a nanosecond each.
+const FLAT: Flat = Flat {
+    words: 16,
+    groups: 4,
+};
 
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
@@ -69,37 +68,30 @@ const MOST_CPUS: usize = 1 << 12;
 pub(crate) struct Shape {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
-    /// How many ids a stack may hold.
-    pub(crate) cap: u32,
-    /// How many ids all stacks may hold.
-    pub(crate) budget: u32,
+    pub(crate) share: Share,
     pub(crate) thaw_after: u32,
     /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
     pub(crate) calm: Option<u32>,
-    /// More words than this have marks.
-    pub(crate) flat: usize,
-    /// Whether a CPU may keep a mask that was put besides its stack.
-    pub(crate) bundles: bool,
+    /// More words than this have marks, and more groups of them.
+    pub(crate) flat: Flat,
 }
 
 impl Shape {
-    /// What suits `depth` ids on this machine.
-    pub(crate) fn of(depth: usize) -> Self {
-        Self::on(Backend::best(), depth)
+    /// What suits `depth` ids on this machine, used by so many of its CPUs.
+    pub(crate) fn of(depth: usize, users: usize) -> Self {
+        Self::on(Backend::best(), depth, users)
     }
 
     /// As `of`, on another back end.
-    pub(crate) fn on(backend: Backend, depth: usize) -> Self {
+    pub(crate) fn on(backend: Backend, depth: usize, users: usize) -> Self {
         // Models choose for themselves.
         let sections = backend != Backend::TryLock;
         let calm = (sections && !cfg!(loom)).then_some(CALM);
-        let cpus = cpu::possible().min(MOST_CPUS);
-        let share = (depth / (2 * cpus)).clamp(2, LARGEST_CAP.min(CAPACITY));
+        let cpus = cpu::online().min(MOST_CPUS);
         Self {
             backend,
             cpus,
-            cap: share as u32,
-            budget: Self::budget(depth),
+            share: Share::of(depth, users),
             thaw_after: if sections {
                 THAW_AFTER
             } else {
@@ -107,7 +99,6 @@ impl Shape {
             },
             calm,
             flat: FLAT,
-            bundles: depth >= BUNDLED * cpus,
         }
     }
 
@@ -115,10 +106,31 @@ impl Shape {
     const fn locked_ticks(cpus: usize) -> u32 {
         (cpus / STACKS_A_TICK) as u32
     }
+}
 
-    /// Half of the ids stay in the words, whatever the number of CPUs.
-    fn budget(depth: usize) -> u32 {
-        (depth / 2) as u32
+/// How much of the ids the stacks may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// One stack.
+    pub(crate) cap: u32,
+    /// All of them.
+    pub(crate) budget: u32,
+}
+
+impl Share {
+    /// Half of the ids stay in the words, whatever the number of CPUs; the other half is for those
+    /// that use them.
+    pub(crate) fn of(depth: usize, users: usize) -> Self {
+        let cap = (depth / (2 * users.max(1))).clamp(2, LARGEST_CAP.min(CAPACITY));
+        Self {
+            cap: cap as u32,
+            budget: (depth / 2) as u32,
+        }
+    }
+
+    /// Whether a single stack may hold its part.
+    const fn suffices(self) -> bool {
+        self.budget >= self.cap
     }
 }
 
@@ -132,29 +144,19 @@ pub(crate) struct Local {
     full: Layout,
     /// How many ids there are to hand out now.
     depth: AtomicUsize,
-    cap: u32,
-    bundles: bool,
+    /// How many ids a stack may hold. Changed with E, while all stacks are closed.
+    cap: AtomicU32,
     thaw_after: u32,
     calm: Option<u32>,
-    movers: Box<[CachePadded<Mover>]>,
     control: Control,
     slow: CachePadded<Slow>,
-}
-
-/// What there is for each stack besides.
-#[derive(Debug, Default)]
-struct Mover {
-    /// M. Whoever moves more than one id between stack and words, opens the stack or closes it.
-    lock: Mutex<()>,
-    /// Ids that came into the stack since the last freeze, where it is guarded.
-    moved: AtomicU32,
 }
 
 /// What only slow paths touch.
 #[derive(Debug)]
 struct Slow {
     /// E. Changes of mode, one at a time.
-    episode: Mutex<Episode>,
+    mode_lock: Mutex<Modes>,
     /// What may still be opened.
     budget: AtomicU32,
     /// Counts puts in the words, one tick for every 32.
@@ -166,44 +168,51 @@ struct Slow {
 
 /// What the holder of E knows.
 #[derive(Debug)]
-struct Episode {
-    /// What opened stacks may hold in all after the next thaw.
-    budget: u32,
+struct Modes {
+    /// What stacks may hold after the next thaw.
+    share: Share,
+    /// How many CPUs use the ids.
+    users: usize,
 }
 
 impl Local {
     /// `depth` ids, at most `full.depth`, in words of `full`, whose shift is at most 5.
-    pub(crate) fn new(full: Layout, depth: usize, check: Check, shape: Shape) -> Self {
+    ///
+    /// `users` CPUs share them.
+    pub(crate) fn new(
+        full: Layout,
+        depth: usize,
+        check: Check,
+        shape: Shape,
+        users: usize,
+    ) -> Self {
         debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
-        // Too few ids for a stack: cold for good.
-        let cpus = if shape.budget < shape.cap {
-            0
-        } else {
-            shape.cpus
-        };
+        // Too few ids for a stack, and for good: always cold.
+        let largest = Share::of(full.depth, users);
+        let has_stacks = largest.suffices() || shape.share.suffices();
+        let cpus = if has_stacks { shape.cpus } else { 0 };
         let stacks = Stacks::new(shape.backend, cpus);
         let words = Words::new(full, shape.flat);
         for i in 0..stacks.len() {
             // CPUs begin at different words.
             let first = i * full.with_depth(depth).words() / stacks.len();
-            stacks.set_note(i, first as u32);
+            stacks.hint(i).store(first as u32, Ordering::Relaxed);
         }
         Self {
             states: States::new(full.depth, check),
             words,
             full,
             depth: AtomicUsize::new(depth),
-            cap: shape.cap,
-            bundles: shape.bundles && !stacks.is_empty(),
+            cap: AtomicU32::new(shape.share.cap),
             thaw_after: shape.thaw_after,
             calm: shape.calm,
-            movers: (0..stacks.len()).map(|_| CachePadded::default()).collect(),
-            control: Control::new(!stacks.is_empty()),
+            control: Control::new(!stacks.is_empty() && shape.share.suffices()),
             slow: CachePadded::new(Slow {
-                episode: Mutex::new(Episode {
-                    budget: shape.budget,
+                mode_lock: Mutex::new(Modes {
+                    share: shape.share,
+                    users,
                 }),
-                budget: AtomicU32::new(shape.budget),
+                budget: AtomicU32::new(shape.share.budget),
                 ticks: AtomicU32::new(0),
                 last_none: AtomicU32::new(0),
                 freezes: AtomicU32::new(0),
@@ -230,6 +239,12 @@ impl Local {
         self.stacks.backend()
     }
 
+    fn cap(&self) -> u32 {
+        // Relaxed: who opens a stack holds its mover lock, which came here from the freezer that
+        // changed this; to others it is a guess.
+        self.cap.load(Ordering::Relaxed)
+    }
+
     fn layout(&self) -> Layout {
         // Relaxed: a resize makes its change known by a freeze; see `resize`.
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
@@ -249,7 +264,7 @@ impl Local {
     ///
     /// Else an id that is to be given to `beyond`, if any.
     #[inline(always)]
-    pub(crate) fn get_here(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
+    pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
         let id = match rseq {
@@ -262,7 +277,7 @@ impl Local {
 
     /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
     #[inline(always)]
-    pub(crate) fn give_back_here(&self, rseq: Option<Rseq>, id: usize) -> bool {
+    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> bool {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
         let ended = below
@@ -306,23 +321,16 @@ impl Local {
         Some(id)
     }
 
-    /// The owner gives an id up without putting it. `false` if nobody owned it, or it is above the
-    /// depth.
-    pub(crate) fn retires(&self, id: usize) -> bool {
-        // Relaxed: as in `layout`.
-        id < self.depth.load(Ordering::Relaxed) && self.states.end(id)
-    }
-
     /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
     #[inline]
     pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
         if !below && id >= self.full.depth {
-            return Err(PutError::OutOfRange);
+            return Err(PutError::OutOfRange { bit: id });
         }
         if !self.states.end(id) {
-            return Err(PutError::NotAllocated);
+            return Err(PutError::NotAllocated { bit: id });
         }
         let seen = self.control.glance();
         if below && seen.is_warm() {

@@ -1,4 +1,4 @@
-use super::{Local, Shape};
+use super::{LARGEST_CAP, Local, Shape};
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
 use crate::mask::BitMask;
@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use inflight_sync::percpu::Backend;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, cpu, thread};
 use std::collections::BTreeSet;
 
 fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Local {
@@ -16,23 +16,33 @@ fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Loc
         depth,
         check,
         shape,
+        cpu::usable(),
     )
 }
 
 fn store(depth: usize) -> Local {
-    store_with(depth, depth, Check::Sequential, Shape::of(depth))
+    store_with(
+        depth,
+        depth,
+        Check::Sequential,
+        Shape::of(depth, cpu::usable()),
+    )
 }
 
 /// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
 /// with and without stacks.
 fn every_kind(depths: &[usize], test: impl Fn(Local)) {
     for &depth in depths {
-        let best = Shape::of(depth);
+        let best = Shape::of(depth, cpu::usable());
         let restless = Shape {
             calm: best.calm.map(|_| 3),
             ..best
         };
-        for shape in [best, restless, Shape::on(Backend::TryLock, depth)] {
+        for shape in [
+            best,
+            restless,
+            Shape::on(Backend::TryLock, depth, cpu::usable()),
+        ] {
             test(store_with(depth, depth, Check::Sequential, shape));
         }
     }
@@ -67,16 +77,18 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
 #[test]
 fn a_second_put_is_an_error_wherever_the_id_is() {
     every_kind(&DEPTHS, |store| {
-        assert_eq!(store.give_back(0), Err(PutError::NotAllocated));
-        assert_eq!(store.give_back(store.depth()), Err(PutError::OutOfRange));
+        assert_eq!(store.give_back(0), Err(PutError::NotAllocated { bit: 0 }));
+        let bit = store.depth();
+        assert_eq!(store.give_back(bit), Err(PutError::OutOfRange { bit }));
         for freeze in [false, true] {
             let id = store.get().unwrap();
             store.give_back(id).unwrap();
             if freeze {
                 store.freeze();
             }
-            assert_eq!(store.give_back(id), Err(PutError::NotAllocated));
-            assert_eq!(store.put_batch(&[id]).2, Err(PutError::NotAllocated));
+            let twice = Err(PutError::NotAllocated { bit: id });
+            assert_eq!(store.give_back(id), twice.map(|()| false));
+            assert_eq!(store.put_batch(&[id]).2, twice);
         }
         assert_eq!(store.weight(), 0);
     });
@@ -84,11 +96,16 @@ fn a_second_put_is_an_error_wherever_the_id_is() {
 
 #[test]
 fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
-    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64));
+    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64, cpu::usable()));
     let id = trusted.get().unwrap();
     assert_eq!(trusted.give_back(id), Ok(false));
 
-    let checked = Arc::new(store_with(64, 64, Check::Racing, Shape::of(64)));
+    let checked = Arc::new(store_with(
+        64,
+        64,
+        Check::Racing,
+        Shape::of(64, cpu::usable()),
+    ));
     for _ in 0..if cfg!(miri) { 10 } else { 500 } {
         let id = checked.get().unwrap();
         let other = thread::spawn({
@@ -114,7 +131,7 @@ fn batches_and_masks_cover_all_ids() {
         ids.push(depth);
         let (freed, wait, result) = store.put_batch(&ids);
         assert_eq!((freed, wait), (depth, false));
-        assert_eq!(result, Err(PutError::OutOfRange));
+        assert_eq!(result, Err(PutError::OutOfRange { bit: depth }));
 
         let mut masks = Vec::new();
         while let Some(mask) = store.try_get_mask(8).some() {
@@ -125,9 +142,10 @@ fn batches_and_masks_cover_all_ids() {
         assert_eq!(seen.len(), depth);
         for mask in masks {
             assert_eq!(store.put_mask(mask).0, mask.count());
-            assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated));
+            let bit = mask.first;
+            assert_eq!(store.put_mask(mask).2, Err(PutError::NotAllocated { bit }));
         }
-        assert!(!store.is_any_set());
+        assert_eq!(store.next_set(0), None);
     });
 }
 
@@ -138,6 +156,10 @@ fn ids_in_use_are_counted_found_and_visited_also_with_ids_in_stacks() {
         store.give_back(ids.pop().unwrap()).unwrap();
         assert_eq!(store.weight(), ids.len());
         assert!(ids.iter().all(|&id| store.is_set(id)));
+        let first = ids.iter().filter(|&&id| id >= ids[5]).min();
+        assert_eq!(store.next_set(ids[5]), first.copied());
+        let last = ids.iter().max().unwrap();
+        assert_eq!(store.next_set(last + 1), None);
         let mut seen = Vec::new();
         store.for_each_set(ids[5], &mut |id| {
             seen.push(id);
@@ -163,9 +185,21 @@ fn shallow_users_reach_their_share_only() {
 
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_with(100, 200, Check::Sequential, Shape::of(100));
-    assert_eq!(store.resize_to(0), Err(ResizeError::Zero));
-    assert_eq!(store.resize_to(201), Err(ResizeError::AboveMaxDepth));
+    let store = store_with(100, 200, Check::Sequential, Shape::of(100, cpu::usable()));
+    assert_eq!(
+        store.resize_to(0),
+        Err(ResizeError::Depth {
+            depth: 0,
+            most: 200
+        })
+    );
+    assert_eq!(
+        store.resize_to(201),
+        Err(ResizeError::Depth {
+            depth: 201,
+            most: 200
+        })
+    );
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(all.len(), 100);
     store.resize_to(10).unwrap();
@@ -180,20 +214,52 @@ fn resize_moves_the_end_of_what_is_handed_out() {
     assert_eq!(store.weight(), 200);
 }
 
+/// A stack's part follows the depth and the CPUs that use it; a store that begins without stacks
+/// for lack of ids gets them when it grows.
+#[test]
+fn stacks_follow_the_depth_and_the_users() {
+    let of = |depth, users| store_with(depth, 4_096, Check::Sequential, Shape::of(depth, users));
+    assert_eq!(of(64, 1).cap(), 32);
+    assert_eq!(of(64, 16).cap(), 2);
+    assert_eq!(of(4_096, 64).cap(), 32);
+    let store = of(1, 64);
+    assert!(store.is_drained(), "no stack for one id");
+    let pairs = |n: u32| {
+        for _ in 0..n {
+            let id = store.get().unwrap();
+            store.give_back(id).unwrap();
+        }
+    };
+    pairs(1_000);
+    assert!(store.is_drained(), "still");
+    let start = store.freezes();
+    store.resize_to(4_096).unwrap();
+    store.set_users(4);
+    assert_eq!(store.cap(), LARGEST_CAP as u32);
+    pairs(1_000);
+    assert!(!store.is_drained(), "it has stacks by now");
+    store.set_users(4_096);
+    assert_eq!(store.cap(), 2);
+    store.resize_to(1).unwrap();
+    pairs(1_000);
+    assert!(store.is_drained(), "none again");
+    assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
+}
+
 #[test]
 fn while_somebody_waits_getters_are_refused_and_puts_tell() {
     every_kind(&[64], |store| {
         let id = store.get().unwrap();
         store.set_waiters(2);
         fence(Ordering::SeqCst);
-        store.settle();
-        assert!(store.is_settled());
+        store.drain_percpu();
+        assert!(store.is_drained());
         assert_eq!(store.get(), None);
         assert_eq!(store.try_get_mask(2).some(), None);
         assert_eq!(store.try_get_shallow(60), None);
         assert_eq!(store.give_back(id), Ok(true));
         store.thaw();
-        assert!(store.is_settled(), "no thaw while somebody waits");
+        assert!(store.is_drained(), "no thaw while somebody waits");
         assert_eq!(store.waiters(), 2);
         assert!(store.take().is_some());
         store.set_waiters(0);
@@ -210,7 +276,7 @@ fn plenty_thaws_and_the_stacks_come_back() {
         let id = store.get().unwrap();
         store.give_back(id).unwrap();
     }
-    assert!(!store.is_settled(), "thawed by 1000 puts");
+    assert!(!store.is_drained(), "thawed by 1000 puts");
     assert_eq!(store.freezes(), start + 1);
 }
 
@@ -232,18 +298,18 @@ fn stacks_are_guarded_while_ids_may_be_short() {
     }
     let start = store.freezes();
     pairs(10 * 32);
-    assert!(!store.is_settled() && !store.is_guarded());
+    assert!(!store.is_drained() && !store.is_guarded());
     store.freeze();
-    assert!(store.is_settled() && store.is_guarded());
+    assert!(store.is_drained() && store.is_guarded());
     pairs(2 * 32);
     assert!(
-        !store.is_settled() && store.is_guarded(),
+        !store.is_drained() && store.is_guarded(),
         "one tick is enough"
     );
     assert_eq!(store.weight(), 0);
     assert!(store.is_guarded(), "as it was");
     // Each CPU counts for itself, and the thread may move.
-    let moves = 10 * inflight_sync::cpu::possible() as u32;
+    let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
         pairs(super::CALM);
         if !store.is_guarded() {
@@ -251,7 +317,7 @@ fn stacks_are_guarded_while_ids_may_be_short() {
         }
     }
     assert!(
-        !store.is_settled() && !store.is_guarded(),
+        !store.is_drained() && !store.is_guarded(),
         "sections are let in"
     );
     assert_eq!(store.freezes(), start + 3);
@@ -351,15 +417,20 @@ fn masks_that_were_put_are_found_by_all() {
         for _ in 0..3 {
             let ids = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(ids), (ids.count(), false, Ok(())));
-            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated));
-            assert_eq!(store.put(ids.first), Err(PutError::NotAllocated));
+            let bit = ids.first;
+            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated { bit }));
+            assert_eq!(store.put(bit), Err(PutError::NotAllocated { bit }));
             let some = store.try_get_mask(5).some().unwrap();
             assert_eq!(some.count(), 5);
             let others = store.try_get_mask(32).some().unwrap();
             assert!(some.iter().all(|id| others.iter().all(|other| other != id)));
             let (half, rest): (Vec<_>, Vec<_>) = others.iter().partition(|id| id % 2 == 0);
             assert_eq!(store.put_batch(&half).2, Ok(()));
-            assert_eq!(store.put_mask(others).2, Err(PutError::NotAllocated));
+            let bit = half[0];
+            assert_eq!(
+                store.put_mask(others).2,
+                Err(PutError::NotAllocated { bit })
+            );
             rest.iter()
                 .for_each(|&id| assert!(store.put(id).is_err(), "all were put"));
             assert_eq!(store.put_mask(some), (5, false, Ok(())));

@@ -8,7 +8,7 @@
 //! the same count twice and no bit, nothing was put into it in between. In a large map marks tell
 //! which words are worth a look.
 
-use super::marks::{self, Marks};
+use super::summary::{self, Marks};
 use crate::layout::{Layout, Shallow, low_mask};
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
@@ -52,7 +52,7 @@ impl Reach {
 
     /// The groups of marks that tell of words in reach. The last may tell of others too.
     const fn groups(&self) -> usize {
-        self.layout.words().div_ceil(marks::WORDS)
+        self.layout.words().div_ceil(summary::WORDS)
     }
 
     #[inline]
@@ -74,9 +74,18 @@ pub(super) struct Group {
     pub(super) mask: u64,
 }
 
+/// How many are looked at one by one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flat {
+    pub(crate) words: usize,
+    pub(crate) groups: usize,
+}
+
 /// What a pass found that took nothing. After two equal ones every word was empty in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sight {
+    /// No group was marked, and nothing else was looked at.
+    no_group: bool,
     /// How much was ever put into the words looked at, and how often a mark was set.
     counts: u64,
     /// The marks. With equal counts they can only have become smaller.
@@ -94,16 +103,22 @@ impl Sight {
 pub(super) struct Words {
     words: Box<[CachePadded<AtomicU64>]>,
     marks: Marks,
+    /// Which groups of marks may have any. None at all where the groups are few.
+    tops: Marks,
 }
 
 impl Words {
-    /// All ids of `layout` free. More than `flat` words have marks.
-    pub(super) fn new(layout: Layout, flat: usize) -> Self {
+    /// All ids of `layout` free. More than `flat.words` words have marks, more than `flat.groups`
+    /// groups of these have marks again.
+    pub(super) fn new(layout: Layout, flat: Flat) -> Self {
         let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
         let words = layout.words();
+        let marked = if words > flat.words { words } else { 0 };
+        let groups = marked.div_ceil(summary::WORDS);
         Self {
             words: (0..words).map(full).collect(),
-            marks: Marks::new(if words > flat { words } else { 0 }),
+            marks: Marks::new(marked),
+            tops: Marks::new(if groups > flat.groups { groups } else { 0 }),
         }
     }
 
@@ -133,17 +148,20 @@ impl Words {
     }
 
     fn take_marked(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
+        if let Some(sight) = self.no_group() {
+            return Err(sight);
+        }
         // Where the last ids came from there mostly are more.
         if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
             return Ok(Group { word: from, mask });
         }
-        let (first, groups) = (from / marks::WORDS, reach.groups());
+        let (first, groups) = (from / summary::WORDS, reach.groups());
         let mut sight = Sight::default();
         for range in [first..groups, 0..first] {
             for group in range {
                 let mut rest = self.marked(group, &mut sight);
                 while rest != 0 {
-                    let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                    let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
                     match self.take_from(word, reach.mask(word), n) {
                         Ok(mask) => return Ok(Group { word, mask }),
@@ -155,9 +173,45 @@ impl Words {
                         }
                     }
                 }
+                self.clear_top(group);
             }
         }
         Err(sight)
+    }
+
+    /// A1 and A2 where no group is marked: one look for 16 groups.
+    fn no_group(&self) -> Option<Sight> {
+        let mut sight = Sight {
+            no_group: true,
+            ..Sight::default()
+        };
+        if self.tops.is_empty() {
+            return None;
+        }
+        for top in 0..self.tops.groups() {
+            let marked = self.tops.read(top);
+            if marked.words() != 0 {
+                return None;
+            }
+            sight.add(marked.count());
+        }
+        Some(sight)
+    }
+
+    /// `group` may be without a mark: the next getters need not look.
+    fn clear_top(&self, group: usize) {
+        if self.tops.is_empty() || self.marks.read(group).words() != 0 {
+            return;
+        }
+        let Some(closing) = self.tops.begin_to_clear(group) else {
+            return; // X1
+        };
+        // Ordering: X2, pairs with PT in `give`: a putter that saw the group marked marked its word
+        // before X3.
+        fence(Ordering::SeqCst);
+        if self.marks.read(group).words() == 0 {
+            self.tops.clear(group, closing); // X3, X4
+        }
     }
 
     /// The words of a group that may have ids.
@@ -207,6 +261,9 @@ impl Words {
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
     pub(super) fn are_still_empty(&self, reach: &Reach, before: Sight) -> bool {
+        if before.no_group {
+            return self.no_group() == Some(before);
+        }
         let mut sight = Sight::default();
         if self.marks.is_empty() {
             let mut words = 0..reach.layout.words();
@@ -215,7 +272,7 @@ impl Words {
         for group in 0..reach.groups() {
             let mut rest = self.marked(group, &mut sight);
             while rest != 0 {
-                let word = group * marks::WORDS + rest.trailing_zeros() as usize;
+                let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                 rest &= rest - 1;
                 if !self.is_empty(word, reach, &mut sight) {
                     return false;
@@ -256,6 +313,12 @@ impl Words {
                     // `clear_mark`.
                     fence_after_rmw();
                     self.marks.set(group.word);
+                    if !self.tops.is_empty() {
+                        // Ordering: PT, pairs with X2 in `clear_top`. Where it is no instruction
+                        // (x86-64) loads are not reordered, and a mark that was read all have.
+                        fence_after_rmw();
+                        self.tops.set(group.word / summary::WORDS);
+                    }
                     let ticked = (now >> COUNT) % 32 + added >= 32;
                     return Given { twice, ticked };
                 }

@@ -74,13 +74,8 @@ impl Store for Shared {
     }
 
     #[inline]
-    fn deliver(&self, id: usize) {
+    fn set_owned(&self, id: usize) {
         self.map.set_owned(id, true);
-    }
-
-    #[inline]
-    fn retire(&self, id: usize) -> bool {
-        id < self.map.depth() && self.map.give_up(id)
     }
 
     #[inline]
@@ -109,11 +104,11 @@ impl Store for Shared {
         self.waiters.store(n, Ordering::Relaxed);
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_drained(&self) -> bool {
         true
     }
 
-    fn settle(&self) {}
+    fn drain_percpu(&self) {}
 
     fn depth(&self) -> usize {
         self.map.depth()
@@ -131,8 +126,8 @@ impl Store for Shared {
         self.map.weight()
     }
 
-    fn is_any_set(&self) -> bool {
-        self.map.is_any_set()
+    fn next_set(&self, from: usize) -> Option<usize> {
+        self.map.next_set(from)
     }
 
     fn is_set(&self, id: usize) -> bool {

@@ -6,14 +6,15 @@
 //! its owner fetches it.
 
 use super::order::{Classes, Lane};
-use crate::above::{Class, Request};
+use crate::request::{Class, Request};
+use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
 
 /// Names one stay of one waiter. A ticket of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct WaiterKey {
     pub(super) index: u32,
     pub(super) serial: u64,
 }
@@ -39,7 +40,7 @@ pub(super) enum State {
 
 /// The ids of a waiter: one, without an allocation, or several in the caller's buffer.
 #[derive(Debug)]
-pub(super) enum Ids {
+pub(crate) enum Ids {
     One(Option<usize>),
     Many(Vec<usize>),
 }
@@ -57,7 +58,12 @@ impl Ids {
         }
     }
 
-    pub(super) fn into_vec(self) -> Vec<usize> {
+    /// Of a wait for one.
+    pub(crate) fn only(self) -> usize {
+        self.as_slice()[0]
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<usize> {
         match self {
             Self::One(one) => one.into_iter().collect(),
             Self::Many(ids) => ids,
@@ -84,7 +90,7 @@ pub(super) struct Node {
     pub(super) part: usize,
     /// Has a part that its owner is to fetch; it stays in its place meanwhile.
     pub(super) full: bool,
-    /// In which period its token was taken, if it took one.
+    /// In which wake_epoch its token was taken, if it took one.
     pub(super) token: Option<u32>,
     pub(super) ids: Ids,
     /// The credits of the turn that its grant begins or goes on with.
@@ -92,6 +98,9 @@ pub(super) struct Node {
     pub(super) state: State,
     /// `None` while somebody is about to tell it, or has told it.
     pub(super) notify: Option<Notify>,
+    /// Whether it is to have several ids without others in between. The last id of a request that
+    /// came in parts is one of several.
+    pub(super) several: bool,
     /// Whether the turns before it have ended for its sake.
     pub(super) collects: bool,
 }
@@ -113,6 +122,7 @@ impl Node {
             credits,
             state: State::Waiting,
             notify: Some(notify),
+            several: of.want > 1 || of.large,
             collects: false,
         }
     }
@@ -128,12 +138,6 @@ impl Node {
     /// Whether it has as many as it is given at once.
     pub(super) fn has_part(&self) -> bool {
         self.ids.as_slice().len() >= self.part.min(self.want)
-    }
-
-    /// Whether it is to have several ids without others in between. The last id of a request that
-    /// came in parts is one of several.
-    pub(super) fn is_several(&self) -> bool {
-        self.want > 1 || self.lane == Lane::Large
     }
 
     pub(super) fn has_some(&self) -> bool {
@@ -152,7 +156,8 @@ pub(super) struct Slot {
     pub(super) node: Option<Node>,
     /// Of the stay the slot holds or held last.
     pub(super) serial: u64,
-    pub(super) prev: u32,
+    /// Of the first of a lane it means nothing.
+    prev: u32,
     /// Next waiter, or next free slot.
     next: u32,
 }
@@ -163,6 +168,8 @@ pub(super) struct List {
     pub(super) classes: Classes,
     free: u32,
     len: usize,
+    /// How many of those who wait want several ids.
+    several: usize,
     next_serial: u64,
 }
 
@@ -173,6 +180,7 @@ impl List {
             classes: Classes::new(),
             free: NIL,
             len: 0,
+            several: 0,
             next_serial: 0,
         }
     }
@@ -186,9 +194,15 @@ impl List {
         self.len == 0
     }
 
+    /// Whether nobody waits for several ids.
+    pub(super) const fn all_want_one(&self) -> bool {
+        self.several == 0
+    }
+
     /// At the back of its lane, or at the front.
-    pub(super) fn push(&mut self, node: Node, front: bool) -> Ticket {
+    pub(super) fn push(&mut self, node: Node, front: bool) -> WaiterKey {
         let (class, lane) = (node.class, node.lane);
+        self.several += usize::from(node.several);
         let ticket = self.place(node);
         let index = ticket.index;
         let ends = self.classes.ends(class, lane);
@@ -214,7 +228,7 @@ impl List {
     }
 
     /// A slot for the node, linked to nobody.
-    fn place(&mut self, node: Node) -> Ticket {
+    fn place(&mut self, node: Node) -> WaiterKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.len += 1;
@@ -228,10 +242,10 @@ impl List {
         if index == NIL {
             let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
             self.slots.push(slot);
-            return Ticket { index, serial };
+            return WaiterKey { index, serial };
         }
         self.free = std::mem::replace(self.slot(index), slot).next;
-        Ticket { index, serial }
+        WaiterKey { index, serial }
     }
 
     fn slot(&mut self, index: u32) -> &mut Slot {
@@ -239,28 +253,28 @@ impl List {
     }
 
     /// The node of a waiter that has not left, granted or not.
-    pub(super) fn node(&mut self, ticket: Ticket) -> Option<&mut Node> {
+    pub(super) fn node(&mut self, ticket: WaiterKey) -> Option<&mut Node> {
         let slot = self.slots.get_mut(ticket.index as usize)?;
         slot.node.as_mut().filter(|_| slot.serial == ticket.serial)
     }
 
-    pub(super) fn is_waiting(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_waiting(&self, ticket: WaiterKey) -> bool {
         self.peek(ticket).is_some_and(|n| n.state == State::Waiting)
     }
 
-    pub(super) fn peek(&self, ticket: Ticket) -> Option<&Node> {
+    pub(super) fn peek(&self, ticket: WaiterKey) -> Option<&Node> {
         let slot = self.slots.get(ticket.index as usize)?;
         slot.node.as_ref().filter(|_| slot.serial == ticket.serial)
     }
 
     /// Whether its owner has something to fetch.
-    pub(super) fn is_served(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_served(&self, ticket: WaiterKey) -> bool {
         let node = self.peek(ticket);
         node.is_some_and(|node| node.full || node.state != State::Waiting)
     }
 
     /// Takes the part that a node has out of it. It goes on, in its place.
-    pub(super) fn take_part(&mut self, ticket: Ticket) -> Option<(Ids, Option<u32>)> {
+    pub(super) fn take_part(&mut self, ticket: WaiterKey) -> Option<(Ids, Option<u32>)> {
         let node = self.node(ticket).filter(|node| node.full)?;
         node.full = false;
         // When it is the next again, turns that have begun meanwhile are over.
@@ -270,28 +284,52 @@ impl List {
         Some((ids, node.token.take()))
     }
 
-    /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
-    pub(super) fn unlink(&mut self, ticket: Ticket) -> &mut Node {
+    /// LaneEnds a waiter's waiting; its node stays for its owner. The caller says how it ended.
+    pub(super) fn unlink(&mut self, ticket: WaiterKey) -> &mut Node {
         debug_assert!(self.is_waiting(ticket));
         let slot = self.slot(ticket.index);
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("it was waiting");
         let (class, lane) = (node.class, node.lane);
-        match prev {
-            NIL => self.classes.ends(class, lane).head = next,
-            prev => self.slot(prev).next = next,
-        }
-        match next {
-            NIL => self.classes.ends(class, lane).tail = prev,
-            next => self.slot(next).prev = prev,
+        self.several -= usize::from(node.several);
+        let ends = self.classes.ends(class, lane);
+        if ends.head == ticket.index {
+            // The new head is not touched: its line is cold.
+            ends.head = next;
+            if next == NIL {
+                ends.tail = NIL;
+            }
+        } else {
+            if next == NIL {
+                ends.tail = prev;
+            } else {
+                self.slot(next).prev = prev;
+            }
+            self.slot(prev).next = next;
         }
         self.len -= 1;
         self.classes.left(class, lane, ticket);
         self.node(ticket).expect("it was waiting")
     }
 
+    /// The waiter in this slot is served next, and then the one behind it: with thousands of them
+    /// what each needs is cold.
+    pub(super) fn prefetch_next(&self, index: u32) {
+        let Some(slot) = self.slots.get(index as usize) else {
+            return;
+        };
+        if let Some(notify) = slot.node.as_ref().and_then(|node| node.notify.as_ref()) {
+            notify.prefetch();
+        }
+        if let Some(behind) = self.slots.get(slot.next as usize) {
+            // Two lines.
+            prefetch_to_write(behind);
+            prefetch_to_write(&behind.serial);
+        }
+    }
+
     /// Takes a waiter's node out, as it is, and frees its slot. `None` if it has left before.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Node> {
+    pub(super) fn remove(&mut self, ticket: WaiterKey) -> Option<Node> {
         if self.is_waiting(ticket) {
             self.unlink(ticket);
         }
@@ -317,18 +355,18 @@ impl List {
     }
 
     /// All who wait, from the newest to the oldest.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = Ticket> {
-        let mut at: Vec<u32> = self.classes.tails().collect();
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = WaiterKey> {
+        let mut at: Vec<(u32, u32)> = self.classes.heads_and_tails().collect();
         std::iter::from_fn(move || {
-            let slot = |index: &u32| self.slots.get(*index as usize);
-            let newest = at
+            let slot = |index: u32| self.slots.get(index as usize);
+            let (head, newest) = at
                 .iter_mut()
-                .filter(|index| **index != NIL)
-                .max_by_key(|index| slot(index).map(|slot| slot.serial))?;
+                .filter(|(_, index)| *index != NIL)
+                .max_by_key(|(_, index)| slot(*index).map(|slot| slot.serial))?;
             let index = *newest;
-            let slot = slot(&index)?;
-            *newest = slot.prev;
-            Some(Ticket {
+            let slot = slot(index)?;
+            *newest = if index == *head { NIL } else { slot.prev };
+            Some(WaiterKey {
                 index,
                 serial: slot.serial,
             })
@@ -337,7 +375,7 @@ impl List {
 
     /// How to tell everybody. Threads stay as they are, tasks say anew how they want to be told.
     pub(super) fn notify_all(&mut self) -> Vec<Notify> {
-        let tickets: Vec<Ticket> = self.newest_first().collect();
+        let tickets: Vec<WaiterKey> = self.newest_first().collect();
         let mut all = Vec::with_capacity(tickets.len());
         for ticket in tickets.into_iter().rev() {
             let node = self.node(ticket).expect("it is in the list");

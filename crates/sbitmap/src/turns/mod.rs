@@ -8,37 +8,42 @@
 
 mod chosen;
 mod credits;
-mod future;
-mod homes;
-mod line;
 mod list;
 mod order;
 mod owned;
-mod tasks;
 mod wait;
+mod wait_queue;
 
-pub(crate) use future::{WaitMany, WaitOne};
-pub(crate) use wait::Stay;
+pub(crate) use list::Ids;
+pub(crate) use wait::TurnsWaiter;
 
-use crate::above::{Class, Shares};
-use crate::batched::WakeState;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::snapshot::QueueStats;
+use crate::request::{Class, Shares};
+use crate::snapshot::{QueueStats, WakeState};
 use crate::store::Store;
 use chosen::Chosen;
-use homes::{Census, Homes, Served};
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Teller;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
-use line::Line;
-use list::Ticket;
+use list::WaiterKey;
 use std::ops::Deref;
+use std::time::Duration;
+use wait_queue::WaitQueue;
+
+/// How many ids a turn of `Fair` has.
+const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
+
+/// For how many grants it lasts.
+const TURN_LIFE: u32 = 11;
+
+/// After how many puts that found its token out that is given up.
+const STALL_LIMIT: u32 = if cfg!(loom) { 2 } else { 64 };
 
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct ModeRules {
     /// How many ids one wake brings a thread, the granted one included.
     pub(crate) quantum: u32,
     /// For how many grants a turn lasts.
@@ -46,26 +51,23 @@ pub(crate) struct Rules {
     /// How many woken threads may be under way.
     pub(crate) tokens: u32,
     /// After how many puts that found the token out it is given up.
-    pub(crate) patience: u32,
+    pub(crate) stall_limit: u32,
     /// How long a turn that finds no id looks on before it waits, while puts come from another CPU:
     /// in steps of some 0.1 us. In all about what it costs to wake a thread on another CPU.
     pub(crate) spins: u32,
     /// How often it lends its CPU instead, while puts come from its own.
     pub(crate) yields: u32,
-    /// Whether tasks wait where they came.
-    pub(crate) homes: bool,
 }
 
-impl Rules {
+impl ModeRules {
     pub(crate) const FAIR: Self = Self {
-        quantum: if cfg!(loom) { 2 } else { 13 },
-        life: 11,
+        quantum: QUANTUM,
+        life: TURN_LIFE,
         tokens: 1,
-        patience: if cfg!(loom) { 2 } else { 64 },
+        stall_limit: STALL_LIMIT,
         // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
         spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
         yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
-        homes: true,
     };
 
     pub(crate) const FAIR_POLLED: Self = Self {
@@ -78,45 +80,36 @@ impl Rules {
         quantum: 1,
         life: 0,
         tokens: u32::MAX,
-        patience: 1,
+        stall_limit: 1,
         spins: 0,
         yields: 0,
-        homes: false,
     };
 }
 
-/// The rules of a queue, which of its classes may be served, and who waits outside of its line.
+/// The rules of a queue, and which of its classes may be served.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    rules: Rules,
+pub(crate) struct Policy {
+    rules: ModeRules,
     /// `None`: one class, which may.
     shares: Option<Box<dyn Shares>>,
-    /// Tasks that came before all who are in the line.
-    homes: Option<Homes>,
 }
 
-impl Deref for Terms {
-    type Target = Rules;
+impl Deref for Policy {
+    type Target = ModeRules;
 
-    fn deref(&self) -> &Rules {
+    fn deref(&self) -> &ModeRules {
         &self.rules
     }
 }
 
-impl Terms {
+impl Policy {
     fn may_take(&self, class: Class) -> bool {
         let shares = self.shares.as_ref();
         shares.is_none_or(|shares| shares.may_take(class))
     }
 
-    fn is_nobody_at_home(&self) -> bool {
-        self.homes.as_ref().is_none_or(Homes::are_empty)
-    }
-
-    /// N4.
-    fn serve_at_home<S: Store>(&self, store: &S) -> Served {
-        let homes = self.homes.as_ref();
-        homes.map_or(Served::Nobody, |homes| homes.serve(store))
+    fn look_every(&self, class: Class) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(class)
     }
 
     fn took(&self, class: Class, id: usize) {
@@ -196,20 +189,20 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Turns<S> {
     store: S,
-    rules: Terms,
+    rules: Policy,
     clock: Clock,
     /// Tells the turns of this queue from those of others.
     number: u64,
     gate: CachePadded<Gate>,
     /// Puts that found the gate closed since it last was opened.
     skipped: CachePadded<AtomicU32>,
-    line: CachePadded<Mutex<Line>>,
+    line: CachePadded<Mutex<WaitQueue>>,
 }
 
 impl<S: Store> Turns<S> {
     pub(crate) fn new(
         store: S,
-        rules: Rules,
+        rules: ModeRules,
         clock: Clock,
         shares: Option<Box<dyn Shares>>,
     ) -> Self {
@@ -222,11 +215,7 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules: Terms {
-                homes: (rules.homes && shares.is_none()).then(Homes::new),
-                rules,
-                shares,
-            },
+            rules: Policy { rules, shares },
             clock,
             number,
             gate: CachePadded::new(Gate {
@@ -236,12 +225,25 @@ impl<S: Store> Turns<S> {
                 putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
-            line: CachePadded::new(Mutex::new(Line::new(serial))),
+            line: CachePadded::new(Mutex::new(WaitQueue::new(serial))),
         }
     }
 
     pub(crate) const fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Classes that have gone idle leave more for the others, who are served then.
+    fn look_for_idle(&self, now: Instant) {
+        let shares = self.rules.shares.as_ref();
+        if shares.is_some_and(|shares| shares.look_for_idle(now)) {
+            self.serve_all();
+        }
+    }
+
+    /// G1, for those who take no turns.
+    pub(crate) fn try_get_newcomer(&self) -> Option<usize> {
+        self.store.try_get()
     }
 
     /// G1 and G2.
@@ -260,7 +262,7 @@ impl<S: Store> Turns<S> {
     fn take_in_turn(&self) -> Option<usize> {
         let turn = self.turn()?;
         let id = self.store.take()?;
-        self.store.deliver(id);
+        self.store.set_owned(id);
         credits::set(self.number, turn.serial, turn.credits - 1);
         Some(id)
     }
@@ -290,27 +292,10 @@ impl<S: Store> Turns<S> {
     }
 
     pub(crate) fn put(&self, id: usize) -> Result<(), PutError> {
-        // Somebody at home is announced as one who waits. A look that is old costs N1 only.
-        if self.store.waiters() != 0 && self.put_at_home(id) {
-            return Ok(());
-        }
         if self.store.put(id)? {
             self.after_put(1);
         }
         Ok(())
-    }
-
-    /// N1. `false`: nothing has happened.
-    #[inline(never)]
-    fn put_at_home(&self, id: usize) -> bool {
-        let homes = self.rules.homes.as_ref();
-        let Some(notify) = homes.and_then(|homes| homes.hand_over(id, &self.store)) else {
-            return false;
-        };
-        let mut teller = Teller::default();
-        teller.tell(notify);
-        teller.finish();
-        true
     }
 
     pub(crate) fn put_batch(&self, ids: &[usize]) -> Result<(), PutError> {
@@ -332,23 +317,24 @@ impl<S: Store> Turns<S> {
     /// P4 and P5: somebody may wait for the `n` ids that were given.
     #[cold]
     fn after_put(&self, n: usize) {
-        self.gate.put_here();
         if self.gate.is_closed() {
+            self.gate.put_here();
             let n = u32::try_from(n).expect("a map has at most 2^24 bits");
             // Relaxed: a count; whoever reaches the limit looks again under the lock.
             let skipped = self
                 .skipped
                 .fetch_add(n, Ordering::Relaxed)
                 .saturating_add(n);
-            if skipped < self.rules.patience {
+            if skipped < self.rules.stall_limit {
                 return;
             }
         }
         let mut line = self.line.lock();
+        self.gate.put_here();
         let mut chosen = Chosen::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {
-            if self.skipped.load(Ordering::Relaxed) >= self.rules.patience {
+            if self.skipped.load(Ordering::Relaxed) >= self.rules.stall_limit {
                 line.give_up_tokens();
                 self.serve(&mut line, None, &mut chosen);
             }
@@ -363,21 +349,21 @@ impl<S: Store> Turns<S> {
         self.tell(line, chosen, Teller::default());
     }
 
-    fn serve(&self, line: &mut Line, me: Option<Ticket>, chosen: &mut Chosen) {
+    fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut Chosen) {
         let wakeups = line.wakeups;
         line.serve(&self.store, &self.gate, &self.rules, me, chosen);
         self.has_woken(line, wakeups);
     }
 
     /// Patience begins anew with each token.
-    fn has_woken(&self, line: &Line, wakeups: u64) {
+    fn has_woken(&self, line: &WaitQueue, wakeups: u64) {
         if line.wakeups != wakeups && self.gate.is_closed() {
             // Relaxed: written by puts too, which at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
     }
 
-    fn serve_and_tell(&self, mut line: MutexGuard<'_, Line>, mut chosen: Chosen) {
+    fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: Chosen) {
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, Teller::default());
     }
@@ -387,7 +373,12 @@ impl<S: Store> Turns<S> {
     /// # Panics
     ///
     /// With the first panic of a waker, after all are told.
-    fn tell<'a>(&'a self, mut line: MutexGuard<'a, Line>, mut chosen: Chosen, mut teller: Teller) {
+    fn tell<'a>(
+        &'a self,
+        mut line: MutexGuard<'a, WaitQueue>,
+        mut chosen: Chosen,
+        mut teller: Teller,
+    ) {
         loop {
             let again = chosen.is_full();
             drop(line);
@@ -418,12 +409,32 @@ impl<S: Store> Turns<S> {
         Ok(())
     }
 
+    /// Nobody gets an id from now on, and all who wait are told so.
+    ///
+    /// Gets find that somebody waits, for good: that refuses them, and keeps the store settled.
+    pub(crate) fn close(&self) {
+        let mut line = self.line.lock();
+        if std::mem::replace(&mut line.closed, true) {
+            return;
+        }
+        line.end_turns(&self.gate, &self.rules);
+        let refused = line.refuse_all();
+        let mut chosen = Chosen::default();
+        self.serve(&mut line, None, &mut chosen);
+        let mut teller = Teller::default();
+        teller.tell(refused);
+        self.tell(line, chosen, teller);
+        self.store.drain_percpu();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.line.lock().closed
+    }
+
     /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
     /// loses a place.
     pub(crate) fn wake_all(&self) {
-        let mut all = self.line.lock().list.notify_all();
-        let homes = self.rules.homes.as_ref();
-        all.extend(homes.map(Homes::notify_all).unwrap_or_default());
+        let all = self.line.lock().list.notify_all();
         let mut teller = Teller::default();
         teller.tell(all);
         let mut line = self.line.lock();
@@ -437,35 +448,27 @@ impl<S: Store> Turns<S> {
     pub(crate) fn state(&self) -> WakeState {
         let line = self.line.lock();
         let (granted, collected) = line.list.unfetched();
-        let at_home = self.census();
-        let waiting = line.list.len() + at_home.waiting;
-        let wakeups = line.wakeups + at_home.wakeups;
+        let waiting = line.list.len();
         WakeState {
             wake_batch: 1,
             wake_index: 0,
             ws_active: waiting,
             completions: 0,
             // Wraps, as those of the batches do.
-            wakeups: wakeups as u32,
+            wakeups: line.wakeups as u32,
             waiters: vec![waiting],
-            granted: granted + at_home.granted,
+            granted,
             collected,
-            total_waits: line.waits + at_home.waits,
-            total_wakeups: wakeups,
+            total_waits: line.waits,
+            total_wakeups: line.wakeups,
         }
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
         let line = self.line.lock();
-        let at_home = self.census();
         QueueStats {
-            waits: line.waits + at_home.waits,
-            wakeups: line.wakeups + at_home.wakeups,
+            waits: line.waits,
+            wakeups: line.wakeups,
         }
-    }
-
-    fn census(&self) -> Census {
-        let homes = self.rules.homes.as_ref();
-        homes.map(Homes::census).unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@
 //! part that its owner has not fetched, the other is (F2). A queue whose users do not ask for a
 //! class has one, with one lane: first come, first served.
 
-use super::list::{List, NIL, Ticket};
-use crate::above::Class;
+use super::list::{List, NIL, WaiterKey};
+use crate::request::Class;
 
 /// One of a class's two lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,16 +27,16 @@ impl Lane {
 
 /// The first and the last of a lane, by slot.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct LaneEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
     /// A request that has had some of its parts: nobody of its lane comes before its end.
-    goes_on: Option<Ticket>,
+    goes_on: Option<WaiterKey>,
     /// The thread that looks now and then whether a token is lost.
-    pub(super) watcher: Option<Ticket>,
+    pub(super) watcher: Option<WaiterKey>,
 }
 
-impl Ends {
+impl LaneEnds {
     /// The slot of the next to be served.
     fn first(&self) -> u32 {
         self.goes_on.map_or(self.head, |ticket| ticket.index)
@@ -45,15 +45,15 @@ impl Ends {
 
 #[derive(Debug)]
 struct Lanes {
-    small: Ends,
-    large: Ends,
+    small: LaneEnds,
+    large: LaneEnds,
     /// Which is served next.
     next: Lane,
 }
 
 impl Lanes {
     const fn new() -> Self {
-        const NOBODY: Ends = Ends {
+        const NOBODY: LaneEnds = LaneEnds {
             head: NIL,
             tail: NIL,
             goes_on: None,
@@ -66,7 +66,7 @@ impl Lanes {
         }
     }
 
-    const fn ends(&self, lane: Lane) -> &Ends {
+    const fn ends(&self, lane: Lane) -> &LaneEnds {
         match lane {
             Lane::Small => &self.small,
             Lane::Large => &self.large,
@@ -81,10 +81,13 @@ impl Lanes {
             (Some(_), None) => Lane::Small,
             (None, None) => self.next,
         };
-        [lane, lane.other()]
-            .map(|lane| self.ends(lane).first())
-            .into_iter()
-            .find(|&index| index != NIL && !is_full(index))
+        let lanes = [lane, lane.other()].map(|lane| self.ends(lane));
+        let first = lanes.into_iter().find(|ends| {
+            let first = ends.first();
+            // Only a request that goes on can have a part.
+            first != NIL && (ends.goes_on.is_none() || !is_full(first))
+        });
+        first.map(LaneEnds::first)
     }
 }
 
@@ -95,7 +98,7 @@ pub(super) struct Classes {
     /// The class that is served next, if it can be.
     turn: usize,
     /// A waiter that has some ids and is to have more before anybody else is served.
-    pub(super) collecting: Option<Ticket>,
+    pub(super) collecting: Option<WaiterKey>,
 }
 
 impl Classes {
@@ -115,7 +118,7 @@ impl Classes {
         &mut self.all[class]
     }
 
-    pub(super) fn ends(&mut self, class: Class, lane: Lane) -> &mut Ends {
+    pub(super) fn ends(&mut self, class: Class, lane: Lane) -> &mut LaneEnds {
         let lanes = self.lanes(class);
         match lane {
             Lane::Small => &mut lanes.small,
@@ -124,7 +127,7 @@ impl Classes {
     }
 
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
         let ends = self.ends(class, lane);
         if ends.goes_on == Some(ticket) {
             ends.goes_on = None;
@@ -153,7 +156,7 @@ impl Classes {
 
     /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: Ticket) {
+    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
         self.ends(class, lane).goes_on = Some(ticket);
         self.pass(class);
     }
@@ -163,8 +166,9 @@ impl Classes {
         self.turn = class as usize + 1;
     }
 
-    pub(super) fn tails(&self) -> impl Iterator<Item = u32> {
-        let both = |lanes: &Lanes| [lanes.small.tail, lanes.large.tail];
+    pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
+        let of = |ends: &LaneEnds| (ends.head, ends.tail);
+        let both = move |lanes: &Lanes| [of(&lanes.small), of(&lanes.large)];
         self.all.iter().flat_map(both)
     }
 }
@@ -173,10 +177,17 @@ impl List {
     /// The waiter whose turn it is, among the classes that `may` be served. `None`: nobody can be.
     ///
     /// One that collects is the next although its class may not be served any more.
-    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<Ticket> {
+    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<WaiterKey> {
+        let index = self.next_slot(may)?;
+        let serial = self.slots[index as usize].serial;
+        Some(WaiterKey { index, serial })
+    }
+
+    /// Its slot, which is not touched: its line is cold.
+    pub(super) fn next_slot(&self, may: impl Fn(Class) -> bool) -> Option<u32> {
         let classes = &self.classes;
         if self.is_empty() || classes.collecting.is_some() {
-            return classes.collecting;
+            return classes.collecting.map(|ticket| ticket.index);
         }
         let n = classes.all.len();
         (0..n).find_map(|i| {
@@ -185,8 +196,7 @@ impl List {
                 wrapped => wrapped % n,
             };
             let index = classes.all[class].first(|index| self.is_full(index))?;
-            let serial = self.slots[index as usize].serial;
-            may(class as Class).then_some(Ticket { index, serial })
+            may(class as Class).then_some(index)
         })
     }
 

@@ -2,9 +2,10 @@
 
 use super::list::Ids;
 use super::order::Lane;
-use super::wait::{Stay, Wait};
+use super::wait::{TurnsWaiter, Wait};
 use super::{Chosen, Turns};
-use crate::above::{Class, Request};
+use crate::error::GetManyError;
+use crate::request::{Class, Request};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
@@ -12,55 +13,45 @@ use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
     /// Lends a stay to its wait. Should `f` panic, the stay has left the line.
-    fn with<R>(&self, stay: &mut Stay, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
-        let nowhere = || Stay::new(Request::one(0));
+    fn with<R>(&self, stay: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
+        let nowhere = || TurnsWaiter::new(Request::one(0));
         let mut wait = Wait::with(self, std::mem::replace(stay, nowhere()));
         let result = f(&mut wait);
         *stay = std::mem::replace(&mut wait.stay, nowhere());
         result
     }
 
-    /// Waits as a task for the next part, which is pushed to `ids`.
+    /// Waits as a task: for all it wants, or for the next part.
     pub(crate) fn poll_stay(
         &self,
-        stay: &mut Stay,
+        stay: &mut TurnsWaiter,
         cx: &Context<'_>,
-        ids: &mut Vec<usize>,
-    ) -> Poll<()> {
+    ) -> Poll<Result<Ids, GetManyError>> {
         self.with(stay, |wait| wait.poll(cx))
-            .map(|outcome| ids.extend(outcome.map(Ids::into_vec).unwrap_or_default()))
     }
 
-    /// As `poll_stay` for a thread. Returns whether it came in time; if not, the line is left.
+    /// As `poll_stay` for a thread. If it does not come in time the line is left.
     pub(crate) fn block_stay(
         &self,
-        stay: &mut Stay,
+        stay: &mut TurnsWaiter,
         deadline: Option<Instant>,
-        ids: &mut Vec<usize>,
-    ) -> bool {
+    ) -> Result<Ids, GetManyError> {
         let outcome = self.with(stay, |wait| wait.block(deadline));
-        let in_time = outcome.is_some();
-        ids.extend(
-            outcome
-                .and_then(Result::ok)
-                .map(Ids::into_vec)
-                .unwrap_or_default(),
-        );
-        in_time
+        outcome.unwrap_or(Err(GetManyError::TimedOut))
     }
 
     /// Leaves the line. What had been granted and not fetched goes back.
-    pub(crate) fn leave_stay(&self, stay: &mut Stay) {
+    pub(crate) fn leave_stay(&self, stay: &mut TurnsWaiter) {
         if stay.is_in_list() {
-            let nowhere = Stay::new(Request::one(0));
+            let nowhere = TurnsWaiter::new(Request::one(0));
             drop(Wait::with(self, std::mem::replace(stay, nowhere)));
         }
     }
 
     /// Serves whoever may be served by now.
     pub(crate) fn serve_all(&self) {
-        // Ordering: M4, pairs with V2 in `Line::serve`: either this sees that somebody waits, or
-        // whoever has come to the line sees what lets it be served.
+        // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits,
+        // or whoever has come to the line sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
             self.serve_and_tell(self.line.lock(), Chosen::default());
@@ -76,12 +67,10 @@ impl<S: Store> Turns<S> {
         let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
         // Whoever may be served is about to be, by those the claim names.
         let next = line.list.next(|class| self.rules.may_take(class));
-        let nobody = next.is_none() && self.rules.is_nobody_at_home();
-        let id = (nobody && !comes_later)
-            .then(|| self.store.take())
-            .flatten();
+        let may = next.is_none() && !comes_later && !line.closed;
+        let id = may.then(|| self.store.take()).flatten();
         drop(line);
-        self.store.deliver(id?);
+        self.store.set_owned(id?);
         id
     }
 

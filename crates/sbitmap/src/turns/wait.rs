@@ -1,14 +1,12 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::chosen::Chosen;
-use super::homes::Homes;
-use super::line::Line;
-use super::list::{Ids, Kind, Node, State, Ticket};
+use super::list::{Ids, Kind, Node, State, WaiterKey};
 use super::order::Lane;
-use super::tasks::Spot;
+use super::wait_queue::WaitQueue;
 use super::{Turns, credits};
-use crate::above::Request;
-use crate::get_many::{GetManyError, Many};
+use crate::error::GetManyError;
+use crate::request::Request;
 use crate::store::Store;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, Teller};
@@ -22,38 +20,27 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_LONGEST: u32 = 32;
 
-/// Where a waiter stands.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Nowhere,
-    Line(Ticket),
-    Home(Spot),
-}
-
 /// What is asked for, and the place in the line.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct TurnsWaiter {
     /// What is still wanted of it.
     pub(super) request: Request,
-    place: Place,
-    /// Whether a task may wait at home: crates above have an order of their own.
-    has_home: bool,
+    place: Option<WaiterKey>,
     /// The last grant when the watcher looked last.
     seen: u32,
 }
 
-impl Stay {
+impl TurnsWaiter {
     pub(crate) const fn new(request: Request) -> Self {
         Self {
             request,
-            place: Place::Nowhere,
-            has_home: false,
+            place: None,
             seen: 0,
         }
     }
 
     pub(crate) const fn is_in_list(&self) -> bool {
-        !matches!(self.place, Place::Nowhere)
+        self.place.is_some()
     }
 }
 
@@ -62,7 +49,7 @@ impl Stay {
 #[derive(Debug)]
 pub(super) struct Wait<'a, S: Store> {
     turns: &'a Turns<S>,
-    pub(super) stay: Stay,
+    pub(super) stay: TurnsWaiter,
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
@@ -73,20 +60,20 @@ struct Held<'a, S: Store> {
 
 impl<S: Store> Held<'_, S> {
     fn take(mut self) -> Ids {
-        self.deliver();
+        self.set_owned();
         mem::replace(&mut self.ids, Ids::One(None))
     }
 
-    fn deliver(&self) {
+    fn set_owned(&self) {
         for &id in self.ids.as_slice() {
-            self.turns.store.deliver(id);
+            self.turns.store.set_owned(id);
         }
     }
 }
 
 impl<S: Store> Drop for Held<'_, S> {
     fn drop(&mut self) {
-        self.deliver();
+        self.set_owned();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
             self.turns.rules.gives(ids);
@@ -109,30 +96,8 @@ enum Look {
 }
 
 impl<'a, S: Store> Wait<'a, S> {
-    pub(super) fn new(turns: &'a Turns<S>, want: usize) -> Self {
-        let request = Request {
-            want,
-            part: want,
-            ..Request::one(0)
-        };
-        let has_home = want == 1;
-        let stay = Stay {
-            has_home,
-            ..Stay::new(request)
-        };
-        Self::with(turns, stay)
-    }
-
-    pub(super) const fn with(turns: &'a Turns<S>, stay: Stay) -> Self {
+    pub(super) const fn with(turns: &'a Turns<S>, stay: TurnsWaiter) -> Self {
         Self { turns, stay }
-    }
-
-    pub(super) const fn wants_nothing(&self) -> bool {
-        self.stay.request.want == 0
-    }
-
-    pub(super) const fn store(&self) -> &S {
-        &self.turns.store
     }
 
     /// G3 to G6. `None`: the waiter is in the list and may sleep.
@@ -141,7 +106,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
         let mut request = self.stay.request;
-        let want = request.want;
+        let (want, large) = (request.want, request.large);
         let in_turn = thread && want == 1 && !request.large;
         let turn = if in_turn { turns.turn() } else { None };
         let credits = match turn {
@@ -149,39 +114,26 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
-        let too_many = || want > 1 && !request.large && want > turns.store.depth();
+        let check = || {
+            let (n, depth) = (want, turns.store.depth());
+            let too_many = n > 1 && !large && n > depth;
+            too_many.then_some(Err(GetManyError::TooMany { n, depth }))
+        };
         // Before room is made for them. The depth may change: once more with the lock.
-        if too_many() {
-            return Some(Err(GetManyError::TooMany));
+        if let Some(refused) = check() {
+            return Some(refused);
         }
         let ids = match request.part.min(want) {
             1 if want == 1 => Ids::One(None),
             n => Ids::for_many(n),
         };
-        let mut notify = notify;
-        let homes = turns.rules.homes.as_ref();
-        let homes = homes.filter(|_| !thread && self.stay.has_home);
-        if let Some(homes) = homes {
-            // N2. Others are there, so it stands behind them, and J goes on to hold.
-            match homes.join(notify) {
-                Ok(spot) => {
-                    self.stay.place = Place::Home(spot);
-                    return None;
-                }
-                Err(back) => notify = back,
-            }
-        }
         let mut chosen = Chosen::default();
         let mut line = turns.line.lock();
-        if let Some(homes) = homes.filter(|_| line.list.is_empty()) {
-            return self.open_home(homes, line, notify);
+        if line.closed {
+            return Some(Err(GetManyError::Closed));
         }
-        if std::mem::take(&mut line.homes_open) {
-            turns.rules.homes.iter().for_each(Homes::close); // N5
-        }
-        if too_many() {
-            drop(line);
-            return Some(Err(GetManyError::TooMany));
+        if let Some(refused) = check() {
+            return Some(refused);
         }
         request.part = request.part.clamp(1, turns.store.depth().max(1));
         let node = Node::new(notify, request, ids, credits);
@@ -191,12 +143,12 @@ impl<'a, S: Store> Wait<'a, S> {
         let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
         let behind = !front && !line.list.is_empty() && one_lane && !request.large;
         let ticket = line.list.push(node, front);
-        self.stay.place = Place::Line(ticket);
+        self.stay.place = Some(ticket);
         self.stay.seen = line.serial;
         if thread {
             line.set_watcher(ticket, front);
         }
-        if behind && turns.store.is_settled() {
+        if behind && turns.store.is_drained() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
             line.waits += 1;
             return None;
@@ -205,9 +157,9 @@ impl<'a, S: Store> Wait<'a, S> {
         let waits = !line.list.is_served(ticket);
         line.waits += u64::from(waits);
         // Also one that has its first part stays, and counts on puts that pass the line.
-        if line.list.is_waiting(ticket) && !turns.store.is_settled() {
+        if line.list.is_waiting(ticket) && !turns.store.is_drained() {
             drop(line);
-            turns.store.settle(); // G4
+            turns.store.drain_percpu(); // G4
             line = turns.line.lock();
             turns.serve(&mut line, Some(ticket), &mut chosen); // G5
         }
@@ -218,49 +170,12 @@ impl<'a, S: Store> Wait<'a, S> {
         Some(self.arrive(ticket, line, chosen))
     }
 
-    /// N3, and G4 to G6 as in `join`.
-    fn open_home(
-        &mut self,
-        homes: &Homes,
-        mut line: MutexGuard<'a, Line>,
-        notify: Notify,
-    ) -> Option<Outcome> {
-        let turns = self.turns;
-        let mut chosen = Chosen::default();
-        line.homes_open = true;
-        let spot = homes.enter();
-        self.stay.place = Place::Home(spot);
-        turns.serve(&mut line, None, &mut chosen); // G5
-        if !turns.store.is_settled() {
-            drop(line);
-            turns.store.settle(); // G4
-            line = turns.line.lock();
-            turns.serve(&mut line, None, &mut chosen); // G5
-        }
-        let found = homes.settle_in(spot, notify);
-        let held = self.fetched(found.id);
-        turns.tell(line, chosen, Teller::default());
-        drop(found.unused);
-        held.map(|held| Ok(held.take()))
-    }
-
-    /// What was granted at home. The place is gone.
-    fn fetched(&mut self, id: Option<usize>) -> Option<Held<'a, S>> {
-        let id = id?;
-        self.stay.place = Place::Nowhere;
-        self.stay.request.want -= 1;
-        Some(Held {
-            turns: self.turns,
-            ids: Ids::One(Some(id)),
-        })
-    }
-
     /// A1 to A4: the wait is over. The next head is served, and whatever is foreign runs without
     /// the lock.
     fn arrive(
         &mut self,
-        ticket: Ticket,
-        mut line: MutexGuard<'_, Line>,
+        ticket: WaiterKey,
+        mut line: MutexGuard<'_, WaitQueue>,
         mut chosen: Chosen,
     ) -> Outcome {
         let turns = self.turns;
@@ -272,7 +187,8 @@ impl<'a, S: Store> Wait<'a, S> {
             turns.tell(line, chosen, Teller::default());
             return Ok(held.take());
         }
-        self.stay.place = Place::Nowhere;
+        self.stay.place = None;
+        let closed = line.closed;
         let node = line.list.remove(ticket).expect("its owner fetches it once");
         if let State::Granted { serial } = node.state {
             let one = node.want == 1 && node.lane == Lane::Small;
@@ -295,16 +211,20 @@ impl<'a, S: Store> Wait<'a, S> {
                 self.stay.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
-            State::Waiting | State::Refused => Err(GetManyError::TooMany),
+            State::Waiting | State::Refused if closed => Err(GetManyError::Closed),
+            State::Waiting | State::Refused => Err(GetManyError::TooMany {
+                n: node.want,
+                depth: turns.store.depth(),
+            }),
         }
     }
 
     /// Whether the wait is over; if not, a task is told by `waker` from now on.
-    fn look(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Look {
+    fn look(&mut self, ticket: WaiterKey, waker: Option<&Waker>) -> Look {
         let turns = self.turns;
         let mut line = turns.line.lock();
         let mut fresh = None;
-        let told_by = |line: &Line, waker: &Waker| {
+        let told_by = |line: &WaitQueue, waker: &Waker| {
             let notify = line.list.peek(ticket).and_then(|node| node.notify.as_ref());
             matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker))
         };
@@ -329,18 +249,6 @@ impl<'a, S: Store> Wait<'a, S> {
         Look::Waiting { watches }
     }
 
-    /// As `look` for a task at home.
-    fn look_home(&mut self, spot: Spot, waker: &Waker) -> Option<Outcome> {
-        let homes = self.turns.rules.homes.as_ref()?;
-        let same = |by: &Notify| matches!(by, Notify::Task(old) if old.will_wake(waker));
-        let found = homes
-            .fetch(spot, same)
-            .unwrap_or_else(|| homes.stay(spot, Notify::Task(waker.clone())));
-        let held = self.fetched(found.id);
-        drop(found.unused);
-        held.map(|held| Ok(held.take()))
-    }
-
     /// The watcher's look: a token that has been out since its last one is given up. Returns
     /// whether a token is out that may have been for a shorter time.
     fn watch(&mut self) -> bool {
@@ -355,11 +263,10 @@ impl<'a, S: Store> Wait<'a, S> {
         is_out && !stalled
     }
 
-    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a part.
+    /// LaneEnds the wait whatever its state. A grant that came just in time is kept, and so is a
+    /// part.
     fn leave(&mut self) -> Option<Outcome> {
-        let Place::Line(ticket) = self.stay.place else {
-            return None;
-        };
+        let ticket = self.stay.place?;
         let line = self.turns.line.lock();
         if line.list.is_served(ticket) {
             return Some(self.arrive(ticket, line, Chosen::default()));
@@ -368,21 +275,10 @@ impl<'a, S: Store> Wait<'a, S> {
         None
     }
 
-    /// Gives up a place at home, and what was granted there.
-    fn leave_home(&mut self, spot: Spot) {
-        let Some(homes) = &self.turns.rules.homes else {
-            return;
-        };
-        let found = homes.leave(spot);
-        let _unfetched = self.fetched(found.id);
-        self.stay.place = Place::Nowhere;
-        drop(found.unused);
-    }
-
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
-    fn abandon(&mut self, ticket: Ticket, mut line: MutexGuard<'_, Line>) {
+    fn abandon(&mut self, ticket: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
-        self.stay.place = Place::Nowhere;
+        self.stay.place = None;
         let mut chosen = Chosen::default();
         let waits = line.list.is_waiting(ticket);
         if waits {
@@ -404,7 +300,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// A thread that has had a part comes for the next.
-    fn come_back(&mut self, ticket: Ticket, notify: Notify) -> Option<Outcome> {
+    fn come_back(&mut self, ticket: WaiterKey, notify: Notify) -> Option<Outcome> {
         let mut line = self.turns.line.lock();
         if line.list.is_served(ticket) {
             return Some(self.arrive(ticket, line, Chosen::default()));
@@ -418,9 +314,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let parker = Parker::current();
         let notify = Notify::Thread(parker.unparker());
         let over = match self.stay.place {
-            Place::Nowhere => self.join(notify),
-            Place::Line(ticket) => self.come_back(ticket, notify),
-            Place::Home(_) => unreachable!("a thread has no home"),
+            None => self.join(notify),
+            Some(ticket) => self.come_back(ticket, notify),
         };
         if over.is_some() {
             return over;
@@ -429,9 +324,14 @@ impl<'a, S: Store> Wait<'a, S> {
         let tokens = self.turns.rules.tokens != u32::MAX;
         let mut interval = WATCH;
         let mut watch_at = tokens.then(|| clock.now() + interval);
+        let mut look_at = None;
         loop {
             // G7.
-            let until = deadline.into_iter().chain(watch_at).min();
+            look_at = match self.turns.rules.look_every(self.stay.request.class) {
+                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
+                None => None,
+            };
+            let until = deadline.into_iter().chain(watch_at).chain(look_at).min();
             let passed = match until {
                 Some(until) => !parker.park_until(clock, until),
                 None => {
@@ -439,23 +339,27 @@ impl<'a, S: Store> Wait<'a, S> {
                     false
                 }
             };
-            if passed && deadline.is_some_and(|deadline| clock.now() >= deadline) {
+            let now = clock.now();
+            if passed && deadline.is_some_and(|deadline| now >= deadline) {
                 return self.leave();
             }
-            let Place::Line(ticket) = self.stay.place else {
-                return None;
-            };
+            if passed && look_at.is_some_and(|at| now >= at) {
+                self.turns.look_for_idle(now);
+                look_at = None;
+            }
+            let watched = passed && watch_at.is_some_and(|at| now >= at);
+            let ticket = self.stay.place?;
             match self.look(ticket, None) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
-                    if passed {
+                    if watched {
                         interval = if self.watch() {
                             WATCH
                         } else {
                             (interval * 2).min(WATCH * WATCH_LONGEST)
                         };
                     }
-                    if passed || watch_at.is_none() {
+                    if watched || watch_at.is_none() {
                         watch_at = Some(clock.now() + interval);
                     }
                 }
@@ -467,9 +371,8 @@ impl<'a, S: Store> Wait<'a, S> {
     /// Waits as a task.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.stay.place {
-            Place::Nowhere => self.join(Notify::Task(cx.waker().clone())),
-            Place::Home(spot) => self.look_home(spot, cx.waker()),
-            Place::Line(ticket) => match self.look(ticket, Some(cx.waker())) {
+            None => self.join(Notify::Task(cx.waker().clone())),
+            Some(ticket) => match self.look(ticket, Some(cx.waker())) {
                 Look::Over(outcome) => Some(outcome),
                 Look::Waiting { .. } => None,
             },
@@ -484,28 +387,16 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        match self.stay.place {
-            Place::Nowhere => {}
-            Place::Home(spot) => self.leave_home(spot),
-            Place::Line(ticket) => self.abandon(ticket, self.turns.line.lock()),
+        if let Some(ticket) = self.stay.place {
+            self.abandon(ticket, self.turns.line.lock());
         }
     }
 }
 
 impl<S: Store> Turns<S> {
-    pub(crate) fn get_blocking(&self) -> usize {
-        self.get(None)
-            .expect("a wait without deadline ends with an id")
-    }
-
-    /// Waits for one id; for ever without a deadline.
-    pub(crate) fn get(&self, deadline: Option<Instant>) -> Option<usize> {
-        let id = self.try_get().or_else(|| self.wait_in_turn());
-        if id.is_some() {
-            return id;
-        }
-        let outcome = Wait::new(self, 1).block(deadline)?;
-        outcome.ok()?.as_slice().first().copied()
+    /// What a thread tries before it waits for one id.
+    pub(crate) fn try_get_or_linger(&self) -> Option<usize> {
+        self.try_get().or_else(|| self.wait_in_turn())
     }
 
     /// G2 again, before a turn sleeps: a wake costs more than a short wait for whoever puts ids.
@@ -527,17 +418,6 @@ impl<S: Store> Turns<S> {
             if id.is_some() {
                 return id;
             }
-        }
-    }
-
-    /// Waits for `n` ids that come together.
-    pub(crate) fn get_many(&self, n: usize, deadline: Option<Instant>) -> Many {
-        if n == 0 {
-            return Ok(Vec::new());
-        }
-        match Wait::new(self, n).block(deadline) {
-            Some(outcome) => outcome.map(Ids::into_vec),
-            None => Err(GetManyError::TimedOut),
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'a> Task<'a> {
         self.seen = self.count.get();
         let waker = Waker::from(self.count.clone());
         match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(bit) => Some(bit),
+            Poll::Ready(bit) => Some(bit.unwrap()),
             Poll::Pending => None,
         }
     }

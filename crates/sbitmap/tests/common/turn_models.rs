@@ -2,10 +2,11 @@
 //! ids are all free.
 #![allow(dead_code, reason = "each file that includes this uses some of them")]
 
+use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::observer::{BlockObserver, install};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::Future;
 use std::pin::pin;
@@ -18,7 +19,7 @@ pub(crate) type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
 
 /// A fair queue with `depth` ids, all taken.
 fn taken(new: New, depth: usize) -> (Arc<SbitmapQueue>, Vec<usize>) {
-    taken_in(new, depth, Fairness::Fair)
+    taken_in(new, depth, Fairness::fair())
 }
 
 fn taken_in(new: New, depth: usize, mode: Fairness) -> (Arc<SbitmapQueue>, Vec<usize>) {
@@ -55,12 +56,12 @@ fn assert_quiet(queue: &SbitmapQueue, free: usize) {
 }
 
 fn pair(queue: &SbitmapQueue) {
-    let id = queue.get_blocking();
+    let id = queue.get_blocking().unwrap();
     queue.put(id).unwrap();
 }
 
 pub(crate) fn two_threads_one_id(new: New) {
-    let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
+    let queue = Arc::new(new(1, 1, Fairness::fair(), Clock::system()));
     let other = spawn(&queue, pair);
     pair(&queue);
     other.join().unwrap();
@@ -68,7 +69,7 @@ pub(crate) fn two_threads_one_id(new: New) {
 }
 
 pub(crate) fn three_threads_one_id(new: New) {
-    let queue = Arc::new(new(1, 1, Fairness::Fair, Clock::system()));
+    let queue = Arc::new(new(1, 1, Fairness::fair(), Clock::system()));
     let others = [spawn(&queue, pair), spawn(&queue, pair)];
     pair(&queue);
     others.into_iter().for_each(|t| t.join().unwrap());
@@ -77,7 +78,7 @@ pub(crate) fn three_threads_one_id(new: New) {
 
 pub(crate) fn waiter_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
-    let waiter = spawn(&queue, |q| q.get_blocking());
+    let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
     queue.put(ids[0]).unwrap();
     assert_eq!(waiter.join().unwrap(), ids[0]);
     assert_quiet(&queue, 0);
@@ -85,7 +86,7 @@ pub(crate) fn waiter_against_put(new: New) {
 
 pub(crate) fn task_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
-    let waiter = spawn(&queue, |q| block_on(q.get()));
+    let waiter = spawn(&queue, |q| block_on(q.get()).unwrap());
     queue.put(ids[0]).unwrap();
     assert_eq!(waiter.join().unwrap(), ids[0]);
     assert_quiet(&queue, 0);
@@ -99,7 +100,7 @@ pub(crate) fn turns_are_spent(new: New) {
         pair(q);
     });
     await_waits(&queue, 1);
-    let keeps = spawn(&queue, |q| q.get_blocking());
+    let keeps = spawn(&queue, |q| q.get_blocking().unwrap());
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
     twice.join().unwrap();
@@ -111,7 +112,7 @@ pub(crate) fn turns_are_spent(new: New) {
 /// Two ids come in one call; the waiters keep theirs, so the second needs the baton.
 pub(crate) fn batch_for_two_that_keep(new: New) {
     let (queue, ids) = taken(new, 2);
-    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking().unwrap()));
     await_waits(&queue, 2);
     queue.put_batch(&ids).unwrap();
     let mut got = waiters.map(|t| t.join().unwrap());
@@ -123,7 +124,7 @@ pub(crate) fn batch_for_two_that_keep(new: New) {
 /// Two puts; the second may find the token out, and the waiters keep what they get.
 pub(crate) fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
     let (queue, ids) = taken_in(new, 2, mode);
-    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking()));
+    let waiters = [(); 2].map(|()| spawn(&queue, |q| q.get_blocking().unwrap()));
     await_waits(&queue, 2);
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
@@ -136,8 +137,8 @@ pub(crate) fn two_puts_for_two_that_keep(new: New, mode: Fairness) {
 /// A thread and a task keep theirs: when the task is the head no token is asked for.
 pub(crate) fn thread_and_task_that_keep(new: New) {
     let (queue, ids) = taken(new, 2);
-    let thread = spawn(&queue, |q| q.get_blocking());
-    let task = spawn(&queue, |q| block_on(q.get()));
+    let thread = spawn(&queue, |q| q.get_blocking().unwrap());
+    let task = spawn(&queue, |q| block_on(q.get()).unwrap());
     queue.put(ids[0]).unwrap();
     queue.put(ids[1]).unwrap();
     let mut got = [thread.join().unwrap(), task.join().unwrap()];
@@ -150,7 +151,7 @@ pub(crate) fn thread_and_task_that_keep(new: New) {
 pub(crate) fn turn_goes_on_from_the_front(new: New) {
     let (queue, ids) = taken(new, 2);
     let greedy = spawn(&queue, |q| {
-        let two = [q.get_blocking(), q.get_blocking()];
+        let two = [q.get_blocking().unwrap(), q.get_blocking().unwrap()];
         q.put_batch(&two).unwrap();
     });
     await_waits(&queue, 1);
@@ -168,7 +169,7 @@ pub(crate) fn dropped_future_against_grant(new: New) {
     let mut get = Box::pin(queue.get());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(get.as_mut().poll(&mut cx).is_pending());
-    let waiter = spawn(&queue, |q| q.get_blocking());
+    let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
     let id = ids[0];
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
     drop(get);
@@ -177,18 +178,26 @@ pub(crate) fn dropped_future_against_grant(new: New) {
     assert_quiet(&queue, 0);
 }
 
+/// As a timed get whose deadline was made before.
+fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
+    queue.try_get().or_else(|| {
+        let mut waiter = queue.waiter(Request::one(0));
+        queue.block_one(&mut waiter, Some(deadline)).ok()
+    })
+}
+
 /// A timed thread is granted or too late; the thread beside it keeps its id.
 pub(crate) fn deadline_against_grant(new: New) {
     let clock = Clock::manual();
-    let queue = Arc::new(new(1, 1, Fairness::Fair, clock.clone()));
+    let queue = Arc::new(new(1, 1, Fairness::fair(), clock.clone()));
     let id = queue.try_get().unwrap();
     let deadline = clock.now() + Duration::from_nanos(1);
     let timed = spawn(&queue, move |q| {
-        if let Some(id) = q.get_deadline(deadline) {
+        if let Some(id) = get_until(q, deadline) {
             q.put(id).unwrap();
         }
     });
-    let waiter = spawn(&queue, |q| q.get_blocking());
+    let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
     clock.advance(Duration::from_nanos(1));
     queue.put(id).unwrap();
     timed.join().unwrap();
@@ -216,7 +225,7 @@ pub(crate) fn dropped_collector(new: New) {
     let mut many = Box::pin(queue.get_many(2));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(many.as_mut().poll(&mut cx).is_pending());
-    let waiter = spawn(&queue, |q| q.get_blocking());
+    let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
     let id = ids[0];
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
     drop(many);
@@ -227,9 +236,9 @@ pub(crate) fn dropped_collector(new: New) {
 
 /// Growth meets a newcomer, who keeps the new id.
 pub(crate) fn growth_against_newcomer(new: New) {
-    let queue = Arc::new(new(1, 2, Fairness::Fair, Clock::system()));
+    let queue = Arc::new(new(1, 2, Fairness::fair(), Clock::system()));
     let first = queue.try_get().unwrap();
-    let waiter = spawn(&queue, |q| q.get_blocking());
+    let waiter = spawn(&queue, |q| q.get_blocking().unwrap());
     queue.resize(2).unwrap();
     assert_ne!(waiter.join().unwrap(), first);
     assert_quiet(&queue, 0);
@@ -240,7 +249,10 @@ pub(crate) fn shrink_against_collector(new: New) {
     let (queue, ids) = taken(new, 2);
     let collector = spawn(&queue, |q| q.get_many_blocking(2));
     queue.resize(1).unwrap();
-    assert_eq!(collector.join().unwrap(), Err(GetManyError::TooMany));
+    assert!(matches!(
+        collector.join().unwrap(),
+        Err(GetManyError::TooMany { .. })
+    ));
     queue.put_batch(&ids).unwrap();
     assert_quiet(&queue, 1);
 }
@@ -248,7 +260,7 @@ pub(crate) fn shrink_against_collector(new: New) {
 /// Everybody looks while an id comes back; nobody loses a place or the id.
 pub(crate) fn wake_all_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
-    let thread = spawn(&queue, |q| q.get_blocking());
+    let thread = spawn(&queue, |q| q.get_blocking().unwrap());
     let id = ids[0];
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
     queue.wake_all();
@@ -300,7 +312,7 @@ pub(crate) fn wake_all_against_task(new: New) {
     queue.wake_all();
     putter.join().unwrap();
     assert!(told.0.load(Ordering::Relaxed));
-    assert_eq!(get.as_mut().poll(&mut cx), Poll::Ready(id));
+    assert_eq!(get.as_mut().poll(&mut cx), Poll::Ready(Ok(id)));
     assert_quiet(&queue, 0);
 }
 
@@ -326,12 +338,12 @@ fn granted_and_stopped(queue: &Arc<SbitmapQueue>, meanwhile: impl Fn(&dyn Fn() -
     let stop = go.clone();
     let stopped = spawn(queue, |q| {
         let _installed = install(Rc::new(Stop(stop)));
-        q.get_blocking()
+        q.get_blocking().unwrap()
     });
     await_waits(queue, 1);
     let is_done = done.clone();
     let other = spawn(queue, move |q| {
-        let id = q.get_blocking();
+        let id = q.get_blocking().unwrap();
         is_done.store(true, Ordering::Relaxed);
         id
     });
@@ -342,8 +354,8 @@ fn granted_and_stopped(queue: &Arc<SbitmapQueue>, meanwhile: impl Fn(&dyn Fn() -
     assert_ne!(stopped.join().unwrap(), other);
 }
 
-/// L4. Two puts find the token out, as many as patience allows in a model: it is given up. When its
-/// holder comes after all, it counts for nothing.
+/// L4. Two puts find the token out, as many as stall_limit allows in a model: it is given up. When
+/// its holder comes after all, it counts for nothing.
 pub(crate) fn token_is_given_up_by_puts(new: New) {
     let (queue, ids) = taken(new, 3);
     granted_and_stopped(&queue, |_| {
@@ -357,7 +369,7 @@ pub(crate) fn token_is_given_up_by_puts(new: New) {
 /// L4. No more puts come: the watcher gives the token up.
 pub(crate) fn token_is_given_up_by_watcher(new: New) {
     let clock = Clock::manual();
-    let queue = Arc::new(new(2, 2, Fairness::Fair, clock.clone()));
+    let queue = Arc::new(new(2, 2, Fairness::fair(), clock.clone()));
     let ids = [queue.try_get().unwrap(), queue.try_get().unwrap()];
     granted_and_stopped(&queue, |is_done| {
         queue.put_batch(&ids).unwrap();
@@ -383,16 +395,16 @@ fn spawn_on<T: Send + 'static>(
 
 fn poll_once(get: &mut std::pin::Pin<Box<inflight_sbitmap::Get<'_>>>) -> Poll<usize> {
     let mut cx = Context::from_waker(Waker::noop());
-    get.as_mut().poll(&mut cx)
+    get.as_mut().poll(&mut cx).map(Result::unwrap)
 }
 
-/// An id is handed over at home, and put again, while another task comes there: behind the first,
-/// or to an empty home.
-pub(crate) fn newcomer_against_hand_over(new: New) {
+/// An id is granted, and put again, while another task comes: behind the first, or to an empty
+/// list.
+pub(crate) fn newcomer_against_grant(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
-    let second = spawn_on(0, &queue, |q| block_on(q.get()));
+    let second = spawn_on(0, &queue, |q| block_on(q.get()).unwrap());
     queue.put(ids[0]).unwrap();
     assert_eq!(poll_once(&mut first), Poll::Ready(ids[0]));
     queue.put(ids[0]).unwrap();
@@ -400,9 +412,8 @@ pub(crate) fn newcomer_against_hand_over(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// One or two at one home; an id is handed over there while another is put on another CPU, whose
-/// service finds the home full or empty.
-pub(crate) fn hand_over_against_service(new: New, tasks: usize) {
+/// One or two tasks, and two puts on two CPUs: the service of each finds the list full or empty.
+pub(crate) fn two_puts_for_tasks(new: New, tasks: usize) {
     let (queue, ids) = taken(new, 2);
     let mut gets: Vec<_> = (0..tasks).map(|_| Box::pin(queue.get())).collect();
     for get in &mut gets {
@@ -416,34 +427,21 @@ pub(crate) fn hand_over_against_service(new: New, tasks: usize) {
     assert_quiet(&queue, 2 - tasks);
 }
 
-/// Two CPUs hand over what they have, and one of the tasks is dropped: its id comes to a third.
-pub(crate) fn dropped_at_home_against_hand_over(new: New) {
+/// A task is dropped while an id is put, and another task comes: it gets the id.
+pub(crate) fn dropped_task_against_grant(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
     let id = ids[0];
     let putter = spawn_on(0, &queue, move |q| q.put(id).unwrap());
-    let other = spawn_on(1, &queue, |q| block_on(q.get()));
+    let other = spawn_on(1, &queue, |q| block_on(q.get()).unwrap());
     drop(first);
     putter.join().unwrap();
     assert_eq!(other.join().unwrap(), id);
     assert_quiet(&queue, 0);
 }
 
-/// The only task at home is dropped while an id is handed over: either it had it and gave it up, or
-/// the putter still owns it and puts it, which nobody refuses.
-pub(crate) fn emptied_home_against_hand_over(new: New) {
-    let (queue, ids) = taken(new, 1);
-    let mut first = Box::pin(queue.get());
-    assert!(poll_once(&mut first).is_pending());
-    let id = ids[0];
-    let putter = spawn_on(0, &queue, move |q| q.put(id).unwrap());
-    drop(first);
-    putter.join().unwrap();
-    assert_quiet(&queue, 1);
-}
-
-/// A task that has not looked for an id before opens a home, while one is put to an open stack.
+/// A task that has not looked for an id before comes to wait, while one is put to an open stack.
 pub(crate) fn opening_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
     let id = ids[0];
@@ -453,13 +451,13 @@ pub(crate) fn opening_against_put(new: New) {
     assert_quiet(&queue, 0);
 }
 
-/// A thread comes and closes the homes while a task comes to one; all three keep their ids.
-pub(crate) fn closing_against_newcomer(new: New) {
+/// A thread and a task come behind a task; all three keep their ids.
+pub(crate) fn thread_and_tasks_that_keep(new: New) {
     let (queue, ids) = taken(new, 3);
     let mut first = Box::pin(queue.get());
     assert!(poll_once(&mut first).is_pending());
-    let thread = spawn_on(1, &queue, |q| q.get_blocking());
-    let task = spawn_on(0, &queue, |q| block_on(q.get()));
+    let thread = spawn_on(1, &queue, |q| q.get_blocking().unwrap());
+    let task = spawn_on(0, &queue, |q| block_on(q.get()).unwrap());
     for &id in &ids {
         queue.put(id).unwrap();
     }
@@ -470,4 +468,17 @@ pub(crate) fn closing_against_newcomer(new: New) {
     };
     assert_eq!(got.iter().sum::<usize>() + mine, 3);
     assert_quiet(&queue, 0);
+}
+
+/// A newcomer against a close: it has an id, or is told; either way it does not sleep.
+pub(crate) fn close_against_waiter(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let waiter = spawn(&queue, |q| q.get_blocking());
+    let closer = spawn(&queue, SbitmapQueue::close);
+    queue.put(ids[0]).unwrap();
+    closer.join().unwrap();
+    if let Ok(id) = waiter.join().unwrap() {
+        queue.put(id).unwrap();
+    }
+    assert_eq!((queue.try_get(), queue.weight()), (None, 0));
 }

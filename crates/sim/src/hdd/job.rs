@@ -5,7 +5,7 @@ use super::measure::Counters;
 use super::model::Model;
 use crate::exec::World;
 use fastrand::Rng;
-use inflight_tags::{AllocError, Queue, Tag, TagSet};
+use inflight_tags::{AllocError, Tag, TagSet, Tenant};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     /// Whether each piece asks on its own.
     pub(super) later_pieces_wait: bool,
     pub(super) set: TagSet<Piece>,
-    pub(super) device: Queue<Piece>,
+    pub(super) device: Tenant<Piece>,
     /// Requests are known to it by their tokens.
     pub(super) disk: RefCell<Disk<u64>>,
     pub(super) counters: RefCell<Counters>,

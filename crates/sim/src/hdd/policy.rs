@@ -108,13 +108,13 @@ impl Policy {
             .force(Force::AsPosted)
             .wake_policy(WakePolicy::FullestFirst);
         Admission::NoPreempt(match self {
-            Self::Preempt => return Admission::Preempt,
+            Self::Preempt => return Admission::preempt(),
             Self::Elastic => {
-                return Admission::ElasticOvercommit {
-                    max_extra: (model.pieces().saturating_sub(1))
+                return Admission::elastic_overcommit(
+                    (model.pieces().saturating_sub(1))
                         .saturating_mul(model.tags)
                         .min(MAX_EXTRA),
-                };
+                );
             }
             Self::Ours => return Admission::WholeIo,
             Self::PerWaiter => corrected.accounting(WakeAccounting::PerWaiter),

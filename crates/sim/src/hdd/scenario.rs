@@ -156,7 +156,7 @@ impl Scenario {
             one_piece: self.one_piece,
             later_pieces_wait: self.policy.later_pieces_wait(),
             model: self.model.clone(),
-            device: set.add_queue("disk"),
+            device: set.add_tenant("disk").expect("the only one"),
             set,
             disk: RefCell::new(Disk::new(self.model.clone(), self.seed)),
             counters: RefCell::new(self.counters()),

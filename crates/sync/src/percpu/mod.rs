@@ -23,10 +23,9 @@
 //!
 //! [`close`](Stacks::close) every stack, then make one [`barrier`](Stacks::barrier), then
 //! [`drain`](Stacks::drain) every stack. No user commits anything to a closed stack after the
-//! barrier. A stack's [`bundle`](Stacks::bundle) is taken after its ids, by
-//! [`drain_bundle`](Stacks::drain_bundle). Only one thread at a time may do this, and nobody may
-//! [`open`](Stacks::open) a stack from its close to the end of its drain: ids would be lost or
-//! handed out twice. Memory stays sound whatever a caller does.
+//! barrier. Only one thread at a time may do this, and nobody may [`open`](Stacks::open) a stack
+//! from its close to the end of its drain: ids would be lost or handed out twice. Memory stays
+//! sound whatever a caller does.
 //!
 //! ```
 //! use inflight_sync::percpu::{Backend, Stacks};
@@ -59,9 +58,9 @@ pub use stack::CAPACITY;
 pub use tally::Tally;
 
 use crate::CachePadded;
-use crate::atomic::{AtomicU64, Ordering, fence};
-use crate::cpu;
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::rseq::Rseq;
+use crate::{Mutex, cpu};
 use stack::{Exclusion, Stack};
 
 /// How often a section that the kernel cuts short is started again before the call is refused.
@@ -676,98 +675,43 @@ impl Stacks {
         self.stacks[i].wait_and_empty(Exclusion::TryLock, each);
     }
 
-    /// The bundle of stack `i`: a number that the caller gives a meaning, such as several ids in
-    /// one. 0, as at first, is none. It may have changed when this returns.
+    /// Where the user of stack `i` begins its search for more: its own to say.
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::TryLock, 1).bundle(0), 0);
+    /// use std::sync::atomic::Ordering::Relaxed;
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.hint(0).store(7, Relaxed);
+    /// assert_eq!(stacks.hint(0).load(Relaxed), 7);
     /// ```
     #[inline]
     #[must_use]
-    pub fn bundle(&self, i: usize) -> u64 {
-        self.stacks[i].bundle()
+    pub fn hint(&self, i: usize) -> &AtomicU32 {
+        self.stacks[i].hint()
     }
 
-    /// Makes `new` the bundle of this CPU's stack if it is `old` and the stack is open, in one
-    /// step for the other users of the stack.
+    /// A number beside stack `i`, for its user to count with.
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert!(!stacks.exchange_bundle(0, 7), "closed");
-    /// stacks.open(0, 1);
-    /// assert!(stacks.exchange_bundle(0, 7));
-    /// assert!(!stacks.exchange_bundle(0, 8), "another one");
+    /// use std::sync::atomic::Ordering::Relaxed;
+    /// assert_eq!(Stacks::new(Backend::TryLock, 1).count(0).load(Relaxed), 0);
     /// ```
-    #[inline(always)]
-    #[must_use = "without the exchange nothing has changed hands"]
-    pub fn exchange_bundle(&self, old: u64, new: u64) -> bool {
-        let result = match self.rseq {
-            Some(rseq) => section::exchange_bundle(rseq, &self.stacks, old, new),
-            None => self.exchange_exclusively(old, new),
-        };
-        result == DONE || self.exchange_again(result, old, new)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn exchange_again(&self, result: i32, old: u64, new: u64) -> bool {
-        if result == ABORTED {
-            self.count_abort();
-        }
-        self.locked_here(|stack| stack.exchange_bundle(Exclusion::TryLock, old, new)) == Some(true)
-    }
-
-    #[inline(never)]
-    fn exchange_exclusively(&self, old: u64, new: u64) -> i32 {
-        let Some(stack) = self.entered() else {
-            return REFUSED;
-        };
-        let done = stack.exchange_bundle(self.exclusion, old, new);
-        stack.leave(self.exclusion);
-        if done { DONE } else { REFUSED }
-    }
-
-    /// Takes the bundle of the closed stack `i`, after its [`drain`](Stacks::drain).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 1);
-    /// assert!(stacks.exchange_bundle(0, 7));
-    /// stacks.close(0);
-    /// stacks.barrier();
-    /// stacks.drain(0, |_| unreachable!("no id was pushed"));
-    /// assert_eq!(stacks.drain_bundle(0), 7);
-    /// ```
-    pub fn drain_bundle(&self, i: usize) -> u64 {
-        self.stacks[i].take_bundle()
-    }
-
-    /// A number that the caller keeps in the line of stack `i`, 0 at first.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.set_note(0, 9);
-    /// assert_eq!(stacks.note(0), 9);
-    /// ```
-    #[inline]
     #[must_use]
-    pub fn note(&self, i: usize) -> u32 {
-        self.stacks[i].note()
+    pub fn count(&self, i: usize) -> &AtomicU32 {
+        self.stacks[i].count()
     }
 
-    /// Changes the [`note`](Stacks::note).
+    /// A lock beside stack `i`: for those who move several ids, or open or close it.
     ///
     /// ```
-    /// # use inflight_sync::percpu::{Backend, Stacks};
-    /// Stacks::new(Backend::TryLock, 1).set_note(0, 1);
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// let _moving = stacks.refill_lock(0).try_lock().expect("nobody else");
     /// ```
-    #[inline]
-    pub fn set_note(&self, i: usize, note: u32) {
-        self.stacks[i].set_note(note);
+    #[must_use]
+    pub fn refill_lock(&self, i: usize) -> &Mutex<()> {
+        self.stacks[i].refill()
     }
 }
 

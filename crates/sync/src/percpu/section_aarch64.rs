@@ -5,7 +5,7 @@
 
 use super::stack::Stack;
 use super::tally::{ADDED, Part};
-use super::{ABORTED, DONE, REFUSED};
+use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
@@ -165,61 +165,6 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
             cpus = in(reg) parts.len(),
             n = in(reg) n,
             added = const ADDED,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// [`DONE`], or why not.
-#[inline(always)]
-pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) -> i32 {
-    let mut result: i32;
-    // SAFETY: as in `pop`.
-    unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "adrp {seen}, 33b",
-            "add {seen}, {seen}, :lo12:33b",
-            "str {seen}, [{area}, #8]",
-            "22:",
-            "ldr {cpu:w}, [{area}, #4]",
-            "mov {result:w}, #{refused}",
-            "cmp {cpu:w}, {cpus:w}",
-            "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #8",
-            "add {seen}, {cpu}, #4",
-            "ldar {seen:w}, [{seen}]",
-            "cmp {seen:w}, #0",
-            "b.le 25f",
-            "ldr {seen}, [{cpu}, #16]",
-            "cmp {seen}, {old}",
-            "b.ne 25f",
-            "mov {result:w}, #{done}",
-            "str {new}, [{cpu}, #16]",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".inst 0xd428bc00",
-            "44:",
-            "mov {result:w}, #{aborted}",
-            "b 25b",
-            ".popsection",
-            seen = out(reg) _,
-            cpu = out(reg) _,
-            result = out(reg) result,
-            area = in(reg) rseq.area(),
-            table = in(reg) stacks.as_ptr(),
-            cpus = in(reg) stacks.len(),
-            old = in(reg) old,
-            new = in(reg) new,
-            done = const DONE,
             refused = const REFUSED,
             aborted = const ABORTED,
             options(nostack),

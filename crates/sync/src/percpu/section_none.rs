@@ -16,7 +16,3 @@ pub(super) const fn push(_: Rseq, _: &[Stack], _: u32) -> i32 {
 pub(super) const fn add(_: Rseq, _: *const [Part], _: u64) -> i32 {
     REFUSED
 }
-
-pub(super) const fn exchange_bundle(_: Rseq, _: &[Stack], _: u64, _: u64) -> i32 {
-    REFUSED
-}

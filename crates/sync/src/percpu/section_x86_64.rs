@@ -15,7 +15,7 @@
 
 use super::stack::Stack;
 use super::tally::{ADDED, Part};
-use super::{ABORTED, DONE, REFUSED};
+use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
@@ -171,60 +171,6 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
             cpus = in(reg) parts.len(),
             n = in(reg) n,
             added = const ADDED,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// [`DONE`], or why not.
-#[inline(always)]
-pub(super) fn exchange_bundle(rseq: Rseq, stacks: &[Stack], old: u64, new: u64) -> i32 {
-    let mut result: i32;
-    // SAFETY: as in `pop`.
-    unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "lea {cpu}, [rip + 33b]",
-            "mov qword ptr fs:[{area} + 8], {cpu}",
-            "22:",
-            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
-            "cmp {cpu:e}, {cpus:e}",
-            "jae 45f",
-            "shl {cpu}, 8",
-            "add {cpu}, {table}",
-            "cmp dword ptr [{cpu} + 4], 0",
-            "jle 45f",
-            "cmp qword ptr [{cpu} + 16], {old}",
-            "jne 45f",
-            "mov {result:e}, {done}",
-            "mov qword ptr [{cpu} + 16], {new}",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "44:",
-            "mov {result:e}, {aborted}",
-            "jmp 25b",
-            "45:",
-            "mov {result:e}, {refused}",
-            "jmp 25b",
-            ".popsection",
-            cpu = out(reg) _,
-            result = out(reg) result,
-            area = in(reg) rseq.offset(),
-            table = in(reg) stacks.as_ptr(),
-            cpus = in(reg) stacks.len(),
-            old = in(reg) old,
-            new = in(reg) new,
-            done = const DONE,
             refused = const REFUSED,
             aborted = const ABORTED,
             options(nostack),

@@ -3,10 +3,10 @@
 use super::Backend;
 #[cfg(loom)]
 use crate::atomic::fence;
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::thread;
+use crate::atomic::{AtomicU32, Ordering};
+use crate::{Mutex, thread};
 
-/// The largest limit of a stack: with its length, limit and bundle its ids have 256 bytes.
+/// The largest limit of a stack: with what else belongs to it its ids have 256 bytes.
 ///
 /// ```
 /// assert!(inflight_sync::percpu::CAPACITY >= 4);
@@ -27,9 +27,11 @@ pub(super) struct Stack {
     limit: AtomicU32,
     /// 1 = in use by one with the lock.
     lock: AtomicU32,
-    note: AtomicU32,
-    /// 0 = none.
-    bundle: AtomicU64,
+    hint: AtomicU32,
+    /// What its owner counts.
+    count: AtomicU32,
+    /// Of those who move several ids, or open or close it.
+    refill: Mutex<()>,
     /// As wide as a register: some processors hand a pop what was pushed last without a look at
     /// memory, but not in 16 bits.
     ids: [AtomicU32; CAPACITY],
@@ -44,7 +46,6 @@ const _: () = {
     assert!(std::mem::offset_of!(Stack, len) == 0);
     assert!(std::mem::offset_of!(Stack, limit) == 4);
     assert!(std::mem::offset_of!(Stack, ids) == 24);
-    assert!(std::mem::offset_of!(Stack, bundle) == 16);
 };
 
 /// How a user and others keep apart where no restartable sequence does it.
@@ -92,8 +93,9 @@ impl Stack {
             len: AtomicU32::new(0),
             limit: AtomicU32::new(0),
             lock: AtomicU32::new(0),
-            note: AtomicU32::new(0),
-            bundle: AtomicU64::new(0),
+            hint: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            refill: Mutex::new(()),
             ids: std::array::from_fn(|_| AtomicU32::new(0)),
             #[cfg(loom)]
             flag: AtomicU32::new(0),
@@ -183,36 +185,6 @@ impl Stack {
         true
     }
 
-    /// For the exclusive user.
-    #[inline(always)]
-    pub(super) fn exchange_bundle(&self, exclusion: Exclusion, old: u64, new: u64) -> bool {
-        // Ordering: Acquire as in `pop`, and first as there.
-        if exclusion.allowed(self.limit.load(Ordering::Acquire)) <= 0 {
-            return false;
-        }
-        // Relaxed: as in `pop`.
-        let same = self.bundle.load(Ordering::Relaxed) == old;
-        if same {
-            self.bundle.store(new, Ordering::Relaxed);
-        }
-        same
-    }
-
-    #[inline]
-    pub(super) fn bundle(&self) -> u64 {
-        // Relaxed: a guess, which `exchange_bundle` checks.
-        self.bundle.load(Ordering::Relaxed)
-    }
-
-    /// As `empty`, for the one who has just emptied the stack.
-    pub(super) fn take_bundle(&self) -> u64 {
-        // Relaxed, both: the look that emptied the stack has made the last user's writes visible,
-        // and later users see the limit closed; the next that sees it open comes after `open`.
-        let bundle = self.bundle.load(Ordering::Relaxed);
-        self.bundle.store(0, Ordering::Relaxed);
-        bundle
-    }
-
     /// For sections.
     pub(super) fn open(&self, limit: u32) {
         let limit = limit.min(CAPACITY as u32);
@@ -278,15 +250,16 @@ impl Stack {
     }
 
     #[inline]
-    pub(super) fn note(&self) -> u32 {
-        // Relaxed: the caller's hint; any value is right.
-        self.note.load(Ordering::Relaxed)
+    pub(super) const fn hint(&self) -> &AtomicU32 {
+        &self.hint
     }
 
-    #[inline]
-    pub(super) fn set_note(&self, note: u32) {
-        // Relaxed: as in `note`.
-        self.note.store(note, Ordering::Relaxed);
+    pub(super) const fn count(&self) -> &AtomicU32 {
+        &self.count
+    }
+
+    pub(super) const fn refill(&self) -> &Mutex<()> {
+        &self.refill
     }
 }
 

@@ -72,7 +72,6 @@ impl Rseq {
         );
     }
 
-    /// From the thread pointer to the area: x86-64 addresses by it.
     /// The CPU this thread runs on, or a number larger than any if the kernel was not told of its
     /// area.
     #[inline(always)]
@@ -82,6 +81,7 @@ impl Rseq {
         unsafe { place.cast::<u32>().read_volatile() }
     }
 
+    /// From the thread pointer to the area: x86-64 addresses by it.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) const fn offset(self) -> isize {

@@ -12,7 +12,7 @@
 //! Why no wakeup is lost: either N2 comes before W2 in the single order of SeqCst fences, and W3
 //! sees the changed state; or W2 comes before N2, and N3 sees the waiter.
 
-use super::{Notify, Ticket, WaitList, notify_each};
+use super::{Notify, WaitList, WaiterKey, notify_each};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::time::{Clock, Instant};
 use crate::{Mutex, Parker};
@@ -72,7 +72,7 @@ impl Event {
     /// inflight_sync::wait::Event::new().notify_all();
     /// ```
     pub fn notify_all(&self) {
-        // Ordering: N2, pairs with the fence in `Stay::enter` (W2).
+        // Ordering: N2, pairs with the fence in `Event::enter` (W2).
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) == 0 {
             return;
@@ -158,23 +158,59 @@ impl Event {
     }
 }
 
-/// One waiter's stay in the list; leaves when dropped.
-#[derive(Debug)]
-struct Stay<'a> {
-    event: &'a Event,
-    ticket: Option<Ticket>,
-}
+impl Event {
+    /// As [`listen_while`](Event::listen_while), for futures that keep their place apart from the
+    /// event. Whoever drops the place calls [`leave`](Event::leave) first.
+    ///
+    /// ```
+    /// use inflight_sync::wait::Event;
+    /// use std::task::{Context, Waker};
+    /// let (event, mut place) = (Event::new(), None);
+    /// let cx = Context::from_waker(Waker::noop());
+    /// assert!(event.poll_while(&mut place, &cx, || true).is_pending());
+    /// event.leave(&mut place);
+    /// ```
+    pub fn poll_while(
+        &self,
+        place: &mut Option<WaiterKey>,
+        cx: &Context<'_>,
+        mut condition: impl FnMut() -> bool,
+    ) -> Poll<()> {
+        if !condition() {
+            self.leave(place);
+            return Poll::Ready(());
+        }
+        self.enter(place, Notify::Task(cx.waker().clone()));
+        if condition() {
+            return Poll::Pending;
+        }
+        self.leave(place);
+        Poll::Ready(())
+    }
 
-impl Stay<'_> {
+    /// Gives up a place that [`poll_while`](Event::poll_while) has taken, if any.
+    ///
+    /// ```
+    /// inflight_sync::wait::Event::new().leave(&mut None);
+    /// ```
+    pub fn leave(&self, place: &mut Option<WaiterKey>) {
+        let Some(ticket) = place.take() else { return };
+        let mut list = self.list.lock();
+        let left = list.remove(ticket);
+        self.waiters.store(list.len(), Ordering::Relaxed);
+        drop(list);
+        drop(left);
+    }
+
     /// W1 and W2: makes sure the waiter is in the list and is told by `notify`.
-    fn enter(&mut self, notify: Notify) {
-        let mut list = self.event.list.lock();
-        let replaced = match self.ticket {
+    fn enter(&self, place: &mut Option<WaiterKey>, notify: Notify) {
+        let mut list = self.list.lock();
+        let replaced = match *place {
             Some(ticket) => list.replace(ticket, notify),
             None => Err(notify),
         };
-        let outdated = replaced.map_err(|notify| self.ticket = Some(list.push_back(notify)));
-        self.event.waiters.store(list.len(), Ordering::Relaxed);
+        let outdated = replaced.map_err(|notify| *place = Some(list.push_back(notify)));
+        self.waiters.store(list.len(), Ordering::Relaxed);
         // A waker may run anything when it is dropped, so not under the lock.
         drop(list);
         drop(outdated);
@@ -183,14 +219,22 @@ impl Stay<'_> {
     }
 }
 
+/// One waiter's stay in the list; leaves when dropped.
+#[derive(Debug)]
+struct Stay<'a> {
+    event: &'a Event,
+    ticket: Option<WaiterKey>,
+}
+
+impl Stay<'_> {
+    fn enter(&mut self, notify: Notify) {
+        self.event.enter(&mut self.ticket, notify);
+    }
+}
+
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let mut list = self.event.list.lock();
-        let left = list.remove(ticket);
-        self.event.waiters.store(list.len(), Ordering::Relaxed);
-        drop(list);
-        drop(left);
+        self.event.leave(&mut self.ticket);
     }
 }
 
@@ -220,14 +264,8 @@ impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if !(this.condition)() {
-            return Poll::Ready(());
-        }
-        this.stay.enter(Notify::Task(cx.waker().clone()));
-        if (this.condition)() {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
+        let stay = &mut this.stay;
+        stay.event
+            .poll_while(&mut stay.ticket, cx, &mut this.condition)
     }
 }

@@ -19,7 +19,7 @@ const NIL: u32 = u32::MAX;
 /// assert!(!list.contains(ticket));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct WaiterKey {
     index: u32,
     serial: u64,
 }
@@ -112,7 +112,7 @@ impl WaitList {
     /// list.push_back(Notify::Thread(Parker::current().unparker()));
     /// assert_eq!(list.len(), 1);
     /// ```
-    pub fn push_back(&mut self, notify: Notify) -> Ticket {
+    pub fn push_back(&mut self, notify: Notify) -> WaiterKey {
         self.push_back_marked(notify, 0)
     }
 
@@ -125,7 +125,7 @@ impl WaitList {
     /// let _ = list.push_back_marked(Notify::Thread(Parker::current().unparker()), 7);
     /// assert_eq!(list.pop_first(|mark| mark > 0).map(|(_, mark)| mark), Some(7));
     /// ```
-    pub fn push_back_marked(&mut self, notify: Notify, mark: u64) -> Ticket {
+    pub fn push_back_marked(&mut self, notify: Notify, mark: u64) -> WaiterKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         let slot = Slot {
@@ -150,7 +150,7 @@ impl WaitList {
         }
         self.tail = index;
         self.len += 1;
-        Ticket { index, serial }
+        WaiterKey { index, serial }
     }
 
     /// Whether the waiter is still in the list.
@@ -162,7 +162,7 @@ impl WaitList {
     /// assert!(list.contains(ticket));
     /// ```
     #[must_use]
-    pub fn contains(&self, ticket: Ticket) -> bool {
+    pub fn contains(&self, ticket: WaiterKey) -> bool {
         self.slots
             .get(ticket.index as usize)
             .is_some_and(|s| s.serial == ticket.serial && s.notify.is_some())
@@ -188,7 +188,7 @@ impl WaitList {
     /// let _ = list.pop_front();
     /// assert!(list.replace(ticket, task()).is_err());
     /// ```
-    pub fn replace(&mut self, ticket: Ticket, notify: Notify) -> Result<Notify, Notify> {
+    pub fn replace(&mut self, ticket: WaiterKey, notify: Notify) -> Result<Notify, Notify> {
         if !self.contains(ticket) {
             return Err(notify);
         }
@@ -208,7 +208,7 @@ impl WaitList {
     /// assert!(list.remove(ticket).is_none());
     /// ```
     #[must_use = "drop it after the lock is let go"]
-    pub fn remove(&mut self, ticket: Ticket) -> Option<Notify> {
+    pub fn remove(&mut self, ticket: WaiterKey) -> Option<Notify> {
         if self.contains(ticket) {
             self.unlink(ticket.index)
         } else {
@@ -336,7 +336,7 @@ mod tests {
             let seen = Arc::new(AtomicUsize::new(0));
             let mut list = WaitList::new();
             let mut oracle: Vec<usize> = Vec::new();
-            let mut tickets: Vec<Ticket> = Vec::new();
+            let mut tickets: Vec<WaiterKey> = Vec::new();
             for op in ops {
                 match op {
                     Op::Push => {

@@ -1,14 +1,14 @@
 //! Who gets a tag when there are too few: the policies, as data.
 
 use inflight_sbitmap::WakePolicy;
-use inflight_sbitmap::above::{self, Door};
+use inflight_sbitmap::tenancy::{self, NewcomerPolicy};
 
 /// Who gets a tag next when more are asked for than there are.
 ///
 /// Large requests are split at what the device takes at once, and each piece needs a tag of its
 /// own. When many submitters wait, the order in which tags are given out decides whether the pieces
 /// of one request stay together. A disk pays a seek wherever they do not. So the policies differ
-/// most for [`Queue::split`](crate::Queue::split).
+/// most for [`Queue::split`](crate::Tenant::split).
 ///
 /// | | newcomers past those who wait | pieces of a split | a wake |
 /// |---|---|---|---|
@@ -39,8 +39,9 @@ pub enum Admission {
     #[default]
     WholeIo,
     /// Whoever tries while a tag is free may take it, past all who wait, who are woken in batches:
-    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched).
-    Preempt,
+    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched), whose wait queues are served in
+    /// this order.
+    Preempt(WakePolicy),
     /// As `Preempt`, but newcomers wait in line while many wait and few tags are free.
     NoPreempt(NoPreempt),
     /// As `Preempt`, and the later pieces of a request whose first piece has a tag take one of
@@ -49,28 +50,61 @@ pub enum Admission {
     ElasticOvercommit {
         /// How many tags more than the depth there are, per hardware queue.
         max_extra: usize,
+        /// In which order the wait queues are served.
+        wake_policy: WakePolicy,
     },
 }
 
 impl Admission {
-    /// The order of the wait queues, where there are several.
-    pub(crate) const fn wake_policy(self) -> WakePolicy {
-        match self {
-            Self::NoPreempt(rules) => rules.wake_policy,
-            _ => WakePolicy::RoundRobin,
+    /// [`Preempt`](Admission::Preempt), whose wait queues are served one after the other.
+    ///
+    /// ```
+    /// use inflight_tags::{Admission, WakePolicy};
+    /// assert_eq!(Admission::preempt(), Admission::Preempt(WakePolicy::RoundRobin));
+    /// ```
+    #[must_use]
+    pub const fn preempt() -> Self {
+        Self::Preempt(WakePolicy::RoundRobin)
+    }
+
+    /// [`ElasticOvercommit`](Admission::ElasticOvercommit), whose wait queues are served one after
+    /// the other.
+    ///
+    /// ```
+    /// # use inflight_tags::{Admission, TagSet};
+    /// let set = TagSet::builder().depth(8).admission(Admission::elastic_overcommit(2));
+    /// assert_eq!(set.build(|_, _| ())?.capacity(), 10);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn elastic_overcommit(max_extra: usize) -> Self {
+        Self::ElasticOvercommit {
+            max_extra,
+            wake_policy: WakePolicy::RoundRobin,
         }
     }
 
-    pub(crate) fn door(self) -> Option<Door> {
+    /// The order of the wait queues, where there are several.
+    pub(crate) const fn wake_policy(self) -> Option<WakePolicy> {
+        match self {
+            Self::WholeIo => None,
+            Self::Preempt(wake_policy) | Self::ElasticOvercommit { wake_policy, .. } => {
+                Some(wake_policy)
+            }
+            Self::NoPreempt(rules) => Some(rules.wake_policy),
+        }
+    }
+
+    pub(crate) fn newcomers(self) -> Option<NewcomerPolicy> {
         let Self::NoPreempt(rules) = self else {
             return None;
         };
-        Some(Door {
+        Some(NewcomerPolicy {
             threshold: rules.threshold,
             force: match rules.force {
-                Force::Hysteresis => above::Force::Hysteresis,
-                Force::AsPosted => above::Force::AsPosted,
-                Force::Never => above::Force::Never,
+                Force::Hysteresis => tenancy::Force::Hysteresis,
+                Force::AsPosted => tenancy::Force::AsPosted,
+                Force::Never => tenancy::Force::Never,
             },
             per_tag: rules.accounting == WakeAccounting::PerTag,
         })

@@ -1,12 +1,9 @@
 //! How completions are made.
 
 use super::Completions;
-use super::shard::Core;
-use super::sink::{CompletionSink, InlineSink};
-use super::view::Views;
 use crate::set::TagSet;
 use crate::tag::Tag;
-use inflight_sync::Arc;
+use inflight_steering::{CompletionSink, InlineSink, Router};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
 
@@ -98,7 +95,7 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     /// use std::sync::Arc;
     /// let set = TagSet::builder().depth(8).build(|_, _| 0usize)?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// let bytes = Arc::new(AtomicUsize::new(0));
     /// let sum = bytes.clone();
     /// let completions = set.completions(&Topology::discover()?).build(move |req: Tag<usize>| {
@@ -109,10 +106,9 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
-        let core = Arc::new(Core::new(Box::new(callback)));
-        let views = Views::new(core, self.topology, self.scope, Box::new(self.sink));
+        let router = Router::new(self.topology, self.scope, self.sink, callback);
         self.set.shared.bitmaps.policies().turn_on();
-        Completions::new(self.set, views)
+        Completions::new(self.set, router)
     }
 }
 

@@ -1,18 +1,14 @@
 //! From a token that came back to its callback, on the CPU where it belongs.
 
-use super::note::Noted;
-use super::stats::Counters;
-use super::view::{Follow, Leftover, View, Views};
-use super::{Decision, InlineReason, RedirectReason, Seat, ShardStats, SteeringStats, depth};
 use crate::error::RedeemError;
-use crate::queue::Queue;
 use crate::set::TagSet;
+use crate::shared::Follow;
 use crate::tag::Tag;
-use inflight_sync::{Arc, Weak, cpu, thread};
+use crate::tenant_handle::Tenant;
+use inflight_steering::{Decision, Leftover, Router, ShardStats, Steered, SteeringStats, TenantId};
+use inflight_sync::{Arc, Weak};
 use inflight_topology::Topology;
-use inflight_topology::steering::{Completion, Mailbox};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs completions of a [`TagSet`] where they belong. Made by [`TagSet::completions`].
 ///
@@ -28,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 ///
 /// struct Req { result: i32 }
 /// let set = TagSet::builder().depth(8).build(|_, _| Req { result: 0 })?;
-/// let dev = set.add_queue("nvme0n1");
+/// let dev = set.add_tenant("nvme0n1")?;
 /// let (done, results) = mpsc::channel();
 /// let completions = set
 ///     .completions(&Topology::discover()?)
@@ -45,37 +41,12 @@ pub struct Completions<T: Send + 'static> {
 
 struct Inner<T: Send + 'static> {
     set: TagSet<T>,
-    views: Views<T>,
-}
-
-/// A completion that was steered but not run. See [`Completions::steer`].
-///
-/// ```
-/// use inflight_tags::steering::Steered;
-/// fn run<T>(steered: Steered<T>, finish: impl FnOnce(&T)) {
-///     match steered {
-///         Steered::Here(req, _) => finish(&req), // and free
-///         Steered::Sent { .. } => {} // its mailbox's worker calls the callback
-///     }
-/// }
-/// ```
-#[derive(Debug)]
-#[must_use = "a tag that is dropped is freed"]
-pub enum Steered<T> {
-    /// It belongs here: whoever steered it runs it.
-    Here(Tag<T>, InlineReason),
-    /// It is in the mailbox of a CPU, whose worker calls the callback.
-    Sent {
-        /// The CPU.
-        cpu: usize,
-        /// Why it was sent there.
-        reason: RedirectReason,
-    },
+    router: Router<Tag<T>>,
 }
 
 impl<T: Send + 'static> Completions<T> {
-    pub(super) fn new(set: TagSet<T>, views: Views<T>) -> Self {
-        let inner = Arc::new(Inner { set, views });
+    pub(super) fn new(set: TagSet<T>, router: Router<Tag<T>>) -> Self {
+        let inner = Arc::new(Inner { set, router });
         let follower: Weak<Inner<T>> = Arc::downgrade(&inner);
         inner.set.shared.add_follower(follower);
         Self { inner }
@@ -87,7 +58,7 @@ impl<T: Send + 'static> Completions<T> {
     ///
     /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in
     /// a mailbox, or, if nobody empties that, for the end of the callbacks around it: then it runs
-    /// on this thread (reason [`Depth`](RedirectReason::Depth) either way).
+    /// on this thread (reason [`Depth`](super::RedirectReason::Depth) either way).
     ///
     /// # Errors
     ///
@@ -103,7 +74,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{RedeemError, Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(|req: Tag<i32>| {
     ///     assert_eq!(*req, 4096);
     /// });
@@ -116,7 +87,7 @@ impl<T: Send + 'static> Completions<T> {
     pub fn complete(&self, token: u64, fill: impl FnOnce(&mut T)) -> Result<Decision, RedeemError> {
         let mut tag = self.inner.set.redeem(token)?;
         fill(&mut tag);
-        Ok(self.hand_over(tag))
+        Ok(self.complete_tag(tag))
     }
 
     /// The same for a tag that is in the caller's hand already: one redeemed as timed out
@@ -131,35 +102,18 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let token = dev.alloc_blocking()?.into_token();
     /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
-    /// completions.hand_over(set.redeem_timed_out(token)?);
+    /// completions.complete_tag(set.redeem_timed_out(token)?);
     /// assert_eq!((set.in_use(), completions.stats().completed()), (0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     // Why: it acts, and who only wants that may ignore where.
     #[allow(clippy::must_use_candidate)]
-    pub fn hand_over(&self, tag: Tag<T>) -> Decision {
-        let views = &self.inner.views;
-        let (view, depth) = (views.current(), depth::current());
-        match self.inner.send(view, tag, depth) {
-            Err((tag, observer, _)) if depth >= Completion::MAX_DEPTH => {
-                counters(view, observer, &tag).put_off();
-                views.core().put_off(tag);
-                Decision::Redirect {
-                    cpu: observer,
-                    reason: RedirectReason::Depth,
-                }
-            }
-            Err((tag, observer, reason)) => {
-                counters(view, observer, &tag).ran_inline(reason);
-                views.core().call(tag);
-                Decision::Inline(reason)
-            }
-            Ok((cpu, reason)) => Decision::Redirect { cpu, reason },
-        }
+    pub fn complete_tag(&self, tag: Tag<T>) -> Decision {
+        self.inner.router.complete(tag)
     }
 
     /// As [`complete`](Self::complete), but what belongs here comes back to the caller, who runs it
@@ -175,7 +129,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let token = dev.alloc_blocking()?.into_token();
     /// let mut bytes = 0;
@@ -186,36 +140,33 @@ impl<T: Send + 'static> Completions<T> {
     /// assert_eq!(bytes, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn steer(&self, token: u64, fill: impl FnOnce(&mut T)) -> Result<Steered<T>, RedeemError> {
+    pub fn steer(
+        &self,
+        token: u64,
+        fill: impl FnOnce(&mut T),
+    ) -> Result<Steered<Tag<T>>, RedeemError> {
         let mut tag = self.inner.set.redeem(token)?;
         fill(&mut tag);
         Ok(self.steer_tag(tag))
     }
 
     /// [`steer`](Self::steer) for a tag that is in the caller's hand already, as
-    /// [`hand_over`](Self::hand_over) is for [`complete`](Self::complete).
+    /// [`complete_tag`](Self::complete_tag) is for [`complete`](Self::complete).
     ///
     /// ```
     /// # use inflight_tags::steering::Steered;
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
     /// let tag = dev.alloc_blocking()?;
     /// tag.submit_here(); // and given to a thread that does the IO
     /// assert!(matches!(completions.steer_tag(tag), Steered::Here(..)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn steer_tag(&self, tag: Tag<T>) -> Steered<T> {
-        let view = self.inner.views.current();
-        match self.inner.send(view, tag, 0) {
-            Ok((cpu, reason)) => Steered::Sent { cpu, reason },
-            Err((tag, observer, reason)) => {
-                counters(view, observer, &tag).ran_inline(reason);
-                Steered::Here(tag, reason)
-            }
-        }
+    pub fn steer_tag(&self, tag: Tag<T>) -> Steered<Tag<T>> {
+        self.inner.router.steer(tag)
     }
 
     /// Says that whoever waited for `tag` goes on now, on the calling thread: if this is not the
@@ -227,29 +178,26 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::{Topology, set_current_cpu_for_thread};
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// set_current_cpu_for_thread(Some(0)); // as if this ran there
     /// let token = dev.alloc_blocking()?.into_token();
     /// set_current_cpu_for_thread(Some(1));
-    /// completions.resumed(&set.redeem(token)?);
+    /// completions.submitter_resumed(&set.redeem(token)?);
     /// assert_eq!(completions.stats().submitter_moved, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn resumed(&self, tag: &Tag<T>) {
-        let here = cpu::current();
-        if tag.submitted_on().is_some_and(|cpu| cpu != here) {
-            counters(self.inner.views.current(), here, tag).moved();
-        }
+    pub fn submitter_resumed(&self, tag: &Tag<T>) {
+        self.inner.router.submitter_resumed(tag);
     }
 
-    /// What was counted, over all shards and queues.
+    /// What was counted, over all shards and tenants.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.complete(dev.alloc_blocking()?.into_token(), |_| ())?;
     /// assert_eq!(completions.stats().completed(), 1);
@@ -257,30 +205,30 @@ impl<T: Send + 'static> Completions<T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
-        self.inner.views.stats(None)
+        self.inner.router.stats()
     }
 
-    /// What was counted for the requests of one queue: nothing, if it is of another set. The
-    /// numbers of all queues, with those that are gone, add up to [`stats`](Self::stats); but a
+    /// What was counted for the requests of one tenant: nothing, if it is of another set. The
+    /// numbers of all, with those that are gone, add up to [`stats`](Self::stats); but a
     /// batch in which several had a part counts for each of them, with that part. (One of more than
-    /// 16 queues counts as several.)
+    /// 16 tenants counts as several.)
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// let set = TagSet::builder().depth(2).build(|_, _| 0)?;
-    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// let (log, data) = (set.add_tenant("log")?, set.add_tenant("data")?);
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.complete(log.alloc_blocking()?.into_token(), |_| ())?;
-    /// let counted = [&log, &data].map(|queue| completions.queue_stats(queue).completed());
+    /// let counted = [&log, &data].map(|queue| completions.tenant_stats(queue).completed());
     /// assert_eq!(counted, [1, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn queue_stats(&self, queue: &Queue<T>) -> SteeringStats {
-        let same = Arc::ptr_eq(&queue.shared.bitmaps, &self.inner.set.shared.bitmaps);
+    pub fn tenant_stats(&self, tenant: &Tenant<T>) -> SteeringStats {
+        let same = Arc::ptr_eq(&tenant.shared.bitmaps, &self.inner.set.shared.bitmaps);
         if same {
-            self.inner.views.stats(Some(queue.seat))
+            self.inner.router.tenant_stats(tenant.id)
         } else {
             SteeringStats::default()
         }
@@ -301,7 +249,7 @@ impl<T: Send + 'static> Completions<T> {
     /// ```
     #[must_use]
     pub fn shard_stats(&self) -> Vec<ShardStats> {
-        self.inner.views.shard_stats()
+        self.inner.router.shard_stats()
     }
 
     /// Closes all mailboxes, and runs what is in them on the calling thread. From now on every
@@ -316,7 +264,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet};
     /// # use inflight_topology::Topology;
     /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_queue("nvme0n1");
+    /// # let dev = set.add_tenant("nvme0n1")?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
     /// completions.close();
     /// let token = dev.alloc_blocking()?.into_token();
@@ -324,7 +272,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.inner.close();
+        self.inner.router.close();
     }
 
     /// Closes the mailbox of the shard that `cpu` is in, and runs what is in it on the calling
@@ -345,20 +293,13 @@ impl<T: Send + 'static> Completions<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close_cpu(&self, cpu: usize) {
-        let views = &self.inner.views;
-        if let Some(post) = views.current().post(cpu) {
-            let closed = views.core().close(&post.shard);
-            closed.unwrap_or_else(|panic| resume_unwind(panic));
-        }
+        self.inner.router.close_cpu(cpu);
     }
 
     /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
     /// shard, or if the sink has no worker for it. [`close_cpu`](Self::close_cpu) has an example.
     pub fn open_cpu(&self, cpu: usize) {
-        let post = self.inner.views.current().post(cpu);
-        if let Some(post) = post.filter(|post| post.runner.is_some()) {
-            post.shard.open();
-        }
+        self.inner.router.open_cpu(cpu);
     }
 
     /// The set whose requests it completes.
@@ -377,104 +318,13 @@ impl<T: Send + 'static> Completions<T> {
     }
 }
 
-/// Where what is seen on a CPU is counted.
-fn counters<'a, T: Send>(view: &'a View<T>, cpu: usize, tag: &Tag<T>) -> &'a Counters {
-    view.counting(cpu).counters(tag.note().seat())
-}
-
-impl<T: Send + 'static> Inner<T> {
-    /// Decides, and sends what is to be sent. Comes back with what is to run here, the CPU this is,
-    /// and why.
-    fn send(
-        &self,
-        view: &View<T>,
-        tag: Tag<T>,
-        depth: u32,
-    ) -> Result<(usize, RedirectReason), (Tag<T>, usize, InlineReason)> {
-        let observer = cpu::current();
-        let Some(noted) = tag.note().read() else {
-            return Err((tag, observer, InlineReason::UnknownCpu));
-        };
-        match decide(view, observer, noted, depth) {
-            Decision::Inline(reason) => Err((tag, observer, reason)),
-            Decision::Redirect { cpu, reason } => match self.push(view, cpu, tag) {
-                Ok(()) => Ok((cpu, reason)),
-                Err(tag) => Err((tag, observer, InlineReason::Closed)),
-            },
-        }
-    }
-
-    /// # Errors
-    /// Nobody empties the mailbox of that CPU.
-    fn push(&self, view: &View<T>, cpu: usize, tag: Tag<T>) -> Result<(), Tag<T>> {
-        let Some(post) = view.post(cpu) else {
-            return Err(tag);
-        };
-        let Some(runner) = &post.runner else {
-            return Err(tag);
-        };
-        let counters = post.shard.counters(tag.note().seat());
-        if post.shard.push(tag, counters)?.was_empty() {
-            let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
-            if !matches!(woken, Ok(true)) {
-                // Also after a panic: the next push will find the mailbox not empty, and not wake.
-                counters.refused();
-                self.views.core().run_soon(&post.shard);
-            }
-            woken.unwrap_or_else(|panic| resume_unwind(panic));
-        }
-        Ok(())
-    }
-
-    /// # Panics
-    /// With the first panic of a callback.
-    fn close(&self) {
-        if let Err(panic) = self.views.close() {
-            // A thread that unwinds already cannot take another.
-            if thread::panicking() {
-                depth::dispose(panic);
-            } else {
-                resume_unwind(panic);
-            }
-        }
-    }
-}
-
-fn decide<T>(view: &View<T>, observer: usize, noted: Noted, depth: u32) -> Decision
-where
-    T: Send + 'static,
-{
-    let submitter = noted.cpu.unwrap_or(usize::MAX);
-    let mailbox = match view.post(submitter) {
-        // The rules say that it is unknown.
-        None => Mailbox::Awake,
-        Some(post) => match &post.runner {
-            Some(runner) => post.shard.state(&**runner),
-            None => Mailbox::Closed,
-        },
-    };
-    Completion::new(observer, submitter)
-        .policy(noted.policy)
-        .polled(noted.polled)
-        .mailbox(mailbox)
-        .one_shard(view.is_one_shard())
-        .depth(depth)
-        .decide(&view.topology)
-}
-
 impl<T: Send + 'static> Follow for Inner<T> {
     fn refresh(&self, topology: &Topology) -> Leftover {
-        self.views.refresh(topology)
+        self.router.refresh(topology)
     }
 
-    fn forget(&self, seats: &[Seat]) {
-        self.views.forget(seats);
-    }
-}
-
-impl<T: Send + 'static> Drop for Inner<T> {
-    fn drop(&mut self) {
-        self.close();
+    fn forget(&self, tenants: &[TenantId]) {
+        self.router.forget(tenants);
     }
 }
 

@@ -6,7 +6,8 @@
 //! [`Completions`] decides that for each completion by the request's own [`Steering`] (its queue's
 //! or its set's, when it was submitted), with
 //! [`decide`](inflight_topology::steering::decide), and keeps the mailboxes; a [`CompletionSink`]
-//! knows the threads that empty them.
+//! knows the threads that empty them. What is not about tags is in `inflight-steering`, re-exported
+//! here.
 //!
 //! ```
 //! use inflight_tags::steering::Decision;
@@ -20,7 +21,7 @@
 //!     .topology(&topo)
 //!     .steering(Steering::SameCache)
 //!     .build(|_, _| Req { result: 0 })?;
-//! let dev = set.add_queue("nvme0n1");
+//! let dev = set.add_tenant("nvme0n1")?;
 //!
 //! // Once: what is to happen to each request that is through. Without `.sink(..)` nobody empties
 //! // mailboxes, and everything runs where it is seen.
@@ -40,34 +41,19 @@
 //! | each completion runs once | it starts from a [`Tag`](crate::Tag), of which there is one |
 //! | completions of one mailbox run in the order they were handed over | one list per shard, turned round when it is taken |
 //! | no completion is left in a mailbox | a push that finds it empty wakes; [`close`](Completions::close) runs what is left |
-//! | a callback may complete others, and submit | no lock is held; from 8 levels on they are put off |
+//! | a callback may complete others, and submit | no lock is held; from 8 levels on they are deferred |
 //! | a policy changes for later requests only | it is noted in the request at [`into_token`](crate::Tag::into_token) |
 //!
 //! After the way of Linux's block layer (`rq_affinity`). The protocol of the mailboxes is in
-//! `PROTOCOL.md` beside the sources, the models are `tests/loom_steering.rs`.
+//! `inflight-steering`, the models are `tests/loom_steering.rs`.
 
 mod builder;
 mod completions;
-mod depth;
-mod mailbox;
-mod note;
 mod policy;
-mod seats;
-mod shard;
-mod sink;
-mod stats;
-mod view;
 
 pub use builder::CompletionsBuilder;
-pub use completions::{Completions, Steered};
-pub use inflight_topology::steering::{
-    Decision, InlineReason, RedirectReason, SpeedRule, Steering, SteeringPolicy,
+pub use completions::Completions;
+pub use inflight_steering::{
+    CompletionSink, Decision, InlineReason, InlineSink, MailboxHandle, RedirectReason, Runner,
+    ShardStats, SpeedRule, Steered, Steering, SteeringPolicy, SteeringStats,
 };
-pub use sink::{CompletionSink, InlineSink, MailboxHandle, Runner};
-pub use stats::{ShardStats, SteeringStats};
-
-pub(crate) use mailbox::Link;
-pub(crate) use note::{Note, Policies};
-pub(crate) use seats::{Seat, Seats};
-pub(crate) use shard::first_of;
-pub(crate) use view::Follow;

@@ -1,10 +1,13 @@
 //! What a set, a queue and a tag say about steering.
 
-use super::{CompletionsBuilder, SteeringPolicy};
-use crate::queue::Queue;
+use super::CompletionsBuilder;
 use crate::set::TagSet;
+use crate::slot::Slot;
 use crate::tag::Tag;
+use crate::tenant_handle::Tenant;
+use inflight_steering::{Item, Link, SteeringPolicy, Submission, TenantId};
 use inflight_topology::Topology;
+use std::ptr::NonNull;
 
 impl<T: Send + 'static> TagSet<T> {
     /// Describes where completions of this set run; `topology` says which CPUs there are and what
@@ -27,7 +30,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes where completions run, of all queues that have no
-    /// [policy of their own](Queue::set_steering). Requests submitted from now on take the new
+    /// [policy of their own](Tenant::set_steering). Requests submitted from now on take the new
     /// policy with them; those in flight keep theirs.
     ///
     /// ```
@@ -36,7 +39,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(set.steering().steering(), Steering::SameCache);
     /// set.set_steering(Steering::Inline);
     /// assert_eq!(set.steering().steering(), Steering::Inline);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         self.shared.bitmaps.policies().set(policy.into());
@@ -50,7 +53,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-impl<T: Send + 'static> Queue<T> {
+impl<T: Send + 'static> Tenant<T> {
     /// Where completions of this queue's requests run, whatever the set's policy: of those that are
     /// submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All clones
     /// of the queue are one.
@@ -58,16 +61,16 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().steering(Steering::SameCache).build(|_, _| ())?;
-    /// let (log, data) = (set.add_queue("log"), set.add_queue("data"));
+    /// let (log, data) = (set.add_tenant("log")?, set.add_tenant("data")?);
     /// log.set_steering(Steering::Force); // its writer wants to be called on its own CPU
     /// set.set_steering(Steering::Inline);
     /// let policies = [log, data].map(|queue| queue.steering().steering());
     /// assert_eq!(policies, [Steering::Force, Steering::Inline]);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         let policies = self.bitmaps().policies();
-        policies.set_own(self.seat, Some(policy.into()));
+        policies.set_own(self.id, Some(policy.into()));
     }
 
     /// Takes the set's policy again, for requests submitted from now on.
@@ -75,14 +78,14 @@ impl<T: Send + 'static> Queue<T> {
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let dev = set.add_queue("nvme0n1");
+    /// let dev = set.add_tenant("nvme0n1")?;
     /// dev.set_steering(Steering::Force);
     /// dev.follow_set_steering();
     /// assert_eq!(dev.steering().steering(), Steering::SameCpu);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow_set_steering(&self) {
-        self.bitmaps().policies().set_own(self.seat, None);
+        self.bitmaps().policies().set_own(self.id, None);
     }
 
     /// Where completions of requests that it submitted now would run: by its own policy, or by the
@@ -90,7 +93,38 @@ impl<T: Send + 'static> Queue<T> {
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         let policies = self.bitmaps().policies();
-        policies.own(self.seat).unwrap_or_else(|| policies.get())
+        policies.own(self.id).unwrap_or_else(|| policies.get())
+    }
+}
+
+// SAFETY: a tag keeps its slot, which does not move; a slot has a link of its own, and only its
+// owner uses it.
+unsafe impl<T: Send + 'static> Item for Tag<T> {
+    fn into_raw(self) -> NonNull<()> {
+        Self::into_raw(self).cast()
+    }
+
+    unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::from_raw(raw.cast()) }
+    }
+
+    unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
+        // SAFETY: the pointer is a slot's, which its tag keeps.
+        unsafe { &raw.cast::<Slot<T>>().as_ref().link }
+    }
+
+    unsafe fn tenant_of(raw: NonNull<()>) -> TenantId {
+        // SAFETY: as above.
+        unsafe { raw.cast::<Slot<T>>().as_ref() }.info.tenant()
+    }
+
+    fn tenant(&self) -> TenantId {
+        self.info().tenant()
+    }
+
+    fn submission(&self) -> Option<Submission> {
+        self.info().read()
     }
 }
 
@@ -102,13 +136,13 @@ impl<T> Tag<T> {
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let tag = set.add_queue("nvme0n1").alloc_blocking()?;
+    /// let tag = set.add_tenant("nvme0n1")?.alloc_blocking()?;
     /// tag.submit_here();
     /// assert!(tag.submitted_on().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn submit_here(&self) {
-        self.note().write(self.policies(), || self.is_polled());
+        self.info().write(self.policies(), || self.is_polled());
     }
 
     /// [`into_token`](Self::into_token) for a request whose submitter looks for the completion
@@ -121,7 +155,7 @@ impl<T> Tag<T> {
     /// # use inflight_topology::Topology;
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
     /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<()>>);
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_polled_token();
+    /// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_polled_token();
     /// let ran = completions.complete(token, |_| ())?;
     /// assert_eq!(ran, Decision::Inline(InlineReason::Polled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -134,19 +168,19 @@ impl<T> Tag<T> {
     /// The CPU its request was submitted on, last. A hint; none if it has not been submitted, or if
     /// nobody had asked by then for CPUs to be noted: by
     /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering),
-    /// [`Queue::set_steering`](crate::Queue::set_steering) or
+    /// [`Tenant::set_steering`](crate::Tenant::set_steering) or
     /// [`TagSet::completions`](crate::TagSet::completions).
     ///
     /// ```
     /// # use inflight_tags::{Steering, TagSet};
     /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let token = set.add_queue("nvme0n1").alloc_blocking()?.into_token();
+    /// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
     /// let cpu = set.redeem(token)?.submitted_on();
     /// println!("submitted on {cpu:?}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn submitted_on(&self) -> Option<usize> {
-        self.note().read()?.cpu
+        self.info().read()?.cpu
     }
 }

@@ -30,7 +30,7 @@ impl Words {
 pub(crate) struct Attack {
     set: Set,
     other: Set,
-    dev: inflight_tags::Queue<u64>,
+    dev: inflight_tags::Tenant<u64>,
     held: Vec<Tag<u64>>,
     /// Tokens out, with their data, and whether they are marked.
     out: BTreeMap<u64, (u64, bool)>,
@@ -57,7 +57,7 @@ impl Default for Attack {
     fn default() -> Self {
         let set = set();
         Self {
-            dev: set.add_queue("attacked"),
+            dev: set.add_tenant("attacked").unwrap(),
             other: self::set(),
             set,
             held: vec![],
@@ -121,7 +121,7 @@ impl Attack {
 
     /// The number that stands in the other set's tokens.
     fn other_number(&self) -> u64 {
-        let tag = self.other.add_queue("q").alloc_blocking();
+        let tag = self.other.add_tenant("q").unwrap().alloc_blocking();
         let token = tag.expect("it is empty").into_token();
         drop(self.other.redeem(token).expect("it is out"));
         (token >> 24) & 63
@@ -148,7 +148,7 @@ impl Attack {
                 } else {
                     options
                 };
-                self.held.extend(self.dev.try_alloc(options).ok());
+                self.held.extend(self.dev.try_alloc_with(options).ok());
             }
             3..=5 if !self.held.is_empty() => {
                 let mut tag = self.held.swap_remove(pick % self.held.len());
@@ -204,8 +204,8 @@ impl Attack {
         let all: Vec<_> = (0..HW_QUEUES)
             .flat_map(|hwq| {
                 let options = AllocOptions::new().hw_queue(hwq);
-                let normal = self.dev.try_alloc_batch_with(options, DEPTH);
-                let reserved = self.dev.try_alloc_batch_with(options.reserved(), DEPTH);
+                let normal = self.dev.try_alloc_batch_with(DEPTH, options);
+                let reserved = self.dev.try_alloc_batch_with(DEPTH, options.reserved());
                 [normal, reserved].map(|tags| tags.expect("all are free"))
             })
             .flatten()

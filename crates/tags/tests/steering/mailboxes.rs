@@ -7,22 +7,22 @@ use inflight_tags::steering::{
     CompletionSink, Completions, Decision, InlineReason, InlineSink, MailboxHandle, RedirectReason,
     Runner, SpeedRule, Steered, Steering, SteeringPolicy, SteeringStats,
 };
-use inflight_tags::{Queue, RedeemError, Tag, TagSet};
+use inflight_tags::{RedeemError, Tag, TagSet, Tenant};
 use inflight_topology::steering::{Completion, Mailbox};
 use inflight_topology::{CpuSet, Scope, Topology, set_current_cpu_for_thread};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-fn set_of(depth: usize) -> (TagSet<u64>, Queue<u64>) {
+fn set_of(depth: usize) -> (TagSet<u64>, Tenant<u64>) {
     let set = TagSet::builder().depth(depth).build(|_, _| 0).unwrap();
-    let dev = set.add_queue("dev");
+    let dev = set.add_tenant("dev").unwrap();
     (set, dev)
 }
 
-fn submit(dev: &Queue<u64>, cpu: usize) -> u64 {
+fn submit(dev: &Tenant<u64>, cpu: usize) -> u64 {
     on(cpu, || {
-        dev.try_alloc(Default::default()).unwrap().into_token()
+        dev.try_alloc_with(Default::default()).unwrap().into_token()
     })
 }
 
@@ -268,7 +268,7 @@ struct Chain {
     left: AtomicUsize,
     nested: AtomicUsize,
     deepest: AtomicUsize,
-    completions: Mutex<Option<(Completions<u64>, Queue<u64>)>>,
+    completions: Mutex<Option<(Completions<u64>, Tenant<u64>)>>,
 }
 
 impl Chain {
@@ -296,7 +296,7 @@ impl Chain {
         drop(tag);
         if self.left.fetch_sub(1, Ordering::Relaxed) > 1 {
             let (completions, dev) = self.completions.lock().clone().unwrap();
-            let token = dev.try_alloc(Default::default()).unwrap().into_token();
+            let token = dev.try_alloc_with(Default::default()).unwrap().into_token();
             completions.complete(token, |_| ()).unwrap();
         }
         self.nested.fetch_sub(1, Ordering::Relaxed);
@@ -412,7 +412,7 @@ fn what_timed_out_is_handed_over_like_the_rest() {
     let late = on(0, || completions.complete(token, |_| ran.fail()));
     assert_eq!(late, Err(RedeemError::TimedOut));
     let tag = set.redeem_timed_out(token).unwrap();
-    assert_eq!(on(0, || completions.hand_over(tag)).redirect(), Some(2));
+    assert_eq!(on(0, || completions.complete_tag(tag)).redirect(), Some(2));
     recorder.run_all();
     assert_eq!(ran.count(), 1);
 }
@@ -431,9 +431,9 @@ fn what_belongs_here_can_be_kept() {
     match steer(near) {
         Steered::Here(tag, InlineReason::SameCache) => {
             assert_eq!((*tag, tag.submitted_on()), (5, Some(1)));
-            on(1, || completions.resumed(&tag));
+            on(1, || completions.submitter_resumed(&tag));
             assert_eq!(completions.stats().submitter_moved, 0);
-            on(2, || completions.resumed(&tag));
+            on(2, || completions.submitter_resumed(&tag));
             assert_eq!(completions.stats().submitter_moved, 1);
         }
         other => panic!("{other:?}"),
@@ -639,7 +639,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Submit { cpu } => {
-                    if let Ok(tag) = dev.try_alloc(Default::default()) {
+                    if let Ok(tag) = dev.try_alloc_with(Default::default()) {
                         let token = on(cpu, || tag.into_token());
                         flying.push((token, set.steering(), cpu));
                     }

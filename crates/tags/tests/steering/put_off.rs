@@ -4,7 +4,7 @@ use crate::support::{Pipe, machine, on};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_tags::steering::Completions;
-use inflight_tags::{Queue, Tag, TagSet};
+use inflight_tags::{Tag, TagSet, Tenant};
 use inflight_topology::steering::Completion;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 
@@ -14,7 +14,7 @@ type Act = Box<dyn Fn(&Machine, u64) + Send + Sync>;
 
 /// A callback that does what the test says, given the number in the slot.
 struct Machine {
-    queue: Queue<u64>,
+    queue: Tenant<u64>,
     completions: Mutex<Option<Completions<u64>>>,
     act: Act,
 }
@@ -23,7 +23,7 @@ impl Machine {
     fn new(act: impl Fn(&Self, u64) + Send + Sync + 'static) -> Arc<Self> {
         let set = TagSet::builder().depth(64).build(|_, _| 0u64).unwrap();
         let machine_of = Arc::new(Self {
-            queue: set.add_queue("q"),
+            queue: set.add_tenant("q").unwrap(),
             completions: Mutex::new(None),
             act: Box::new(act),
         });
@@ -46,7 +46,7 @@ impl Machine {
         let completions = self.completions.lock().clone();
         let token = on(0, || {
             self.queue
-                .try_alloc(Default::default())
+                .try_alloc_with(Default::default())
                 .unwrap()
                 .into_token()
         });

@@ -5,7 +5,7 @@ use inflight_sync::{Arc, Mutex};
 use inflight_tags::steering::{
     Completions, Decision, InlineReason, RedirectReason, Steering, SteeringPolicy, SteeringStats,
 };
-use inflight_tags::{Queue, SharePolicy, Tag, TagSet};
+use inflight_tags::{SharePolicy, Tag, TagSet, Tenant};
 use inflight_topology::Topology;
 use inflight_topology::steering::{Completion, Mailbox};
 use proptest::prelude::*;
@@ -18,9 +18,12 @@ fn set_of(depth: usize) -> TagSet<u64> {
     set.build(|_, _| 0).unwrap()
 }
 
-fn submit(queue: &Queue<u64>, cpu: usize) -> u64 {
+fn submit(queue: &Tenant<u64>, cpu: usize) -> u64 {
     on(cpu, || {
-        queue.try_alloc(Default::default()).unwrap().into_token()
+        queue
+            .try_alloc_with(Default::default())
+            .unwrap()
+            .into_token()
     })
 }
 
@@ -33,7 +36,10 @@ fn a_queue_may_have_a_policy_of_its_own() {
         .completions(&machine())
         .sink(recorder.clone())
         .build(ran.callback());
-    let (own, other) = (set.add_queue("own"), set.add_queue("other"));
+    let (own, other) = (
+        set.add_tenant("own").unwrap(),
+        set.add_tenant("other").unwrap(),
+    );
     set.set_steering(Steering::Inline);
     let early = submit(&own, 2);
     own.clone().set_steering(Steering::Force);
@@ -56,8 +62,8 @@ fn a_queue_may_have_a_policy_of_its_own() {
     recorder.run_all();
     assert_eq!(ran.count(), 4);
     let (own, other) = (
-        completions.queue_stats(&own),
-        completions.queue_stats(&other),
+        completions.tenant_stats(&own),
+        completions.tenant_stats(&other),
     );
     assert_eq!((own.inline_policy, own.redirected, own.batched), (1, 2, 2));
     assert_eq!((other.inline_policy, other.redirected), (1, 0));
@@ -67,12 +73,12 @@ fn a_queue_may_have_a_policy_of_its_own() {
 fn a_queue_of_another_set_has_counted_nothing_here() {
     let (set, other) = (set_of(1), set_of(1));
     let completions = set.completions(&machine()).build(drop::<Tag<u64>>);
-    let queue = set.add_queue("mine");
+    let queue = set.add_tenant("mine").unwrap();
     let token = submit(&queue, 0);
     on(0, || completions.complete(token, |_| ()).unwrap());
-    let foreign = other.add_queue("foreign");
-    assert_eq!(completions.queue_stats(&queue).completed(), 1);
-    assert_eq!(completions.queue_stats(&foreign), SteeringStats::default());
+    let foreign = other.add_tenant("foreign").unwrap();
+    assert_eq!(completions.tenant_stats(&queue).completed(), 1);
+    assert_eq!(completions.tenant_stats(&foreign), SteeringStats::default());
 }
 
 /// Queues come and go for ever; those that come have counted nothing, and want what the set wants.
@@ -80,37 +86,37 @@ fn a_queue_of_another_set_has_counted_nothing_here() {
 fn a_new_queue_inherits_nothing_from_one_that_is_gone() {
     let set = set_of(2);
     let completions = set.completions(&machine()).build(drop::<Tag<u64>>);
-    let stays = set.add_queue("stays");
+    let stays = set.add_tenant("stays").unwrap();
     // A tag that outlives its queue is still counted for nobody else.
-    let gone = set.add_queue("gone");
+    let gone = set.add_tenant("gone").unwrap();
     gone.set_steering(Steering::Inline);
     let left_over = submit(&gone, 2);
     drop(gone);
     for n in 0..200 {
-        let queue = set.add_queue("for a moment");
-        assert_eq!(completions.queue_stats(&queue), SteeringStats::default());
+        let queue = set.add_tenant("for a moment").unwrap();
+        assert_eq!(completions.tenant_stats(&queue), SteeringStats::default());
         assert_eq!(queue.steering(), set.steering());
         queue.set_steering(Steering::Inline);
         let token = submit(&queue, 0);
         on(0, || completions.complete(token, |_| ()).unwrap());
-        assert_eq!(completions.queue_stats(&queue).completed(), 1);
+        assert_eq!(completions.tenant_stats(&queue).completed(), 1);
         assert_eq!(completions.stats().completed(), n + 1);
     }
     on(2, || completions.complete(left_over, |_| ()).unwrap());
     assert_eq!(completions.stats().completed(), 201);
-    assert_eq!(completions.queue_stats(&stays).completed(), 0);
+    assert_eq!(completions.tenant_stats(&stays).completed(), 0);
 }
 
 #[test]
 fn a_tag_says_nothing_of_the_earlier_use_of_its_slot() {
     let set = TagSet::builder().depth(1).steering(Steering::SameCpu);
     let set = set.build(|_, _| 0u64).unwrap();
-    let queue = set.add_queue("q");
+    let queue = set.add_tenant("q").unwrap();
     let token = submit(&queue, 3);
     let tag = set.redeem(token).unwrap();
     assert_eq!(tag.submitted_on(), Some(3));
     drop(tag);
-    let tag = queue.try_alloc(Default::default()).unwrap();
+    let tag = queue.try_alloc_with(Default::default()).unwrap();
     assert_eq!(tag.submitted_on(), None);
 }
 
@@ -347,7 +353,7 @@ impl Oracle {
 
     /// A request of a queue that is dropped at once.
     fn short_lived(&mut self, set: &TagSet<u64>) -> Flying {
-        let queue = set.add_queue("short");
+        let queue = set.add_tenant("short").unwrap();
         self.counts.push(Counts::default());
         Flying {
             token: submit(&queue, 0),
@@ -373,7 +379,7 @@ struct World {
     completions: Completions<u64>,
     oracle: Oracle,
     /// With their numbers among all there have been.
-    queues: Vec<(usize, Queue<u64>)>,
+    queues: Vec<(usize, Tenant<u64>)>,
     flying: Vec<Flying>,
     id: u64,
 }
@@ -402,7 +408,10 @@ impl World {
         match event {
             Event::Add if self.queues.len() < 4 => {
                 let number = self.oracle.counts.len();
-                self.queues.push((number, self.set.add_queue("queue")));
+                self.queues.push((
+                    number,
+                    self.set.add_tenant(format!("queue {number}")).unwrap(),
+                ));
                 self.oracle.counts.push(Counts::default());
             }
             Event::Drop(which) if which < self.queues.len() => {
@@ -449,7 +458,7 @@ impl World {
             Event::Run => self.run(),
             Event::Refresh(which) => {
                 let topo = Topology::synthetic(MACHINES[which]).unwrap();
-                self.set.refresh(&topo);
+                self.set.cpus().refresh(&topo);
                 self.oracle.refresh(topo);
             }
             _ => {}
@@ -458,7 +467,7 @@ impl World {
 
     fn submit(&mut self, queue: usize, cpu: usize, polled: bool) {
         let (number, queue) = &self.queues[queue];
-        let Ok(tag) = queue.try_alloc(Default::default()) else {
+        let Ok(tag) = queue.try_alloc_with(Default::default()) else {
             return;
         };
         let token = on(cpu, || {
@@ -497,7 +506,7 @@ impl World {
     fn agrees(&self) {
         assert_eq!(*self.ran.lock(), self.oracle.ran);
         for (number, queue) in &self.queues {
-            let stats = self.completions.queue_stats(queue);
+            let stats = self.completions.tenant_stats(queue);
             assert_eq!(Counts::of(&stats), self.oracle.counts[*number]);
             assert!(stats.redirect_wakeups <= stats.redirected);
         }

@@ -4,7 +4,9 @@ use crate::support::{Ran, Recorder, on};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, thread};
 use inflight_tags::steering::{CompletionSink, Decision, InlineReason, MailboxHandle, Runner};
-use inflight_tags::{AllocError, AllocOptions, DrainError, QueueKind, Steering, Tag, TagSet};
+use inflight_tags::{
+    AllocError, AllocOptions, DrainError, HwQueueOptions, QueueKind, Steering, Tag, TagSet,
+};
 use inflight_topology::{CpuSet, Scope, Topology};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -14,7 +16,7 @@ fn machine(text: &str) -> Topology {
 }
 
 fn set_of(topology: Option<&Topology>, hw_queues: usize, polled: usize) -> TagSet<u64> {
-    let mut builder = TagSet::builder().hw_queues(hw_queues).poll_queues(polled);
+    let mut builder = TagSet::builder().hw_queues(HwQueueOptions::new(hw_queues).poll(polled));
     if let Some(topology) = topology {
         builder = builder.topology(topology);
     }
@@ -26,19 +28,19 @@ fn map_of(set: &TagSet<u64>) -> Vec<usize> {
     let kinds = QueueKind::ALL;
     let asked = (0..70).chain([1000, usize::MAX]);
     asked
-        .flat_map(|cpu| kinds.map(|kind| set.hw_queue_for(kind, cpu)))
-        .chain((0..set.hw_queues()).map(|n| usize::from(set.is_active(n))))
+        .flat_map(|cpu| kinds.map(|kind| set.hw_queues().for_kind(kind, cpu)))
+        .chain((0..set.hw_queues().len()).map(|n| usize::from(set.hw_queues().is_active(n))))
         .collect()
 }
 
 /// Which hardware queues refuse who wants one that serves a CPU.
 fn unmapped(set: &TagSet<u64>) -> Vec<usize> {
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let refused = |&n: &usize| {
-        let asked = dev.try_alloc(AllocOptions::new().mapped_hw_queue(n));
-        matches!(asked, Err(AllocError::Unmapped))
+        let asked = dev.try_alloc_with(AllocOptions::new().mapped_hw_queue(n));
+        matches!(asked, Err(AllocError::Unmapped { .. }))
     };
-    (0..set.hw_queues()).filter(refused).collect()
+    (0..set.hw_queues().len()).filter(refused).collect()
 }
 
 fn any_machine() -> impl Strategy<Value = Topology> {
@@ -73,25 +75,25 @@ proptest! {
         machines in prop::collection::vec((any_machine(), 2usize..6), 1..5),
         left in prop::collection::vec(0usize..12, 0..4),
     ) {
-        let set = TagSet::builder().hw_queues(3).max_hw_queues(6).poll_queues(1).depth(4);
+        let set = TagSet::builder().hw_queues(HwQueueOptions::new(3).max(6).poll(1)).depth(4);
         let set = match &first {
             Some(topology) => set.topology(topology),
             None => set,
         };
         let set = set.build(|_, _| 0u64).unwrap();
         for (topology, hw_queues) in machines {
-            set.refresh(&topology);
-            set.set_hw_queues(hw_queues).unwrap();
+            set.cpus().refresh(&topology);
+            set.set_hw_queues_blocking(hw_queues).unwrap();
             let new = set_of(Some(&topology), hw_queues, 1);
             prop_assert_eq!(map_of(&set), map_of(&new));
             prop_assert_eq!(unmapped(&set), unmapped(&new));
             // Those that leave by hand are told of nothing else.
             for &cpu in &left {
-                prop_assert_eq!(set.cpu_offline(cpu), new.cpu_offline(cpu));
+                prop_assert_eq!(set.cpus().offline(cpu), new.cpus().offline(cpu));
                 prop_assert_eq!(map_of(&set), map_of(&new));
             }
             for &cpu in &left {
-                set.cpu_online(cpu);
+                set.cpus().online(cpu);
             }
         }
     }
@@ -103,35 +105,43 @@ proptest! {
         left in prop::collection::vec(0usize..12, 0..4),
     ) {
         let set = set_of(Some(&machine("core:12")), 4, 0);
-        left.iter().for_each(|&cpu| drop(set.cpu_offline(cpu)));
-        let (before, turned) = (active(&set), set.refresh(&topology));
+        left.iter().for_each(|&cpu| drop(set.cpus().offline(cpu)));
+        let (before, turned) = (active(&set), set.cpus().refresh(&topology));
         let after = active(&set);
         let differ: Vec<_> = (0..4).filter(|&n| before[n] != after[n]).collect();
         prop_assert_eq!(turned, differ);
         let new = set_of(Some(&topology), 4, 0);
-        left.iter().for_each(|&cpu| drop(new.cpu_offline(cpu)));
+        left.iter().for_each(|&cpu| drop(new.cpus().offline(cpu)));
         // The last CPU does not leave; here others had left before.
         if (0..4).any(|n| after[n]) && topology.cpus().iter().any(|cpu| !left.contains(&cpu)) {
             prop_assert_eq!(map_of(&set), map_of(&new));
         }
-        left.iter().for_each(|&cpu| drop(set.cpu_online(cpu)));
+        left.iter().for_each(|&cpu| drop(set.cpus().online(cpu)));
         prop_assert_eq!(map_of(&set), map_of(&set_of(Some(&topology), 4, 0)));
     }
 }
 
 fn active(set: &TagSet<u64>) -> Vec<bool> {
-    (0..set.hw_queues()).map(|n| set.is_active(n)).collect()
+    (0..set.hw_queues().len())
+        .map(|n| set.hw_queues().is_active(n))
+        .collect()
 }
 
 #[test]
 fn a_set_that_knew_no_machine_gets_one_and_more_cpus_than_it_knew() {
     let set = set_of(None, 2, 0);
-    assert_eq!((set.hw_queue_of(2), set.hw_queue_of(3)), (0, 1));
-    assert_eq!(set.refresh(&machine("core:4")), []);
-    assert_eq!([0, 1, 2, 3].map(|cpu| set.hw_queue_of(cpu)), [0, 0, 1, 1]);
-    set.refresh(&machine("core:64"));
     assert_eq!(
-        [0, 31, 32, 63, 64].map(|cpu| set.hw_queue_of(cpu)),
+        (set.hw_queues().of_cpu(2), set.hw_queues().of_cpu(3)),
+        (0, 1)
+    );
+    assert_eq!(set.cpus().refresh(&machine("core:4")), []);
+    assert_eq!(
+        [0, 1, 2, 3].map(|cpu| set.hw_queues().of_cpu(cpu)),
+        [0, 0, 1, 1]
+    );
+    set.cpus().refresh(&machine("core:64"));
+    assert_eq!(
+        [0, 31, 32, 63, 64].map(|cpu| set.hw_queues().of_cpu(cpu)),
         [0, 0, 1, 1, 0]
     );
 }
@@ -140,20 +150,26 @@ fn a_set_that_knew_no_machine_gets_one_and_more_cpus_than_it_knew() {
 #[test]
 fn c49_a_queue_that_gets_other_cpus_serves_again() {
     let set = set_of(Some(&machine("core:4")), 2, 0);
-    let dev = set.add_queue("q");
-    let held = dev.try_alloc(AllocOptions::new().hw_queue(1)).unwrap();
-    assert_eq!((set.cpu_offline(2), set.cpu_offline(3)), (vec![], vec![1]));
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap();
+    assert_eq!(
+        (set.cpus().offline(2), set.cpus().offline(3)),
+        (vec![], vec![1])
+    );
     let short = Duration::from_millis(1);
-    let drained = set.drain_hw_queue_timeout(1, short);
+    let drained = set.hw_queues().drain_timeout(1, short);
     assert_eq!(drained, Err(DrainError::TimedOut));
     let waits = thread::spawn({
         let set = set.clone();
-        move || set.drain_hw_queue_blocking(1)
+        move || set.hw_queues().drain_blocking(1)
     });
-    assert_eq!(set.refresh(&machine("core:6")), [1]);
+    assert_eq!(set.cpus().refresh(&machine("core:6")), [1]);
     // It may have come too late to wait at all; the answer is the same.
-    assert_eq!(waits.join().unwrap(), Err(DrainError::Active));
-    assert!(dev.try_alloc(AllocOptions::new().hw_queue(1)).is_ok());
+    assert!(matches!(
+        waits.join().unwrap(),
+        Err(DrainError::Active { .. })
+    ));
+    assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(1)).is_ok());
     drop(held);
 }
 
@@ -165,8 +181,8 @@ fn who_waits_gets_a_tag_of_the_old_queue_or_of_the_new_one() {
         .depth(1)
         .topology(&machine("core:2"));
     let set = set.build(|_, _| 0u64).unwrap();
-    let dev = set.add_queue("q");
-    let held = on(1, || dev.try_alloc(AllocOptions::new()).unwrap());
+    let dev = set.add_tenant("q").unwrap();
+    let held = on(1, || dev.try_alloc().unwrap());
     assert_eq!(held.hw_queue(), 1);
     let waiter = thread::spawn({
         let dev = dev.clone();
@@ -175,8 +191,8 @@ fn who_waits_gets_a_tag_of_the_old_queue_or_of_the_new_one() {
     while dev.stats().waits == 0 {
         thread::yield_now();
     }
-    set.refresh(&machine("core:2 offline:0"));
-    assert_eq!(set.hw_queue_of(1), 0);
+    set.cpus().refresh(&machine("core:2 offline:0"));
+    assert_eq!(set.hw_queues().of_cpu(1), 0);
     let token = held.into_token();
     let tag = set.redeem(token).unwrap();
     assert_eq!(tag.hw_queue(), 1);
@@ -189,7 +205,7 @@ fn who_waits_gets_a_tag_of_the_old_queue_or_of_the_new_one() {
 fn completions_follow_the_cpus_that_are_there() {
     let set = set_of(None, 1, 0);
     set.set_steering(Steering::SameCpu);
-    let dev = set.add_queue("q");
+    let dev = set.add_tenant("q").unwrap();
     let ran = Ran::new();
     let recorder = Recorder::new();
     let both = machine("cache:2 core:2");
@@ -197,24 +213,20 @@ fn completions_follow_the_cpus_that_are_there() {
         .completions(&both)
         .sink(recorder.clone())
         .build(ran.callback());
-    let submit = |cpu| {
-        on(cpu, || {
-            dev.try_alloc(AllocOptions::new()).unwrap().into_token()
-        })
-    };
+    let submit = |cpu| on(cpu, || dev.try_alloc().unwrap().into_token());
     let complete = |token| on(0, || completions.complete(token, |_| ()).unwrap());
     let first = complete(submit(2));
     assert_eq!((first.redirect(), ran.count()), (Some(2), 0));
     let late = submit(3);
-    set.refresh(&machine("cache:2 core:2 offline:2-3"));
+    set.cpus().refresh(&machine("cache:2 core:2 offline:2-3"));
     assert_eq!(ran.count(), 1, "whoever refreshes runs what was left");
     assert_eq!(complete(late), Decision::Inline(InlineReason::UnknownCpu));
     completions.open_cpu(2); // changes nothing: it is not there
     assert!(complete(submit(2)).is_inline());
     // Back, with the worker it had; and one that nobody knew.
-    set.refresh(&both);
+    set.cpus().refresh(&both);
     assert_eq!(complete(submit(2)).redirect(), Some(2));
-    set.refresh(&machine("cache:3 core:2"));
+    set.cpus().refresh(&machine("cache:3 core:2"));
     assert_eq!(complete(submit(5)).redirect(), Some(5));
     recorder.run_all();
     assert_eq!(ran.count(), 5);
@@ -222,8 +234,8 @@ fn completions_follow_the_cpus_that_are_there() {
     assert_eq!(completions.stats().batched, completions.stats().redirected);
     // Those that are closed for good stay so.
     completions.close();
-    set.refresh(&machine("cache:4 core:2"));
-    set.refresh(&both);
+    set.cpus().refresh(&machine("cache:4 core:2"));
+    set.cpus().refresh(&both);
     for cpu in [2, 5, 7] {
         assert!(complete(submit(cpu)).is_inline(), "CPU {cpu}");
     }
@@ -273,13 +285,13 @@ fn a_shard_keeps_its_runner_while_some_of_its_cpus_are_there() {
         ("cache:2 core:4", "0-3 4-7 8-11", 3),
         ("core:8", "0-7 4-7 8-11", 3),
     ] {
-        set.refresh(&machine(text));
+        set.cpus().refresh(&machine(text));
         assert_eq!(cpus().join(" "), shards, "{text}");
         assert_eq!(asked.load(Ordering::Relaxed), runners, "{text}");
     }
     // Once the completions are gone nobody is asked any more.
     drop(completions);
-    set.refresh(&machine("cache:9 core:1"));
+    set.cpus().refresh(&machine("cache:9 core:1"));
     assert_eq!(asked.load(Ordering::Relaxed), 3);
 }
 
@@ -289,8 +301,7 @@ fn c50_nothing_is_lost_while_everything_changes() {
     let rounds = if cfg!(miri) { 30 } else { 20_000 };
     let machines = ["core:4", "core:4 offline:1-2", "cache:4 core:2", "core:1"].map(machine);
     let set = TagSet::builder()
-        .hw_queues(2)
-        .max_hw_queues(4)
+        .hw_queues(HwQueueOptions::new(2).max(4))
         .depth(2)
         .max_depth(4);
     let set = set.topology(&machines[0]).build(|_, _| 0u64).unwrap();
@@ -299,14 +310,14 @@ fn c50_nothing_is_lost_while_everything_changes() {
     let ended = Arc::new(AtomicBool::new(false));
     let submitters: Vec<_> = (0..3)
         .map(|n| {
-            let (dev, completions) = (set.add_queue(format!("{n}")), completions.clone());
+            let (dev, completions) = (set.add_tenant(format!("{n}")).unwrap(), completions.clone());
             thread::spawn(move || {
                 for round in 0..rounds {
                     let cpu = (n + round) % 5;
                     let token = on(cpu, || dev.alloc_blocking().unwrap().into_token());
                     on(n, || completions.complete(token, |_| ()).unwrap());
                 }
-                completions.queue_stats(&dev).completed()
+                completions.tenant_stats(&dev).completed()
             })
         })
         .collect();
@@ -317,13 +328,13 @@ fn c50_nothing_is_lost_while_everything_changes() {
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
-                set.refresh(&machines[n % machines.len()]);
-                set.cpu_offline(n % 3);
+                set.cpus().refresh(&machines[n % machines.len()]);
+                set.cpus().offline(n % 3);
                 set.resize(1 + n % 4).unwrap();
                 if n % 3 == 0 {
-                    set.set_hw_queues(1 + n % 4).unwrap();
+                    set.set_hw_queues_blocking(1 + n % 4).unwrap();
                 }
-                set.cpu_online(n % 3);
+                set.cpus().online(n % 3);
             }
         }
     });

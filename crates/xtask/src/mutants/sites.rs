@@ -11,7 +11,7 @@ use crate::scan::{Known, Predicate, SiteKind, Source, Structure, module_cfgs, si
 use crate::workspace::{Workspace, files};
 
 /// The crates that are modelled.
-const MODELLED: [&str; 5] = ["flush", "sbitmap", "sync", "tags", "workqueue"];
+const MODELLED: [&str; 6] = ["flush", "sbitmap", "steering", "sync", "tags", "workqueue"];
 
 /// What production code is compiled with, as far as it is the same everywhere.
 const SHIPPED: Known<'_> = &[("test", false), ("loom", false), ("shuttle", false)];

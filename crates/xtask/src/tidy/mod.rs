@@ -8,6 +8,7 @@ mod crates;
 mod door;
 mod file;
 mod links;
+mod numbers;
 mod orderings;
 mod safety;
 mod size;
@@ -76,6 +77,7 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let roots: Vec<_> = roots.into_iter().map(|p| root.join(p)).collect();
     let guards = module_cfgs(&roots);
     let mut findings = crates::check(root, &paths);
+    findings.extend(numbers::check(root));
     let mut looked_at = 0;
     for path in paths {
         let full = root.join(&path);

@@ -125,7 +125,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(tag) = self.tag.take() {
-            self.completions.hand_over(tag);
+            self.completions.complete_tag(tag);
         }
     }
 }

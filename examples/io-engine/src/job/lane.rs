@@ -287,7 +287,7 @@ impl<E: Engine> Job<'_, E> {
     async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Option<Instant>> {
         let pieces = self.flights[lane].borrow().pieces.len();
         let asked = Instant::now();
-        let mut tags = self.queue.split_with(self.tags(op), pieces);
+        let mut tags = self.queue.split_with(pieces, self.tags(op));
         let (mut started, mut piece) = (None, 0);
         while let Some(mut tag) = tags.next().await.context("waiting for a tag")? {
             if started.is_none() && self.shared.control.stopped() {

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use inflight::flush::FlushDomain;
-use inflight::tags::{AllocOptions, Queue, Tag};
+use inflight::tags::{AllocOptions, Tag, Tenant};
 
 use crate::block::Format;
 use crate::control::Control;
@@ -63,7 +63,7 @@ pub(crate) struct Job<'a, E> {
     live: &'a Live,
     index_of_job: usize,
     /// The tenant of the tag set that this job is one of.
-    queue: Queue<Slot>,
+    queue: Tenant<Slot>,
     engine: RefCell<E>,
     plan: RefCell<Plan>,
     /// The first block of the region, for `generations`.
@@ -87,7 +87,7 @@ impl<'a, E: Engine> Job<'a, E> {
     pub(crate) fn new(
         shared: &'a Arc<Shared>,
         live: &'a Live,
-        queue: Queue<Slot>,
+        queue: Tenant<Slot>,
         engine: E,
         index: usize,
         region: std::ops::Range<u64>,
@@ -253,7 +253,15 @@ mod tests {
             });
         let file = Arc::clone(&shared.file);
         let engine = Psync::new(file, queue("psync"), completions, inboxes, 0, false);
-        let job = Job::new(&shared, &live, set.add_queue("job"), engine, 0, 0..256).unwrap();
+        let job = Job::new(
+            &shared,
+            &live,
+            set.add_tenant("job").unwrap(),
+            engine,
+            0,
+            0..256,
+        )
+        .unwrap();
         let stats = job.run();
         let failure = shared.control.take_failure();
         (stats, failure)

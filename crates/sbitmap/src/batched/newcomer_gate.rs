@@ -1,0 +1,137 @@
+//! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
+//! above. By default everybody may, and a wake is worth one bit.
+
+use crate::request::{Class, Force, NewcomerPolicy, Request, Shares};
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+/// The rules, and whether newcomers are let past at the moment.
+#[derive(Debug)]
+pub(super) struct NewcomerGate {
+    newcomers: Option<NewcomerPolicy>,
+    shares: Option<Box<dyn Shares>>,
+    /// Bits were plenty at the last batch.
+    forced: AtomicBool,
+    /// Nobody gets a bit any more.
+    closed: AtomicBool,
+}
+
+impl NewcomerGate {
+    pub(super) fn new(newcomers: Option<NewcomerPolicy>, shares: Option<Box<dyn Shares>>) -> Self {
+        Self {
+            newcomers,
+            shares,
+            // At first all bits are free.
+            forced: AtomicBool::new(newcomers.is_some_and(|n| n.force != Force::Never)),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        // Relaxed: who waits is told with each list's lock, which carries it; who only tries may
+        // be one that came before.
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        // Relaxed: see `close`.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// E1: whether a newcomer may try, who sees so many wait.
+    #[inline]
+    pub(super) fn admits(&self, waiters: impl FnOnce() -> usize) -> bool {
+        let Some(newcomers) = &self.newcomers else {
+            return true;
+        };
+        // Relaxed: a hint; a newcomer that is turned away looks again when it is in the line.
+        self.forced.load(Ordering::Relaxed) || waiters() <= newcomers.threshold
+    }
+
+    /// Whether who was woken and found nothing waits where it waited. Kernels send it to the next
+    /// queue; that it keeps its queue is part of the rules about newcomers.
+    pub(super) const fn loser_keeps_queue(&self) -> bool {
+        self.newcomers.is_some()
+    }
+
+    /// E3: a batch of `batch` wakes is due while `free()` bits are free.
+    pub(super) fn batch_is_due(&self, batch: u32, free: impl FnOnce() -> usize) {
+        let Some(newcomers) = &self.newcomers else {
+            return;
+        };
+        let batch = batch as usize;
+        let was = self.forced.load(Ordering::Relaxed);
+        let is = match newcomers.force {
+            Force::Never => false,
+            // Waiters are woken one by one.
+            _ if batch == 1 => false,
+            Force::AsPosted => free() >= 2 * batch,
+            Force::Hysteresis => {
+                let free = free();
+                free > 2 * batch || (was && free > batch)
+            }
+        };
+        if is != was {
+            // Relaxed: of racing batches one has the last word, which was true a moment ago.
+            self.forced.store(is, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn may_take(&self, class: Class) -> bool {
+        let shares = self.shares.as_ref();
+        shares.is_none_or(|shares| shares.may_take(class))
+    }
+
+    pub(super) fn took(&self, class: Class, bit: usize) {
+        if let Some(shares) = &self.shares {
+            shares.took(class, bit);
+        }
+    }
+
+    pub(super) fn gives(&self, bit: usize) {
+        if let Some(shares) = &self.shares {
+            shares.gives(bit);
+        }
+    }
+
+    pub(super) fn least_share(&self) -> Option<usize> {
+        self.shares.as_ref()?.least_share()
+    }
+
+    pub(super) fn look_every(&self, class: Class) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(class)
+    }
+
+    pub(super) fn look_for_idle(&self, now: Instant) -> bool {
+        let shares = self.shares.as_ref();
+        shares.is_some_and(|shares| shares.look_for_idle(now))
+    }
+
+    /// What is written beside a waiter in its list.
+    pub(super) fn mark(&self, request: Request, depth: usize) -> u64 {
+        let most = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
+        u64::from(request.class) << 32 | u64::from(request.weight.clamp(1, most))
+    }
+
+    /// Whether a waiter with this mark can use a wake.
+    pub(super) fn may_wake(&self, mark: u64) -> bool {
+        self.may_take((mark >> 32) as Class)
+    }
+
+    /// Whether a wake may be worth more than one bit.
+    pub(super) fn is_per_tag(&self) -> bool {
+        self.newcomers
+            .as_ref()
+            .is_some_and(|newcomers| newcomers.per_tag)
+    }
+
+    /// How many of a batch's bits the wake of a waiter with this mark is worth.
+    pub(super) fn worth(&self, mark: u64) -> usize {
+        match &self.newcomers {
+            Some(newcomers) if newcomers.per_tag => mark as u32 as usize,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Where a search begins. A hint steers, it never owns: any value is correct.
+
+use crate::layout::Layout;
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicU32, Ordering};
+use inflight_sync::cpu;
+
+/// A caller's own starting point, for [`Sbitmap::try_get_with`](crate::Sbitmap::try_get_with).
+///
+/// Without one, the map keeps a hint for each CPU.
+///
+/// ```
+/// use inflight_sbitmap::{Hint, Sbitmap};
+/// let map = Sbitmap::builder(8).build().unwrap();
+/// let mut hint = Hint::at(4);
+/// assert_eq!(map.try_get_with(&mut hint), Some(4));
+/// assert_eq!(map.try_get_with(&mut hint), Some(5));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hint(pub(crate) u32);
+
+impl Hint {
+    /// Begins at `bit`; a value beyond the map begins at 0.
+    ///
+    /// ```
+    /// assert_eq!(inflight_sbitmap::Hint::at(0), inflight_sbitmap::Hint::default());
+    /// ```
+    #[must_use]
+    pub fn at(bit: usize) -> Self {
+        Self(u32::try_from(bit).unwrap_or(u32::MAX))
+    }
+
+    /// A hint inside the map: the depth may be smaller than when the hint was made.
+    pub(crate) fn within(self, layout: Layout) -> Self {
+        if (self.0 as usize) < layout.depth {
+            self
+        } else {
+            Self(0)
+        }
+    }
+
+    /// The hint after a search that began here, which must be inside the map.
+    ///
+    /// It moves on if it was spot-on (or bits are handed out in turn), and along if the search had
+    /// to leave its word: the next search would only find the same words full. A bit found in the
+    /// hint's own word leaves it.
+    pub(crate) fn after(self, found: Option<usize>, layout: Layout, in_turn: bool) -> Self {
+        let Some(bit) = found else { return Self(0) };
+        if in_turn || bit == self.0 as usize {
+            if bit + 1 < layout.depth {
+                Self::at(bit + 1)
+            } else {
+                Self(0)
+            }
+        } else if layout.split(bit).0 == layout.split(self.0 as usize).0 {
+            self
+        } else {
+            Self::at(bit)
+        }
+    }
+}
+
+/// One hint for each CPU, each on its own cache line.
+///
+/// As many slots as the next power of two, so that a CPU number finds its slot by a mask.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    slots: Box<[CachePadded<Slot>]>,
+    cpus: usize,
+}
+
+/// The hint of one CPU.
+#[derive(Debug)]
+pub(crate) struct Slot(AtomicU32);
+
+impl Hints {
+    /// CPUs begin at different places, so that they meet late. In turn, all begin at 0.
+    pub(crate) fn new(layout: Layout, in_turn: bool) -> Self {
+        let first = || {
+            // A model must do the same in every execution.
+            if cfg!(any(loom, shuttle)) || in_turn || layout.depth == 0 {
+                0
+            } else {
+                fastrand::u32(..u32::try_from(layout.depth).expect("depth is at most 2^24"))
+            }
+        };
+        let cpus = cpu::online();
+        Self {
+            slots: (0..cpus.next_power_of_two())
+                .map(|_| CachePadded::new(Slot(AtomicU32::new(first()))))
+                .collect(),
+            cpus,
+        }
+    }
+
+    /// The slot of the calling CPU. Asked for once in each operation: the number has its price.
+    #[inline]
+    pub(crate) fn of_this_cpu(&self) -> &Slot {
+        // CPU numbers may be sparse, or stale: any slot is correct.
+        &self.slots[cpu::current() & (self.slots.len() - 1)]
+    }
+
+    /// The hint of each CPU that was online.
+    pub(crate) fn all(&self) -> Vec<u32> {
+        let slots = self.slots.iter().take(self.cpus);
+        slots.map(|slot| slot.0.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Slot {
+    /// A hint inside the map. One that a shrunken map has left outside is folded back into it, so
+    /// that the CPUs stay apart.
+    #[inline]
+    pub(crate) fn load(&self, layout: Layout) -> Hint {
+        // Relaxed: a stale hint costs a longer search, nothing else.
+        let hint = self.0.load(Ordering::Relaxed);
+        if (hint as usize) < layout.depth || layout.depth == 0 {
+            Hint(hint)
+        } else {
+            Hint::at(hint as usize % layout.depth)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, hint: Hint) {
+        // Relaxed: see `load`. A racing store of a neighbour may win; both are fine. The look first
+        // leaves the line of a CPU number shared by many threads in peace.
+        if self.0.load(Ordering::Relaxed) != hint.0 {
+            self.0.store(hint.0, Ordering::Relaxed);
+        }
+    }
+}

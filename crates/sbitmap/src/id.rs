@@ -1,0 +1,110 @@
+//! Bits that put themselves back.
+
+use crate::queue::SbitmapQueue;
+use inflight_sync::Arc;
+use std::fmt;
+use std::ops::Deref;
+
+/// A bit of a queue that is put back when the guard is dropped; see [`SbitmapQueue::id`].
+///
+/// # Panics
+///
+/// Its drop, with the panic of a waker, as [`SbitmapQueue::put`].
+///
+/// ```
+/// use inflight_sbitmap::{IdGuard, SbitmapQueue};
+/// let queue = SbitmapQueue::builder(4).build()?;
+/// let mut buffers = vec![0u64; 4];
+/// let id: IdGuard<'_> = queue.id_blocking()?;
+/// buffers[id.id()] = 7; // nobody else has this index
+/// drop(id);
+/// assert_eq!(queue.weight(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type IdGuard<'a> = Guard<&'a SbitmapQueue>;
+
+/// As [`IdGuard`], with a share of the queue: `'static`; see [`SbitmapQueue::id_owned`].
+///
+/// ```
+/// use inflight_sbitmap::{OwnedIdGuard, SbitmapQueue};
+/// use std::sync::Arc;
+/// let queue = Arc::new(SbitmapQueue::builder(4).build()?);
+/// let id = OwnedIdGuard::adopt(queue.clone(), queue.get_blocking()?);
+/// std::thread::spawn(move || drop(id)).join().unwrap();
+/// assert_eq!(queue.weight(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type OwnedIdGuard = Guard<Arc<SbitmapQueue>>;
+
+/// What [`IdGuard`] and [`OwnedIdGuard`] have in common.
+///
+/// ```
+/// use inflight_sbitmap::{Guard, SbitmapQueue};
+/// fn id_of(guard: &Guard<&SbitmapQueue>) -> usize { guard.id() }
+/// let queue = SbitmapQueue::builder(4).build().unwrap();
+/// assert!(id_of(&queue.try_id().unwrap()) < 4);
+/// ```
+#[must_use = "the bit is put back when the guard is dropped"]
+pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
+    queue: Q,
+    /// `None` once it is the caller's.
+    id: Option<usize>,
+}
+
+impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
+    /// A guard for a bit that the caller has got from this queue, and hands over.
+    ///
+    /// ```
+    /// use inflight_sbitmap::{IdGuard, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build().unwrap();
+    /// let bit = queue.try_get().unwrap();
+    /// drop(IdGuard::adopt(&queue, bit));
+    /// assert_eq!(queue.weight(), 0);
+    /// ```
+    pub const fn adopt(queue: Q, id: usize) -> Self {
+        Self {
+            queue,
+            id: Some(id),
+        }
+    }
+
+    /// The bit.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// assert_eq!(queue.try_id().unwrap().id(), 0);
+    /// ```
+    #[must_use]
+    pub const fn id(&self) -> usize {
+        self.id.expect("it ends when it gives the bit away")
+    }
+
+    /// The bit as a plain number, which the caller puts back: it may travel as a ring's user data.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
+    /// let bit = queue.try_id().unwrap().into_id();
+    /// queue.put(bit).unwrap();
+    /// ```
+    #[must_use = "a bit that is dropped is never given back"]
+    pub fn into_id(mut self) -> usize {
+        let id = self.id();
+        self.id = None;
+        id
+    }
+}
+
+impl<Q: Deref<Target = SbitmapQueue>> Drop for Guard<Q> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let put = self.queue.put(id);
+            debug_assert!(put.is_ok(), "the guard's bit was put by somebody else");
+        }
+    }
+}
+
+impl<Q: Deref<Target = SbitmapQueue>> fmt::Debug for Guard<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&self.id).finish()
+    }
+}

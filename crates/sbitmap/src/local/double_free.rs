@@ -1,0 +1,110 @@
+//! A byte for each id: held or free. It finds double frees that the words cannot see.
+
+use crate::mask::BitMask;
+use crate::word::{Check, offsets};
+use inflight_sync::atomic::{AtomicU8, Ordering};
+use inflight_sync::prefetch_to_write;
+
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+
+const SMALL: usize = 64;
+const MIDDLE: usize = 16;
+
+/// How far apart the states of two ids are, in bytes.
+///
+/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
+/// gets and the one that puts. The larger the map, the closer they lie, so that the table stays in
+/// the cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
+const fn stride(ids: usize) -> usize {
+    match ids {
+        _ if cfg!(loom) => 1,
+        0..=128 => SMALL,
+        129..=2_048 => MIDDLE,
+        _ => 1,
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct States {
+    /// None at all if trusted.
+    states: Box<[AtomicU8]>,
+    stride: usize,
+    check: Check,
+}
+
+impl States {
+    pub(super) fn new(ids: usize, check: Check) -> Self {
+        let stride = stride(ids);
+        let bytes = match check {
+            Check::Trusted => 0,
+            _ => ids * stride,
+        };
+        Self {
+            states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
+            stride,
+            check,
+        }
+    }
+
+    /// Whether `end` takes an exchange.
+    pub(super) fn exchanges(&self) -> bool {
+        self.check == Check::Racing
+    }
+
+    #[inline]
+    fn state(&self, id: usize) -> Option<&AtomicU8> {
+        if self.states.is_empty() {
+            return None; // before anything is computed
+        }
+        self.states.get(id.wrapping_mul(self.stride))
+    }
+
+    /// The caller will soon change the state of `id`, or somebody else on this CPU will.
+    #[inline]
+    pub(super) fn expect(&self, id: usize) {
+        if let Some(state) = self.state(id) {
+            prefetch_to_write(state);
+        }
+    }
+
+    /// The caller has just become the owner of `id`.
+    #[inline]
+    pub(super) fn begin(&self, id: usize) {
+        // `None` if trusted.
+        if let Some(state) = self.state(id) {
+            // Relaxed: the owner alone writes it, and ownership moves with the id.
+            state.store(HELD, Ordering::Relaxed);
+        }
+    }
+
+    /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
+    #[inline]
+    pub(super) fn end(&self, id: usize) -> bool {
+        match self.state(id) {
+            // Relaxed: of two racing swaps one reads HELD.
+            Some(state) if self.exchanges() => state.swap(FREE, Ordering::Relaxed) == HELD,
+            _ => self.end_alone(id),
+        }
+    }
+
+    /// As `end`, but of two racing calls both may find it held.
+    #[inline]
+    pub(super) fn end_alone(&self, id: usize) -> bool {
+        let Some(state) = self.state(id) else {
+            return true;
+        };
+        // Relaxed: a put that comes after the other one sees its store by coherence.
+        let held = state.load(Ordering::Relaxed) == HELD;
+        if held {
+            state.store(FREE, Ordering::Relaxed);
+        }
+        held
+    }
+
+    /// `end` for several: the bits of those that were held.
+    pub(super) fn end_all(&self, ids: BitMask) -> u64 {
+        let held = offsets(ids.mask).filter(|&offset| self.end(ids.first + offset as usize));
+        held.fold(0, |held, offset| held | 1 << offset)
+    }
+}

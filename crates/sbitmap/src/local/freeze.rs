@@ -1,0 +1,167 @@
+//! Freeze, thaw, and what opens a stack.
+
+use super::{Local, Modes, Shape};
+use crate::local::batch::Groups;
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::Ordering;
+
+impl Local {
+    /// Brings every id into the words and keeps the stacks closed.
+    ///
+    /// On return the store is drained, or has been thawed since; while somebody waits it cannot
+    /// be thawed.
+    ///
+    /// Ids are short: stacks will be guarded for a while.
+    #[cold]
+    pub(crate) fn freeze(&self) {
+        let mode_lock = self.slow.mode_lock.lock();
+        // Relaxed is enough under E, which every change of mode holds.
+        if !self.control.glance().is_drained() {
+            self.drain_all(&mode_lock, self.calm.is_some());
+        }
+    }
+
+    /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
+    /// are.
+    pub(super) fn frozen(&self) -> MutexGuard<'_, Modes> {
+        let mode_lock = self.slow.mode_lock.lock();
+        let seen = self.control.glance();
+        if !seen.is_drained() {
+            self.drain_all(&mode_lock, seen.is_guarded());
+        }
+        mode_lock
+    }
+
+    /// F1 to Z.
+    fn drain_all(&self, mode_lock: &Modes, guarded_next: bool) {
+        let guarded = self.control.glance().is_guarded();
+        self.control.set_cold(); // F1
+        for i in 0..self.stacks.len() {
+            let _mover = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
+            self.stacks.close(i);
+            self.stacks.count(i).store(0, Ordering::Relaxed);
+        }
+        if !guarded {
+            self.stacks.barrier(); // B
+        }
+        let mut groups = Groups::new(self);
+        for i in 0..self.stacks.len() {
+            let each = |id| groups.add(id as usize);
+            if guarded {
+                self.stacks.drain_locked(i, each); // D
+            } else {
+                self.stacks.drain(i, each); // D
+            }
+        }
+        groups.finish();
+        // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.
+        self.slow
+            .budget
+            .store(mode_lock.share.budget, Ordering::Relaxed);
+        self.slow.freezes.fetch_add(1, Ordering::Relaxed);
+        self.note_none();
+        self.control.set_drained(guarded_next); // Z
+    }
+
+    /// So many more ids came into this CPU's guarded stack: they may be plenty by now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count_calm(&self, n: u32) {
+        let (Some(here), Some(calm)) = (self.stacks.here(), self.calm) else {
+            return;
+        };
+        let moved = self.stacks.count(here);
+        // Relaxed: steers only, so that one which gets lost does no harm.
+        let now = moved.load(Ordering::Relaxed).wrapping_add(n);
+        moved.store(now, Ordering::Relaxed);
+        if now >= calm {
+            self.let_sections_in();
+        }
+    }
+
+    /// Closes and empties the guarded stacks, and thaws for sections at once.
+    #[cold]
+    fn let_sections_in(&self) {
+        let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
+            return; // somebody freezes
+        };
+        let seen = self.control.glance();
+        if seen.is_warm() && seen.is_guarded() {
+            self.drain_all(&mode_lock, false);
+            self.control.thaw(); // T
+        }
+    }
+
+    /// Lets the stacks come back, one by one, as they are used.
+    #[cold]
+    pub(crate) fn thaw(&self) {
+        if self.stacks.is_empty() {
+            return;
+        }
+        // A freezer at work is reason enough not to, and so are too few ids for a stack.
+        let mode_lock = self.slow.mode_lock.try_lock();
+        if mode_lock.is_some_and(|mode_lock| mode_lock.share.suffices()) {
+            self.control.thaw(); // T
+        }
+    }
+
+    /// Whether a stack could be opened: a guess.
+    pub(super) fn can_activate(&self) -> bool {
+        // Relaxed: `activate` decides.
+        self.slow.budget.load(Ordering::Relaxed) >= self.cap()
+    }
+
+    /// Opens a stack. The caller holds its mover lock.
+    pub(super) fn activate(&self, i: usize) -> bool {
+        // The mover lock came here from a freezer after F1, if there was one since; and if none
+        // was, the freezer to come waits for the lock.
+        let seen = self.control.glance();
+        if !seen.is_warm() {
+            return false;
+        }
+        // Relaxed: only the amount matters. The freezer sets it while no stack can be opened.
+        let cap = self.cap();
+        let spend = |left: u32| left.checked_sub(cap);
+        let spent = self
+            .slow
+            .budget
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
+        if spent.is_ok() {
+            if seen.is_guarded() {
+                self.stacks.open_locked(i, cap);
+            } else {
+                self.stacks.open(i, cap);
+            }
+        }
+        spent.is_ok()
+    }
+
+    /// MA for any stack: what a thread does that was moved after it chose the stack.
+    #[cfg(loom)]
+    pub(crate) fn activate_remotely(&self, i: usize) -> bool {
+        let _mover = self.stacks.refill_lock(i).lock();
+        self.activate(i)
+    }
+
+    /// A getter met "none", or was about to: stay cold for a while.
+    pub(super) fn note_none(&self) {
+        // Relaxed: steers the thaw only.
+        let now = self.slow.ticks.load(Ordering::Relaxed);
+        self.slow.last_none.store(now, Ordering::Relaxed);
+    }
+
+    /// Some 32 ids have been put in cold mode and nobody waited.
+    pub(super) fn tick(&self) {
+        // Relaxed: as in `note_none`.
+        let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
+        let none = self.slow.last_none.load(Ordering::Relaxed);
+        let after = if self.control.glance().is_guarded() {
+            Shape::locked_ticks(self.stacks.len())
+        } else {
+            self.thaw_after
+        };
+        if now.wrapping_sub(none) >= after {
+            self.thaw();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Which words may have free ids, so that to say "none" is not to look at every word.
+//!
+//! ```text
+//! times a mark was set 32 | SET 16 | CLOSING 16
+//! ```
+//!
+//! In a map of many groups the groups have marks in their turn, in the same way: a group is to its
+//! own mark what a word is to the mark of the word, and a mark in it what an id is in the word.
+//!
+//! A word without any mark is empty, but for ids whose put has not ended. A put sets the mark of
+//! its word if it is not set (PM). Who finds a marked word empty clears it: CLOSING first, then a
+//! look at the word, and cleared only if nothing happened to these marks in between (X1 to X4). A
+//! word that is CLOSING is looked at like any other.
+
+use crate::layout::low_mask;
+use inflight_sync::CachePadded;
+use inflight_sync::asym::fence_after_rmw;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+
+/// How many words one group of marks tells of.
+pub(super) const WORDS: usize = 16;
+
+const CLOSING: u64 = 1;
+const SET: u64 = 1 << WORDS;
+const BOTH: u64 = CLOSING | SET;
+/// Every change to SET is counted, so two equal readings of a group had none in between.
+const ONE_MORE: u64 = 1 << 32;
+
+/// One reading of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marked(u64);
+
+impl Marked {
+    /// The words that are to be looked at.
+    pub(super) const fn words(self) -> u64 {
+        (self.0 | self.0 >> WORDS) & (SET - 1)
+    }
+
+    pub(super) const fn count(self) -> u64 {
+        self.0 / ONE_MORE
+    }
+
+    /// A number that gets smaller with every change but that to SET.
+    pub(super) const fn states(self) -> u64 {
+        self.0 % ONE_MORE
+    }
+}
+
+/// A group for every 16 words, or none at all in a small map.
+#[derive(Debug)]
+pub(super) struct Marks(Box<[CachePadded<AtomicU64>]>);
+
+impl Marks {
+    /// All words marked.
+    pub(super) fn new(words: usize) -> Self {
+        let marks_of = |group: usize| low_mask((words - group * WORDS).min(WORDS) as u32) * SET;
+        let group = |i| CachePadded::new(AtomicU64::new(marks_of(i)));
+        Self((0..words.div_ceil(WORDS)).map(group).collect())
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) const fn groups(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    pub(super) fn read(&self, group: usize) -> Marked {
+        // Ordering: A1 and A2, Acquire pairs with the Release in `clear`: who finds a word without
+        // mark knows all that was known to the getter that emptied it. And the second pass stays
+        // after the first, A3 after the second.
+        Marked(self.0[group].load(Ordering::Acquire))
+    }
+
+    /// PM, after P1 and P2.
+    #[inline]
+    pub(super) fn set(&self, word: usize) {
+        let Some(group) = self.0.get(word / WORDS) else {
+            return;
+        };
+        let at = word % WORDS;
+        // Relaxed: ordered by P2. If this reads SET from before X1, X3 sees P1.
+        let mut now = group.load(Ordering::Relaxed);
+        while now & SET << at == 0 {
+            let new = (now & !(BOTH << at) | SET << at).wrapping_add(ONE_MORE);
+            // Relaxed: P2 carries P1 to whoever reads the mark and then X2.
+            match group.compare_exchange_weak(now, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    // Ordering: P2 again, pairs with R2: a waiter that missed the mark is seen.
+                    return fence_after_rmw();
+                }
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// X1. `None`: nothing to clear, or others are at these marks.
+    pub(super) fn begin_to_clear(&self, word: usize) -> Option<Marked> {
+        let (group, at) = (&self.0[word / WORDS], word % WORDS);
+        // Relaxed, as the exchange: X2 follows.
+        let now = group.load(Ordering::Relaxed);
+        if now & SET << at == 0 {
+            return (now & CLOSING << at != 0).then_some(Marked(now));
+        }
+        let new = now ^ BOTH << at;
+        let closing = group.compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
+        closing.is_ok().then_some(Marked(new))
+    }
+
+    /// X4, unless these marks have changed since X1.
+    pub(super) fn clear(&self, word: usize, closing: Marked) {
+        let (group, at) = (&self.0[word / WORDS], word % WORDS);
+        let new = closing.0 & !(BOTH << at);
+        // Ordering: Release pairs with the Acquire in `read`. Relaxed on failure: the word stays
+        // marked, which is never wrong.
+        let _kept = group.compare_exchange(closing.0, new, Ordering::Release, Ordering::Relaxed);
+    }
+}

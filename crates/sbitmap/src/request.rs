@@ -1,0 +1,120 @@
+//! What a crate above asks of a queue, and the rules that it gives it: plain data, and one trait.
+
+use inflight_sync::time::Instant;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A line of its own within a queue: one tenant's waiters.
+pub type Class = u32;
+
+/// Which classes may be served. Asked with the queue's lock held, so it must not call the queue.
+pub trait Shares: Debug + Send + Sync {
+    /// Whether the class may take one more bit now.
+    ///
+    /// A class that may not is passed over. Whoever makes this true for a class that waits (other
+    /// than by a put, before which it is looked at anew) calls
+    /// `shares_changed` afterwards.
+    fn may_take(&self, class: Class) -> bool;
+
+    /// The class has taken this bit, which waits for nobody else.
+    fn took(&self, class: Class, bit: usize);
+
+    /// The bit is about to be put without having been handed out.
+    fn gives(&self, bit: usize);
+
+    /// The smallest share of any class that counts: what `Batched` makes its wake batch from.
+    /// `None`: there are no limits.
+    fn least_share(&self) -> Option<usize> {
+        None
+    }
+
+    /// How often a thread of this class that sleeps now is to [look](Shares::look_for_idle).
+    /// `None`: it waits for a put, which wakes it.
+    fn look_every(&self, class: Class) -> Option<Duration> {
+        let _ = class;
+        None
+    }
+
+    /// Finds classes that have not used their share for a while. Whether there were any: then the
+    /// others may take more, and the caller sees to it that they are served.
+    fn look_for_idle(&self, now: Instant) -> bool {
+        let _ = now;
+        false
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How many bits.
+    pub want: usize,
+    /// How many of them come at once, at least; the last ones may be fewer.
+    pub part: usize,
+    /// Whose request it is.
+    pub class: Class,
+    /// Whether it stands in the lane of large requests, which is served by turns with the other.
+    pub large: bool,
+    /// Whether it may try although others wait.
+    pub privileged: bool,
+    /// How many bits its wake is worth: those of requests that follow it are counted too.
+    pub weight: u32,
+}
+
+impl Request {
+    /// One bit.
+    #[must_use]
+    pub const fn one(class: Class) -> Self {
+        Self {
+            want: 1,
+            part: 1,
+            class,
+            large: false,
+            privileged: false,
+            weight: 1,
+        }
+    }
+}
+
+impl Request {
+    /// Several bits that come together.
+    pub(crate) const fn together(n: usize) -> Self {
+        Self {
+            want: n,
+            part: n,
+            ..Self::one(0)
+        }
+    }
+}
+
+/// When newcomers may try although more wait than the threshold of a [`NewcomerPolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// From more than twice the wake batch free on, until at most one is.
+    Hysteresis,
+    /// While twice the wake batch is free.
+    AsPosted,
+    /// Not at all.
+    Never,
+}
+
+/// Rules for [`Fairness::Batched`](crate::Fairness::Batched): who may try past those who wait.
+#[derive(Clone, Copy, Debug)]
+pub struct NewcomerPolicy {
+    /// While at most so many wait, newcomers try at once.
+    pub threshold: usize,
+    /// And also then.
+    pub force: Force,
+    /// Whether a wake is worth the waiter's [`weight`](Request::weight), and not one bit.
+    pub per_tag: bool,
+}
+
+/// What a queue is given from above.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// With classes.
+    pub shares: Option<Box<dyn Shares>>,
+    /// With a newcomers, for `Batched`.
+    pub newcomers: Option<NewcomerPolicy>,
+    /// How many CPUs use it. `None`: all that the process may use.
+    pub users: Option<usize>,
+}

@@ -1,0 +1,288 @@
+//! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
+
+use super::chosen::Chosen;
+use super::list::{Kind, List, Node, State, WaiterKey};
+use super::order::Lane;
+use super::{Gate, Policy};
+use crate::store::Store;
+use inflight_sync::atomic::{Ordering, fence};
+use inflight_sync::wait::Notify;
+
+#[derive(Debug)]
+pub(super) struct WaitQueue {
+    pub(super) list: List,
+    /// Of the last grant. [`Gate::grants`] follows it.
+    pub(super) serial: u32,
+    /// Threads that were granted and woken in this wake_epoch and have not yet run.
+    tokens: u32,
+    /// LaneEnds when a token is given up for lost: it no longer counts.
+    wake_epoch: u32,
+    /// Whether puts and gets know that somebody waits.
+    announced: bool,
+    /// Whether the queue is closed: for good.
+    pub(super) closed: bool,
+    /// Whether gets know that nobody who waits can be served.
+    held_up: bool,
+    pub(super) waits: u64,
+    pub(super) wakeups: u64,
+}
+
+impl WaitQueue {
+    pub(super) const fn new(serial: u32) -> Self {
+        Self {
+            list: List::new(),
+            serial,
+            tokens: 0,
+            wake_epoch: 0,
+            announced: false,
+            closed: false,
+            held_up: false,
+            waits: 0,
+            wakeups: 0,
+        }
+    }
+
+    fn needs_token(&self, next: u32, rules: &Policy) -> bool {
+        let node = || self.list.slots[next as usize].node.as_ref();
+        self.tokens >= rules.tokens && node().is_some_and(Node::sleeps)
+    }
+
+    /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
+    /// it did: the next head may have waited for it.
+    pub(super) fn return_token(&mut self, token: Option<u32>) -> bool {
+        let counts = token == Some(self.wake_epoch);
+        self.tokens -= u32::from(counts);
+        counts
+    }
+
+    /// Gives all tokens up for lost. Returns whether there were any.
+    pub(super) fn give_up_tokens(&mut self) -> bool {
+        self.wake_epoch = self.wake_epoch.wrapping_add(1);
+        std::mem::take(&mut self.tokens) > 0
+    }
+
+    /// Makes a thread the watcher of its lane: the newest of those who came to the back.
+    pub(super) fn set_watcher(&mut self, ticket: WaiterKey, front: bool) {
+        let Some(watcher) = self.watcher(ticket) else {
+            return;
+        };
+        let watched = watcher.is_some_and(|w| self.list.is_waiting(w));
+        if !front || !watched {
+            *self.watcher_mut(ticket) = Some(ticket);
+        }
+    }
+
+    /// Of the lane of this waiter.
+    fn watcher(&mut self, of: WaiterKey) -> Option<Option<WaiterKey>> {
+        let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
+        Some(self.list.classes.ends(class, lane).watcher)
+    }
+
+    fn watcher_mut(&mut self, of: WaiterKey) -> &mut Option<WaiterKey> {
+        let node = self.list.peek(of).expect("it is here");
+        let (class, lane) = (node.class, node.lane);
+        &mut self.list.classes.ends(class, lane).watcher
+    }
+
+    pub(super) fn is_watcher(&mut self, ticket: WaiterKey) -> bool {
+        self.watcher(ticket) == Some(Some(ticket))
+    }
+
+    /// The watcher leaves before its turn: another thread takes over, and must be told. Its node
+    /// is still here.
+    ///
+    /// One that leaves by its turn was behind all other threads of its lane but those at the front,
+    /// of which none is left by then.
+    pub(super) fn replace_watcher(&mut self, leaves: WaiterKey) -> Option<Notify> {
+        if !self.is_watcher(leaves) {
+            return None;
+        }
+        let (class, lane) = self.list.peek(leaves).map(|node| (node.class, node.lane))?;
+        let is_thread = |ticket: &WaiterKey| {
+            let node = self.list.peek(*ticket);
+            let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
+            *ticket != leaves && node.is_some_and(here)
+        };
+        let next = self.list.newest_first().find(is_thread);
+        *self.watcher_mut(leaves) = next;
+        match &self.list.peek(next?)?.notify {
+            Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
+            _ => None,
+        }
+    }
+
+    /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
+    pub(super) fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
+        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
+        let mut refused = Vec::new();
+        for ticket in tickets {
+            let Some(node) = self.list.node(ticket) else {
+                continue;
+            };
+            if node.lane == Lane::Large {
+                // It takes what there is, and goes on.
+                node.part = node.part.min(depth.max(1));
+            } else if node.want > depth.max(1) {
+                let node = self.list.unlink(ticket);
+                node.state = State::Refused;
+                refused.extend(node.notify.take());
+                refused.extend(self.replace_watcher(ticket));
+            }
+        }
+        refused
+    }
+
+    /// All who wait end their wait. Returns whom to tell.
+    pub(super) fn refuse_all(&mut self) -> Vec<Notify> {
+        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
+        let refuse = |ticket| {
+            let node = self.list.unlink(ticket);
+            node.state = State::Refused;
+            node.notify.take()
+        };
+        tickets.into_iter().rev().filter_map(refuse).collect()
+    }
+
+    /// No turn that has begun goes on.
+    pub(super) fn end_turns(&mut self, gate: &Gate, rules: &Policy) {
+        self.serial = self.serial.wrapping_add(rules.life);
+        gate.set_grants(self.serial);
+    }
+
+    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
+    /// the slot of the next.
+    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Policy) -> Option<u32> {
+        let somebody_waits = self.closed || !self.list.is_empty();
+        if self.announced != somebody_waits {
+            self.announced = somebody_waits;
+            store.set_waiters(usize::from(somebody_waits));
+        }
+        let next = self.list.next_slot(|class| rules.may_take(class));
+        // Tasks need no token.
+        gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
+        let held_up = !self.list.is_empty() && next.is_none();
+        if self.held_up != held_up {
+            self.held_up = held_up;
+            gate.hold_up(held_up);
+        }
+        next
+    }
+
+    /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
+    ///
+    /// `me` is a waiter of the calling thread, which needs neither token nor news. If `chosen` is
+    /// full afterwards, the caller tells it and serves again.
+    pub(super) fn serve<S: Store>(
+        &mut self,
+        store: &S,
+        gate: &Gate,
+        rules: &Policy,
+        me: Option<WaiterKey>,
+        chosen: &mut Chosen,
+    ) {
+        self.announce(store, gate, rules);
+        if !self.announced {
+            return;
+        }
+        // Ordering: V2, pairs with P2 in `Store::put`.
+        fence(Ordering::SeqCst);
+        self.hand_out(usize::MAX, store, gate, rules, me, chosen);
+    }
+
+    /// V3 and V4, for `n` ids at most: all that a put has to do, which has changed neither the list
+    /// nor the tokens.
+    pub(super) fn hand_out<S: Store>(
+        &mut self,
+        n: usize,
+        store: &S,
+        gate: &Gate,
+        rules: &Policy,
+        me: Option<WaiterKey>,
+        chosen: &mut Chosen,
+    ) {
+        let mut first = true;
+        for _ in 0..n {
+            if chosen.is_full() {
+                break;
+            }
+            if std::mem::take(&mut first) {
+                self.end_turns_for_collector(gate, rules);
+            }
+            let Some(ticket) = self.list.next(|class| rules.may_take(class)) else {
+                break;
+            };
+            if me != Some(ticket) && self.needs_token(ticket.index, rules) {
+                break;
+            }
+            let node = self.list.node(ticket).expect("it waits");
+            let class = node.class;
+            if !node.has_part() && rules.may_take(class) {
+                let Some(id) = store.take() else { break };
+                rules.took(class, id);
+                node.feed(id);
+            }
+            // What it has it gets, should its class be at its limit.
+            if node.has_part() || (node.has_some() && !rules.may_take(class)) {
+                self.grant(ticket, rules, me, gate, chosen);
+                self.end_turns_for_collector(gate, rules);
+            } else if node.has_some() {
+                self.list.classes.collecting = Some(ticket);
+            }
+        }
+        if let Some(next) = self.announce(store, gate, rules) {
+            self.list.prefetch_next(next);
+        }
+    }
+
+    /// While the next collects several ids nobody takes any past it.
+    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Policy) {
+        if self.list.all_want_one() {
+            return;
+        }
+        let next = self.list.next(|class| rules.may_take(class));
+        let Some(next) = next.and_then(|next| self.list.node(next)) else {
+            return;
+        };
+        if next.several && !next.collects {
+            next.collects = true;
+            self.end_turns(gate, rules);
+        }
+    }
+
+    fn grant(
+        &mut self,
+        ticket: WaiterKey,
+        rules: &Policy,
+        me: Option<WaiterKey>,
+        gate: &Gate,
+        chosen: &mut Chosen,
+    ) {
+        self.serial = self.serial.wrapping_add(1);
+        gate.set_grants(self.serial);
+        let (serial, wake_epoch) = (self.serial, self.wake_epoch);
+        let node = self.list.node(ticket).expect("it waits");
+        let (class, lane) = (node.class, node.lane);
+        // Tokens without a limit need no counting.
+        let limited = rules.tokens != u32::MAX;
+        if limited && me != Some(ticket) && node.sleeps() {
+            node.token = Some(wake_epoch);
+            self.tokens += 1;
+        }
+        let node = if node.has_all() {
+            self.list.classes.served(class, lane);
+            let node = self.list.unlink(ticket);
+            node.state = State::Granted { serial };
+            node
+        } else {
+            node.full = true;
+            self.list.classes.served_in_part(class, lane, ticket);
+            self.list.node(ticket).expect("it stays")
+        };
+        if me != Some(ticket) {
+            if let Some(notify) = node.notify.take() {
+                chosen.push(Some(notify));
+                self.wakeups += 1;
+            }
+        }
+    }
+}

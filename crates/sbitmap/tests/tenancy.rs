@@ -1,0 +1,559 @@
+//! What crates above get: policies for newcomers, weights, classes and lanes. The line is compared
+//! with a naive one.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sbitmap::tenancy::{
+    BuildWithRules, Class, Force, NewcomerPolicy, Request, Rules, Shares, Tenancy, Waiter,
+};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::Instant;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Wake, Waker};
+
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn with_newcomers(depth: usize, force: Force, per_tag: bool) -> SbitmapQueue {
+    let newcomers = NewcomerPolicy {
+        threshold: 8,
+        force,
+        per_tag,
+    };
+    let above = Rules {
+        shares: None,
+        newcomers: Some(newcomers),
+        ..Rules::default()
+    };
+    let queue = SbitmapQueue::builder(depth).fairness(Fairness::batched());
+    queue.build_with_rules(above).unwrap()
+}
+
+fn take(queue: &SbitmapQueue, n: usize) -> Vec<usize> {
+    (0..n).map(|_| queue.try_get().unwrap()).collect()
+}
+
+/// Registers a waiter of this weight.
+fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Waiter {
+    let request = Request {
+        weight,
+        ..Request::one(0)
+    };
+    let mut stay = queue.waiter(request);
+    let waker = Waker::from(woken.clone());
+    let polled = queue.poll_part(&mut stay, &Context::from_waker(&waker), &mut Vec::new());
+    assert!(polled.is_pending());
+    stay
+}
+
+/// How many of these waiters one batch of eight bits wakes, of `depth`.
+fn woken_by_a_batch(depth: usize, weights: &[u32], per_tag: bool) -> usize {
+    let queue = with_newcomers(depth, Force::Hysteresis, per_tag);
+    let bits = take(&queue, depth);
+    let woken = Arc::new(Counts::default());
+    let mut stays: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
+    queue.put_batch(&bits[..8]).unwrap();
+    let count = woken.0.load(Ordering::Relaxed);
+    stays.iter_mut().for_each(|stay| queue.leave(stay));
+    count
+}
+
+#[test]
+fn g20_wakes_by_weight() {
+    assert_eq!(woken_by_a_batch(64, &[8, 1, 1], true), 1);
+    assert_eq!(woken_by_a_batch(64, &[3; 9], true), 3);
+    assert_eq!(
+        woken_by_a_batch(64, &[1, 1], true),
+        2,
+        "and six are left for nobody"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[7, 9, 1], true),
+        2,
+        "the last one in part"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[8, 1, 1], false),
+        3,
+        "each worth one bit"
+    );
+    assert_eq!(
+        woken_by_a_batch(64, &[1000, 1], true),
+        1,
+        "D26: at most the depth"
+    );
+}
+
+/// What a batch does not use up in one queue goes on to the next, of which there are eight.
+#[test]
+fn d24_a_batch_wakes_its_worth_or_everybody() {
+    for n in [1, 5, 8, 11, 30] {
+        let weights: Vec<u32> = (0..n).map(|i| 1 + i % 3).collect();
+        let mut worth = 0;
+        let enough = weights.iter().position(|&w| {
+            worth += w;
+            worth >= 8
+        });
+        let expected = enough.map_or(n as usize, |last| last + 1);
+        let woken = woken_by_a_batch(64, &weights, true);
+        // In turn over the queues, the first eight waiters are in the order they came.
+        if expected <= 8 {
+            assert_eq!(woken, expected, "{weights:?}");
+        }
+    }
+}
+
+#[test]
+fn g18_the_threshold_and_plenty() {
+    for (force, plenty) in [
+        (Force::Hysteresis, 24),
+        (Force::AsPosted, 16),
+        (Force::Never, usize::MAX),
+    ] {
+        let queue = with_newcomers(64, force, false);
+        let mut bits = take(&queue, 64);
+        let woken = Arc::new(Counts::default());
+        // A batch with few bits free ends the beginning, in which newcomers are let in.
+        let mut stays = vec![wait(&queue, 1, &woken)];
+        queue.put_batch(&bits.split_off(56)).unwrap();
+        stays.drain(..).for_each(|mut stay| queue.leave(&mut stay));
+        bits.extend(take(&queue, 8));
+
+        for _ in 0..8 {
+            stays.push(wait(&queue, 1, &woken));
+        }
+        assert!(queue.admits_newcomer(), "8 wait");
+        for _ in 0..20 {
+            stays.push(wait(&queue, 1, &woken));
+        }
+        assert!(!queue.admits_newcomer(), "more wait");
+        for free in [8, 16, 24] {
+            queue.put_batch(&bits.split_off(bits.len() - 8)).unwrap();
+            assert_eq!(
+                queue.admits_newcomer(),
+                free >= plenty,
+                "{force:?}: {free} free"
+            );
+        }
+        stays.iter_mut().for_each(|stay| queue.leave(stay));
+    }
+}
+
+/// Each class may have so many.
+#[derive(Debug)]
+struct Limits {
+    limit: AtomicUsize,
+    active: Vec<AtomicUsize>,
+    owners: Vec<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Shared(Arc<Limits>);
+
+impl Shares for Shared {
+    fn may_take(&self, class: Class) -> bool {
+        self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit.load(Ordering::Relaxed)
+    }
+
+    fn took(&self, class: Class, bit: usize) {
+        self.0.active[class as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.owners[bit].store(class as usize, Ordering::Relaxed);
+    }
+
+    fn gives(&self, bit: usize) {
+        let class = self.0.owners[bit].load(Ordering::Relaxed);
+        self.0.active[class].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const CLASSES: usize = 3;
+const DEPTH: usize = 6;
+const PART: usize = 2;
+
+/// A waiter as the naive line knows it.
+#[derive(Clone, Debug)]
+struct Naive {
+    class: usize,
+    large: bool,
+    left: usize,
+    has: usize,
+    full: bool,
+    gone: bool,
+}
+
+/// The rules of PROTOCOL-lanes.md, by looking at everybody.
+#[derive(Debug)]
+struct Oracle {
+    limit: usize,
+    free: usize,
+    active: [usize; CLASSES],
+    waiters: Vec<Naive>,
+    turn: usize,
+    small_next: [bool; CLASSES],
+    goes_on: [Option<usize>; CLASSES],
+    collecting: Option<usize>,
+}
+
+impl Oracle {
+    fn next(&self) -> Option<usize> {
+        if self.collecting.is_some() {
+            return self.collecting;
+        }
+        (0..CLASSES)
+            .map(|i| (self.turn + i) % CLASSES)
+            .find_map(|class| {
+                let head = |large| {
+                    let waits = |w: &Naive| !w.gone && w.class == class && w.large == large;
+                    self.waiters.iter().position(waits)
+                };
+                let large_first = !self.small_next[class];
+                let first = match self.goes_on[class] {
+                    Some(at) if self.waiters[at].full => head(false)?,
+                    Some(at) => at,
+                    None => head(large_first).or_else(|| head(!large_first))?,
+                };
+                (self.active[class] < self.limit).then_some(first)
+            })
+    }
+
+    fn serve(&mut self) {
+        while let Some(at) = self.next() {
+            let class = self.waiters[at].class;
+            let part = |w: &Naive| w.left.min(if w.large { PART } else { 1 });
+            if self.waiters[at].has < part(&self.waiters[at]) && self.active[class] < self.limit {
+                if self.free == 0 {
+                    return;
+                }
+                self.free -= 1;
+                self.active[class] += 1;
+                self.waiters[at].has += 1;
+            }
+            let limited = self.active[class] >= self.limit;
+            let waiter = &mut self.waiters[at];
+            if waiter.has < part(waiter) && !limited {
+                self.collecting = Some(at);
+                continue;
+            }
+            self.collecting = None;
+            self.turn = class + 1;
+            waiter.full = true;
+            waiter.gone = waiter.has == waiter.left;
+            if waiter.gone {
+                self.small_next[class] = waiter.large;
+            }
+            if waiter.large {
+                self.goes_on[class] = (!waiter.gone).then_some(at);
+            }
+        }
+    }
+
+    /// Waits, or has not fetched all it was given.
+    fn waits(&self, at: usize) -> bool {
+        let waiter = &self.waiters[at];
+        !waiter.gone || waiter.full
+    }
+
+    /// What the waiter finds when it looks.
+    fn fetch(&mut self, at: usize) -> usize {
+        let waiter = &mut self.waiters[at];
+        if !waiter.full {
+            return 0;
+        }
+        waiter.full = false;
+        let has = std::mem::take(&mut waiter.has);
+        waiter.left -= has;
+        self.serve();
+        has
+    }
+
+    fn leave(&mut self, at: usize) {
+        let waiter = &mut self.waiters[at];
+        (waiter.gone, waiter.full) = (true, false);
+        let (class, has) = (waiter.class, std::mem::take(&mut waiter.has));
+        if self.goes_on[class] == Some(at) {
+            self.goes_on[class] = None;
+        }
+        if self.collecting == Some(at) {
+            self.collecting = None;
+        }
+        self.serve();
+        for _ in 0..has {
+            self.active[class] -= 1;
+        }
+        self.free += has;
+        self.serve();
+    }
+}
+
+/// A queue of one class without limits, or of two of which class 1 may have none.
+fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
+    #[derive(Debug)]
+    struct NoneForOne;
+    impl Shares for NoneForOne {
+        fn may_take(&self, class: Class) -> bool {
+            class == 0
+        }
+        fn took(&self, _: Class, _: usize) {}
+        fn gives(&self, _: usize) {}
+    }
+    let above = Rules {
+        shares: Some(Box::new(NoneForOne)),
+        newcomers: None,
+        ..Rules::default()
+    };
+    let queue = SbitmapQueue::builder(depth).engine(engine);
+    queue
+        .fairness(Fairness::fair())
+        .build_with_rules(above)
+        .unwrap()
+}
+
+const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
+
+fn in_parts(class: Class, want: usize) -> Request {
+    Request {
+        want,
+        part: PART,
+        large: true,
+        ..Request::one(class)
+    }
+}
+
+fn poll(queue: &SbitmapQueue, stay: &mut Waiter) -> usize {
+    let mut bits = Vec::new();
+    let cx = Context::from_waker(Waker::noop());
+    let _ = queue.poll_part(stay, &cx, &mut bits);
+    bits.len()
+}
+
+/// F2: a request that does not fetch its part keeps small ones of its class neither from waiting
+/// with success nor from trying. Large ones stay behind it.
+#[test]
+fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
+    for engine in ENGINES {
+        let queue = in_turns(8, engine);
+        let bits: Vec<usize> = std::iter::from_fn(|| queue.try_get()).collect();
+        let mut late = queue.waiter(in_parts(0, 6));
+        let mut behind = queue.waiter(in_parts(0, 2));
+        assert_eq!((poll(&queue, &mut late), poll(&queue, &mut behind)), (0, 0));
+        assert_eq!(queue.try_get_held_up(0), None, "all are in use");
+        queue.put_batch(&bits[..PART]).unwrap();
+        assert_eq!(queue.snapshot().collected, PART);
+        let woken = Arc::new(Counts::default());
+        let mut small = wait(&queue, 1, &woken);
+        queue.put_batch(&bits[PART..]).unwrap();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&queue, &mut small), 1);
+        let mut newcomer = queue.waiter(Request::one(0));
+        assert_eq!(poll(&queue, &mut newcomer), 1);
+        assert!(queue.try_get_held_up(0).is_some());
+        assert!(queue.try_get_past(0, false).is_some());
+        assert_eq!(queue.try_get_past(0, true), None, "large");
+        assert_eq!(poll(&queue, &mut behind), 0, "first come, first served");
+        // It comes for its part, and nobody is served before its last.
+        assert_eq!((poll(&queue, &mut late), poll(&queue, &mut late)), (2, 2));
+        let mut last = queue.waiter(Request::one(0));
+        assert_eq!(poll(&queue, &mut last), 0);
+        queue.put(bits[0]).unwrap();
+        assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (0, 0));
+        queue.leave(&mut late);
+        queue.put_batch(&bits[1..3]).unwrap();
+        assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (1, 2));
+    }
+}
+
+/// Turns that begin while a part waits for its owner are over when its next one is collected.
+#[test]
+fn a_turn_ends_when_the_next_part_is_collected() {
+    let queue = in_turns(4, Engine::Shared);
+    let bits = take(&queue, 4);
+    let mut never = queue.waiter(Request::one(1));
+    let mut late = queue.waiter(in_parts(0, 5));
+    assert_eq!((poll(&queue, &mut never), poll(&queue, &mut late)), (0, 0));
+    queue.put_batch(&bits[..3]).unwrap();
+    let mut one = Vec::new();
+    let mut small = queue.waiter(Request::one(0));
+    let at_once = Some(Instant::from_nanos(0));
+    queue.block_part(&mut small, at_once, &mut one).unwrap();
+    queue.put_batch(&one).unwrap();
+    let passed = queue.try_get().expect("this thread has its turn");
+    assert_eq!(poll(&queue, &mut late), PART);
+    queue.leave(&mut late);
+    queue.put(passed).unwrap();
+    assert_eq!(queue.try_get(), None, "its turn is over");
+    assert!(queue.try_get_past(0, false).is_some());
+    queue.leave(&mut never);
+}
+
+/// F0: the limit of a class falls while one of it has half of its part. With the next put it is
+/// given that half and no more, and the id goes to the other class.
+#[test]
+fn f0_a_limit_that_falls_ends_the_part() {
+    let limits = Arc::new(Limits {
+        limit: AtomicUsize::new(2),
+        active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+        owners: (0..DEPTH).map(|_| AtomicUsize::new(2)).collect(),
+    });
+    let above = Rules {
+        shares: Some(Box::new(Shared(limits.clone()))),
+        newcomers: None,
+        ..Rules::default()
+    };
+    let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fair());
+    let queue = queue
+        .engine(Engine::Shared)
+        .build_with_rules(above)
+        .unwrap();
+    let bits = take(&queue, DEPTH);
+    let (mut split, mut other) = (queue.waiter(in_parts(0, 4)), queue.waiter(Request::one(1)));
+    assert_eq!(poll(&queue, &mut split), 0);
+    queue.put(bits[0]).unwrap();
+    assert_eq!((poll(&queue, &mut split), poll(&queue, &mut other)), (0, 0));
+    assert_eq!(queue.snapshot().collected, 1);
+    limits.limit.store(1, Ordering::Relaxed);
+    queue.put(bits[1]).unwrap();
+    assert_eq!(
+        queue.snapshot().granted,
+        1,
+        "the other's, before anybody looks"
+    );
+    assert_eq!((poll(&queue, &mut other), poll(&queue, &mut split)), (1, 1));
+    queue.leave(&mut split);
+}
+
+/// Nobody waits any more, so gets need no turn. The ids were free all the time, and no put comes.
+#[test]
+fn who_leaves_last_opens_the_fast_path() {
+    for engine in ENGINES {
+        let queue = in_turns(4, engine);
+        let mut never = queue.waiter(Request::one(1));
+        assert_eq!(poll(&queue, &mut never), 0);
+        assert_eq!(queue.try_get(), None, "somebody waits");
+        queue.leave(&mut never);
+        assert!(queue.try_get().is_some());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Join {
+        class: usize,
+        want: usize,
+        lazy: bool,
+    },
+    Put,
+    Look(usize),
+    Leave(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..CLASSES, 0..6usize, any::<bool>())
+            .prop_map(|(class, want, lazy)| Op::Join { class, want, lazy }),
+        6 => Just(Op::Put),
+        3 => (0..40usize).prop_map(Op::Look),
+        1 => (0..40usize).prop_map(Op::Leave),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
+
+    #[test]
+    fn the_line_serves_as_a_naive_one_does(
+        limit in 1..=DEPTH, ops in proptest::collection::vec(op(), 0..80),
+    ) {
+        let limits = Arc::new(Limits {
+            limit: AtomicUsize::new(limit),
+            active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+            owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
+        });
+        let above = Rules { shares: Some(Box::new(Shared(limits.clone()))), ..Rules::default() };
+        let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fifo()).engine(Engine::Shared);
+        let queue = queue.build_with_rules(above).unwrap();
+        let mut oracle = Oracle {
+            limit,
+            free: DEPTH,
+            active: [0; CLASSES],
+            waiters: Vec::new(),
+            turn: 0,
+            small_next: [true; CLASSES],
+            goes_on: [None; CLASSES],
+            collecting: None,
+        };
+        let mut stays: Vec<Waiter> = Vec::new();
+        // Looks only when it is told to, so that what it is given waits for it.
+        let mut is_lazy: Vec<bool> = Vec::new();
+        let mut held: VecDeque<usize> = VecDeque::new();
+        let waker = Waker::from(Arc::new(Counts::default()));
+        let cx = Context::from_waker(&waker);
+        for op in ops {
+            let mut looks = None;
+            match op {
+                Op::Join { class, want, lazy } => {
+                    looks = Some(stays.len());
+                    is_lazy.push(lazy);
+                    // 0 is a small request, the others are large ones.
+                    let (large, want) = (want > 0, want.max(1));
+                    stays.push(queue.waiter(Request {
+                        want,
+                        part: if large { PART } else { 1 },
+                        large,
+                        ..Request::one(class as Class)
+                    }));
+                    let (has, full, gone) = (0, false, false);
+                    oracle.waiters.push(Naive { class, large, left: want, has, full, gone });
+                    oracle.serve();
+                }
+                Op::Put => if let Some(bit) = held.pop_front() {
+                    let class = limits.owners[bit].load(Ordering::Relaxed);
+                    Shared(limits.clone()).gives(bit);
+                    queue.put(bit).unwrap();
+                    oracle.active[class] -= 1;
+                    oracle.free += 1;
+                    oracle.serve();
+                },
+                Op::Look(at) => looks = Some(at),
+                Op::Leave(at) => if at < stays.len() && oracle.waits(at) {
+                    queue.leave(&mut stays[at]);
+                    oracle.leave(at);
+                },
+            }
+            // Everybody else looks until nobody finds anything.
+            loop {
+                let mut found = 0;
+                for (at, stay) in stays.iter_mut().enumerate() {
+                    if !oracle.waits(at) || (is_lazy[at] && looks != Some(at)) {
+                        continue;
+                    }
+                    let mut bits = Vec::new();
+                    let polled = queue.poll_part(stay, &cx, &mut bits);
+                    prop_assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
+                    prop_assert_eq!(bits.len(), oracle.fetch(at), "waiter {}", at);
+                    found += bits.len();
+                    held.extend(bits);
+                }
+                if found == 0 {
+                    break;
+                }
+            }
+            prop_assert_eq!(queue.weight(), DEPTH - oracle.free);
+        }
+        stays.iter_mut().for_each(|stay| queue.leave(stay));
+        for bit in held {
+            Shared(limits.clone()).gives(bit);
+            queue.put(bit).unwrap();
+        }
+        prop_assert_eq!(queue.weight(), 0);
+        prop_assert!(limits.active.iter().all(|n| n.load(Ordering::Relaxed) == 0));
+    }
+}

@@ -1,0 +1,327 @@
+//! From a completed request to its callback, on the CPU where it belongs.
+
+use crate::cpu_map::{CpuMap, CpuMaps, Leftover};
+use crate::item::{Item, TenantId};
+use crate::nesting;
+use crate::shard::Core;
+use crate::sink::CompletionSink;
+use crate::stats::{Counters, ShardStats, SteeringStats};
+use crate::submit_info::Submission;
+use inflight_sync::{Arc, cpu, thread};
+use inflight_topology::steering::{Completion, Decision, InlineReason, Mailbox, RedirectReason};
+use inflight_topology::{Scope, Topology};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Runs the callback of completed requests where they were submitted, or here: mailboxes by CPU,
+/// and the decision for each request.
+///
+/// When it is dropped the mailboxes are [closed](Self::close).
+///
+/// ```
+/// # use inflight_steering::*;
+/// # use std::ptr::NonNull;
+/// # struct Req { link: Link, bytes: u64, cpu: usize }
+/// # // SAFETY: a box stays where it is, and has its own link.
+/// # unsafe impl Item for Box<Req> {
+/// #     fn into_raw(self) -> NonNull<()> {
+/// #         NonNull::new(Box::into_raw(self)).unwrap().cast()
+/// #     }
+/// #     // SAFETY: from `into_raw`, once.
+/// #     unsafe fn from_raw(raw: NonNull<()>) -> Self {
+/// #         unsafe { Box::from_raw(raw.cast().as_ptr()) }
+/// #     }
+/// #     // SAFETY: from `into_raw`.
+/// #     unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
+/// #         unsafe { &raw.cast::<Req>().as_ref().link }
+/// #     }
+/// #     unsafe fn tenant_of(_: NonNull<()>) -> TenantId { TenantId::FIRST }
+/// #     fn tenant(&self) -> TenantId { TenantId::FIRST }
+/// #     fn submission(&self) -> Option<Submission> { Some(Submission::on(self.cpu)) }
+/// # }
+/// use inflight_topology::{Scope, Topology, set_current_cpu_for_thread};
+/// // `Req` implements `Item` as in its example.
+/// let topology = Topology::synthetic("cache:2 core:1")?;
+/// let router = Router::new(topology, Scope::Cpu, InlineSink, |req: Box<Req>| {
+///     assert_eq!(req.bytes, 4096);
+/// });
+/// set_current_cpu_for_thread(Some(0));
+/// let req = Box::new(Req { link: Link::new(), bytes: 4096, cpu: 1 });
+/// // It belongs to the other CPU, but `InlineSink` has no worker there.
+/// assert_eq!(router.complete(req), Decision::Inline(InlineReason::Closed));
+/// assert_eq!(router.stats().completed(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Router<I: Item> {
+    maps: CpuMaps<I>,
+}
+
+/// A completion that was steered but not run. See [`Router::steer`].
+///
+/// ```
+/// use inflight_steering::Steered;
+/// fn run<I>(steered: Steered<I>, finish: impl FnOnce(I)) {
+///     match steered {
+///         Steered::Here(req, _) => finish(req),
+///         Steered::Sent { .. } => {} // its mailbox's worker calls the callback
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a request that is dropped is lost"]
+pub enum Steered<I> {
+    /// It belongs here: whoever steered it runs it.
+    Here(I, InlineReason),
+    /// It is in the mailbox of a CPU, whose worker calls the callback.
+    Sent {
+        /// The CPU.
+        cpu: usize,
+        /// Why it was sent there.
+        reason: RedirectReason,
+    },
+}
+
+/// Where what is seen on a CPU is counted.
+fn counters<I: Item>(map: &CpuMap<I>, cpu: usize, tenant: TenantId) -> &Counters {
+    map.counting(cpu).counters(tenant)
+}
+
+impl<I: Item> Router<I> {
+    /// With a mailbox for each pod of `scope`, whose workers `sink` has.
+    ///
+    /// `callback` runs on whatever thread sees a completion or empties a mailbox, outside all
+    /// locks; it may complete others.
+    ///
+    /// # Panics
+    ///
+    /// With [`CompletionSink::runner`], which is asked here for each mailbox.
+    pub fn new(
+        topology: Topology,
+        scope: Scope,
+        sink: impl CompletionSink,
+        callback: impl Fn(I) + Send + Sync + 'static,
+    ) -> Self {
+        let core = Arc::new(Core::new(Box::new(callback)));
+        Self {
+            maps: CpuMaps::new(core, topology, scope, Box::new(sink)),
+        }
+    }
+
+    /// Has the callback run where the request wants it, which may be here and now. Returns what was
+    /// decided, or for a mailbox that turned out to be closed, what was done instead.
+    ///
+    /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in a
+    /// mailbox, or, if nobody empties that, for the end of the callbacks around it: then it runs on
+    /// this thread (reason [`Depth`](RedirectReason::Depth) either way).
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a callback that ran here, or of [`Runner::wake`](crate::Runner::wake),
+    /// which counts as a refusal.
+    // Why: it acts, and who only wants that may ignore where.
+    #[allow(clippy::must_use_candidate)]
+    pub fn complete(&self, item: I) -> Decision {
+        let (map, depth, tenant) = (self.maps.current(), nesting::current(), item.tenant());
+        match self.send(map, item, depth) {
+            Err((item, observer, _)) if depth >= Completion::MAX_DEPTH => {
+                counters(map, observer, tenant).put_off();
+                self.maps.core().defer(item);
+                Decision::Redirect {
+                    cpu: observer,
+                    reason: RedirectReason::Depth,
+                }
+            }
+            Err((item, observer, reason)) => {
+                counters(map, observer, tenant).ran_inline(reason);
+                self.maps.core().call(item);
+                Decision::Inline(reason)
+            }
+            Ok((cpu, reason)) => Decision::Redirect { cpu, reason },
+        }
+    }
+
+    /// As [`complete`](Self::complete), but what belongs here comes back to the caller, who runs it
+    /// as it likes.
+    ///
+    /// # Panics
+    ///
+    /// With that of [`Runner::wake`](crate::Runner::wake).
+    pub fn steer(&self, item: I) -> Steered<I> {
+        let (map, tenant) = (self.maps.current(), item.tenant());
+        match self.send(map, item, 0) {
+            Ok((cpu, reason)) => Steered::Sent { cpu, reason },
+            Err((item, observer, reason)) => {
+                counters(map, observer, tenant).ran_inline(reason);
+                Steered::Here(item, reason)
+            }
+        }
+    }
+
+    /// Says that whoever waited for the request goes on now, on the calling thread: if this is not
+    /// the CPU it was submitted on, the submitter has moved, which
+    /// [`submitter_moved`](SteeringStats::submitter_moved) counts.
+    pub fn submitter_resumed(&self, item: &I) {
+        let here = cpu::current();
+        let submitted = item.submission().and_then(|submission| submission.cpu);
+        if submitted.is_some_and(|cpu| cpu != here) {
+            counters(self.maps.current(), here, item.tenant()).moved();
+        }
+    }
+
+    /// What was counted, over all shards and tenants.
+    #[must_use]
+    pub fn stats(&self) -> SteeringStats {
+        self.maps.stats(None)
+    }
+
+    /// What was counted for the requests of one tenant. The numbers of all, with those that are
+    /// gone, add up to [`stats`](Self::stats); but a batch in which several had a part counts for
+    /// each of them, with that part. (One of more than 16 tenants counts as several.)
+    #[must_use]
+    pub fn tenant_stats(&self, tenant: TenantId) -> SteeringStats {
+        self.maps.stats(Some(tenant))
+    }
+
+    /// What was counted for each shard. One whose CPUs have left keeps its numbers, and the CPUs it
+    /// served last.
+    #[must_use]
+    pub fn shard_stats(&self) -> Vec<ShardStats> {
+        self.maps.shard_stats()
+    }
+
+    /// Closes all mailboxes, and runs what is in them on the calling thread. From now on every
+    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a mailbox again.
+    /// Callbacks that workers have begun may still run when this returns.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a callback, after all of them have been called.
+    pub fn close(&self) {
+        if let Err(panic) = self.maps.close() {
+            // A thread that unwinds already cannot take another.
+            if thread::panicking() {
+                nesting::dispose(panic);
+            } else {
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Closes the mailbox of the shard that `cpu` is in, and runs what is in it on the calling
+    /// thread: for a CPU that goes away. Until [`open_cpu`](Self::open_cpu) completions for that
+    /// shard run where they are seen. Nothing happens if there is no such shard.
+    ///
+    /// # Panics
+    ///
+    /// As [`close`](Self::close).
+    pub fn close_cpu(&self, cpu: usize) {
+        if let Some(mailbox) = self.maps.current().mailbox(cpu) {
+            let closed = self.maps.core().close(&mailbox.shard);
+            closed.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    }
+
+    /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
+    /// shard, or if the sink has no worker for it.
+    pub fn open_cpu(&self, cpu: usize) {
+        let mailbox = self.maps.current().mailbox(cpu);
+        if let Some(mailbox) = mailbox.filter(|mailbox| mailbox.runner.is_some()) {
+            mailbox.shard.open();
+        }
+    }
+
+    /// Decides by another topology from now on. One call at a time. What comes back is to be called
+    /// outside all locks: it runs what was in mailboxes that are closed.
+    #[must_use = "completions wait for it"]
+    pub fn refresh(&self, topology: &Topology) -> Leftover {
+        self.maps.refresh(topology)
+    }
+
+    /// These tenants are gone, and so are their requests: what was counted for them counts for all
+    /// former ones.
+    pub fn forget(&self, tenants: &[TenantId]) {
+        self.maps.forget(tenants);
+    }
+
+    /// Decides, and sends what is to be sent. Comes back with what is to run here, the CPU this is,
+    /// and why.
+    fn send(
+        &self,
+        map: &CpuMap<I>,
+        item: I,
+        depth: u32,
+    ) -> Result<(usize, RedirectReason), (I, usize, InlineReason)> {
+        let observer = cpu::current();
+        let Some(submission) = item.submission() else {
+            return Err((item, observer, InlineReason::UnknownCpu));
+        };
+        match decide(map, observer, submission, depth) {
+            Decision::Inline(reason) => Err((item, observer, reason)),
+            Decision::Redirect { cpu, reason } => match self.push(map, cpu, item) {
+                Ok(()) => Ok((cpu, reason)),
+                Err(item) => Err((item, observer, InlineReason::Closed)),
+            },
+        }
+    }
+
+    /// # Errors
+    /// Nobody empties the mailbox of that CPU.
+    fn push(&self, map: &CpuMap<I>, cpu: usize, item: I) -> Result<(), I> {
+        let Some(mailbox) = map.mailbox(cpu) else {
+            return Err(item);
+        };
+        let Some(runner) = &mailbox.runner else {
+            return Err(item);
+        };
+        let counters = mailbox.shard.counters(item.tenant());
+        if mailbox.shard.push(item, counters)?.was_empty() {
+            let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
+            if !matches!(woken, Ok(true)) {
+                // Also after a panic: the next push will find the mailbox not empty, and not wake.
+                counters.refused();
+                self.maps.core().run_soon(&mailbox.shard);
+            }
+            woken.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        Ok(())
+    }
+}
+
+fn decide<I: Item>(
+    map: &CpuMap<I>,
+    observer: usize,
+    submission: Submission,
+    depth: u32,
+) -> Decision {
+    let submitter = submission.cpu.unwrap_or(usize::MAX);
+    let mailbox = match map.mailbox(submitter) {
+        // The rules say that it is unknown.
+        None => Mailbox::Awake,
+        Some(mailbox) => match &mailbox.runner {
+            Some(runner) => mailbox.shard.state(&**runner),
+            None => Mailbox::Closed,
+        },
+    };
+    Completion::new(observer, submitter)
+        .policy(submission.policy)
+        .polled(submission.polled)
+        .mailbox(mailbox)
+        .one_shard(map.is_one_shard())
+        .depth(depth)
+        .decide(&map.topology)
+}
+
+impl<I: Item> Drop for Router<I> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<I: Item> fmt::Debug for Router<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("shards", &self.shard_stats().len())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

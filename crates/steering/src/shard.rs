@@ -1,0 +1,285 @@
+//! The shards of a set of completions: a mailbox each, and what runs its contents.
+
+use crate::item::{Item, TenantId};
+use crate::mailbox::{Batch, Mailbox, Pushed};
+use crate::nesting::{self, Later, dispose};
+use crate::sink::{MailboxHandle, RunMailbox, Runner};
+use crate::stats::{Batches, ByTenant, Counters, SteeringStats};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, CachePadded, Grown};
+use inflight_topology::CpuSet;
+use inflight_topology::steering::{Completion, Mailbox as Seen};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+type Callback<I> = Box<dyn Fn(I) + Send + Sync>;
+/// What a panic has thrown.
+pub type Panic = Box<dyn Any + Send>;
+
+/// What runs completions; workers keep it alive.
+pub(crate) struct Core<I: Item> {
+    callback: Callback<I>,
+}
+
+/// The mailbox of some CPUs, and what was counted there.
+pub(crate) struct Shard<I: Item> {
+    mailbox: CachePadded<Mailbox<I>>,
+    /// Calls of `run` under way.
+    running: CachePadded<AtomicUsize>,
+    batches: CachePadded<Batches>,
+    /// By tenant.
+    tenants: Grown<Counters>,
+    /// Of tenants that are gone.
+    former: Counters,
+}
+
+impl<I: Item> Core<I> {
+    pub(crate) fn new(callback: Callback<I>) -> Self {
+        Self { callback }
+    }
+
+    /// The mailbox of a shard, for its worker.
+    pub(crate) fn handle(self: &Arc<Self>, shard: &Arc<Shard<I>>) -> MailboxHandle {
+        MailboxHandle::new(Handle {
+            core: self.clone(),
+            shard: shard.clone(),
+        })
+    }
+
+    /// Runs one completion here.
+    pub(crate) fn call(&self, item: I) {
+        finish(self.run_each(std::iter::once(item)));
+    }
+
+    /// Runs one completion on this thread, after the callbacks that run on it.
+    pub(crate) fn defer(self: &Arc<Self>, item: I) {
+        let mut item = Some(item);
+        let defer = nesting::at_the_end(|last| {
+            let list = last.and_then(|last| last.as_any().downcast_mut::<Deferred<I>>());
+            if let Some(list) = list.filter(|list| Arc::ptr_eq(&list.core, self)) {
+                list.items.extend(item.take());
+                return None;
+            }
+            Some(Box::new(Deferred {
+                core: self.clone(),
+                items: item.take().into_iter().collect(),
+            }))
+        });
+        if let (false, Some(item)) = (defer, item) {
+            // No callback is running after all.
+            self.call(item);
+        }
+    }
+
+    /// Runs what is in a mailbox that has lost its worker: now, unless too many callbacks are
+    /// around this.
+    pub(crate) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<I>>) {
+        let later = nesting::current() >= Completion::MAX_DEPTH
+            && nesting::at_the_end(|_| Some(Box::new(self.handle(shard))));
+        if !later {
+            self.run(shard);
+        }
+    }
+
+    /// Runs what is in a mailbox.
+    pub(crate) fn run(&self, shard: &Shard<I>) {
+        shard.running.fetch_add(1, Ordering::Relaxed);
+        let panic = self.run_batch(shard, shard.mailbox.take());
+        shard.running.fetch_sub(1, Ordering::Relaxed);
+        finish(panic);
+    }
+
+    /// M4, and runs what was in it.
+    pub(crate) fn close(&self, shard: &Shard<I>) -> Result<(), Panic> {
+        self.run_batch(shard, shard.close()).map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) -> Option<Panic> {
+        if batch.len() == 0 {
+            return None;
+        }
+        shard.took(&batch);
+        self.run_each(batch)
+    }
+
+    /// Calls the callback for each, whether or not one panics; then what was put off meanwhile, and
+    /// what that puts off, if this was the outermost call. Returns the first panic.
+    fn run_each(&self, items: impl Iterator<Item = I>) -> Option<Panic> {
+        let mut panic = None;
+        let inside = nesting::enter();
+        for item in items {
+            let called = catch_unwind(AssertUnwindSafe(|| (self.callback)(item)));
+            keep_first(&mut panic, called);
+        }
+        for later in inside.leave().into_iter().flatten() {
+            let ran = catch_unwind(AssertUnwindSafe(|| later.run()));
+            keep_first(&mut panic, ran);
+        }
+        panic
+    }
+}
+
+fn keep_first(first: &mut Option<Panic>, result: Result<(), Panic>) {
+    match result {
+        Err(panic) if first.is_none() => *first = Some(panic),
+        Err(panic) => dispose(panic),
+        Ok(()) => {}
+    }
+}
+
+fn finish(panic: Option<Panic>) {
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+/// The first of several panics; the others are disposed of, though they may panic in turn.
+///
+/// # Errors
+///
+/// The first.
+///
+/// ```
+/// let results = [Ok(()), Err(Box::new("first") as Box<_>), Err(Box::new("second") as Box<_>)];
+/// let first = inflight_steering::first_of(results.into_iter()).unwrap_err();
+/// assert_eq!(first.downcast_ref(), Some(&"first"));
+/// ```
+pub fn first_of(results: impl Iterator<Item = Result<(), Panic>>) -> Result<(), Panic> {
+    let mut first = None;
+    results.for_each(|result| keep_first(&mut first, result));
+    first.map_or(Ok(()), Err)
+}
+
+impl<I: Item> Shard<I> {
+    pub(crate) fn new() -> Self {
+        Self {
+            mailbox: CachePadded::new(Mailbox::new()),
+            running: CachePadded::new(AtomicUsize::new(0)),
+            batches: CachePadded::new(Batches::default()),
+            tenants: Grown::new(),
+            former: Counters::default(),
+        }
+    }
+
+    pub(crate) fn counters(&self, tenant: TenantId) -> &Counters {
+        self.tenants.get_or_make(tenant.index(), Counters::default)
+    }
+
+    fn took(&self, batch: &Batch<I>) {
+        self.batches.took(batch.len());
+        let mut by_tenant = ByTenant::new(|tenant, n| self.counters(tenant).took(n));
+        batch.tenants().for_each(|tenant| by_tenant.add(tenant));
+        by_tenant.end();
+    }
+
+    /// What was counted, for all tenants.
+    pub(crate) fn stats(&self) -> SteeringStats {
+        let mut sum = self.former.read();
+        self.tenants
+            .iter()
+            .for_each(|tenant| sum.add(&tenant.read()));
+        self.batches.read(&mut sum);
+        sum
+    }
+
+    /// What was counted for one tenant.
+    pub(crate) fn stats_of(&self, tenant: TenantId) -> SteeringStats {
+        let counters = self.tenants.get(tenant.index());
+        counters.map_or_else(SteeringStats::default, Counters::read)
+    }
+
+    /// The tenant is gone, and so are its requests.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        if let Some(counters) = self.tenants.get(tenant.index()) {
+            counters.move_to(&self.former);
+        }
+    }
+
+    /// Whether somebody looks into the mailbox. A hint.
+    pub(crate) fn state(&self, runner: &dyn Runner) -> Seen {
+        if self.mailbox.is_closed() {
+            Seen::Closed
+        } else if !self.mailbox.is_empty()
+            || self.running.load(Ordering::Relaxed) > 0
+            || runner.is_awake()
+        {
+            Seen::Awake
+        } else {
+            Seen::Asleep
+        }
+    }
+
+    /// # Errors
+    /// The mailbox is closed.
+    pub(crate) fn push(&self, item: I, counters: &Counters) -> Result<Pushed, I> {
+        if self.mailbox.is_closed() {
+            return Err(item);
+        }
+        // Before the push, so that whoever sees the completion run sees it counted.
+        counters.pushed();
+        self.mailbox
+            .push(item, |wakes| counters.wakes(wakes))
+            .inspect_err(|_| counters.not_pushed())
+    }
+
+    /// M4. What was in it.
+    pub(crate) fn close(&self) -> Batch<I> {
+        self.mailbox.close()
+    }
+
+    /// M5.
+    pub(crate) fn open(&self) {
+        self.mailbox.open();
+    }
+}
+
+/// The mailbox of one shard.
+struct Handle<I: Item> {
+    core: Arc<Core<I>>,
+    shard: Arc<Shard<I>>,
+}
+
+impl<I: Item> RunMailbox for Handle<I> {
+    fn run(&self) {
+        self.core.run(&self.shard);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shard.mailbox.is_empty()
+    }
+}
+
+/// What was put off on a thread, in the order in which that was done.
+struct Deferred<I: Item> {
+    core: Arc<Core<I>>,
+    items: Vec<I>,
+}
+
+impl<I: Item> Later for Deferred<I> {
+    fn run(self: Box<Self>) {
+        finish(self.core.run_each(self.items.into_iter()));
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// CPUs that share a mailbox, in one map.
+pub(crate) struct MailboxRef<I: Item> {
+    pub(crate) cpus: CpuSet,
+    pub(crate) shard: Arc<Shard<I>>,
+    /// None: nobody empties the mailbox, which is closed.
+    pub(crate) runner: Option<Arc<dyn Runner>>,
+}
+
+impl<I: Item> MailboxRef<I> {
+    /// The same for other CPUs.
+    pub(crate) fn of(&self, cpus: CpuSet) -> Self {
+        Self {
+            cpus,
+            shard: self.shard.clone(),
+            runner: self.runner.clone(),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What was counted about where completions ran.
+
+use crate::item::TenantId;
+use inflight_sync::CachePadded;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_topology::CpuSet;
+use inflight_topology::steering::InlineReason;
+
+/// How completions were run. See [`Router::stats`](crate::Router::stats).
+///
+/// Once nothing is under way, [`completed`](Self::completed) counts each completion once,
+/// `redirect_wakeups` is at most `redirected`, and `batched` equals `redirected`.
+///
+/// ```
+/// # use inflight_steering::SteeringStats;
+/// let stats = SteeringStats::default();
+/// assert_eq!((stats.completed(), stats.inlined(), stats.redirected), (0, 0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SteeringStats {
+    /// Run where they were seen, because that was the submitter's CPU.
+    pub inline_same_cpu: u64,
+    /// Because it shares the submitter's cache.
+    pub inline_same_cache: u64,
+    /// Because the policy says inline.
+    pub inline_policy: u64,
+    /// Because there is but one shard.
+    pub inline_one_shard: u64,
+    /// Because the submitter polled and so saw them itself.
+    pub inline_polled: u64,
+    /// Because the submitter's mailbox is closed, or there never was one.
+    pub inline_closed: u64,
+    /// Because a CPU is not known: offline, or the request carried no note.
+    pub inline_unknown_cpu: u64,
+    /// Because the submitter's worker sleeps and the cache is the same.
+    pub inline_asleep: u64,
+    /// Put off until the callbacks around them had ended, because too many ran inside each other
+    /// and no mailbox would take them.
+    pub inline_depth: u64,
+    /// Put into a mailbox.
+    pub redirected: u64,
+    /// Of those, how many found the mailbox empty and woke its worker.
+    pub redirect_wakeups: u64,
+    /// Of those wakeups, how many the worker refused; whoever pushed ran the mailbox.
+    pub refused_wakeups: u64,
+    /// How often a mailbox was taken with something in it.
+    pub batches: u64,
+    /// How many completions all these batches had.
+    pub batched: u64,
+    /// How many the largest had.
+    pub max_batch: u64,
+    /// Submitters that were on another CPU when they went on than when they submitted. Only those
+    /// are seen that say so: [`Router::submitter_resumed`](crate::Router::submitter_resumed).
+    pub submitter_moved: u64,
+}
+
+impl SteeringStats {
+    /// How many ran without going through a mailbox.
+    ///
+    /// ```
+    /// # use inflight_steering::SteeringStats;
+    /// assert_eq!(SteeringStats::default().inlined(), 0);
+    /// ```
+    #[must_use]
+    pub const fn inlined(&self) -> u64 {
+        self.inline_same_cpu
+            + self.inline_same_cache
+            + self.inline_policy
+            + self.inline_one_shard
+            + self.inline_polled
+            + self.inline_closed
+            + self.inline_unknown_cpu
+            + self.inline_asleep
+            + self.inline_depth
+    }
+
+    /// How many requests were completed: those that ran and those in a mailbox.
+    ///
+    /// ```
+    /// # use inflight_steering::SteeringStats;
+    /// let stats = SteeringStats::default();
+    /// assert_eq!(stats.completed(), stats.inlined() + stats.redirected);
+    /// ```
+    #[must_use]
+    pub const fn completed(&self) -> u64 {
+        self.inlined() + self.redirected
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self {
+            inline_same_cpu,
+            inline_same_cache,
+            inline_policy,
+            inline_one_shard,
+            inline_polled,
+            inline_closed,
+            inline_unknown_cpu,
+            inline_asleep,
+            inline_depth,
+            redirected,
+            redirect_wakeups,
+            refused_wakeups,
+            batches,
+            batched,
+            max_batch,
+            submitter_moved,
+        } = other;
+        self.inline_same_cpu += inline_same_cpu;
+        self.inline_same_cache += inline_same_cache;
+        self.inline_policy += inline_policy;
+        self.inline_one_shard += inline_one_shard;
+        self.inline_polled += inline_polled;
+        self.inline_closed += inline_closed;
+        self.inline_unknown_cpu += inline_unknown_cpu;
+        self.inline_asleep += inline_asleep;
+        self.inline_depth += inline_depth;
+        self.redirected += redirected;
+        self.redirect_wakeups += redirect_wakeups;
+        self.refused_wakeups += refused_wakeups;
+        self.batches += batches;
+        self.batched += batched;
+        self.max_batch = self.max_batch.max(*max_batch);
+        self.submitter_moved += submitter_moved;
+    }
+}
+
+/// What was counted for one shard: completions that ran inline are counted where they were seen,
+/// the others where they were sent. From [`Router::shard_stats`](crate::Router::shard_stats).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardStats {
+    /// The CPUs it serves.
+    pub cpus: CpuSet,
+    /// What was counted.
+    pub stats: SteeringStats,
+}
+
+/// What was counted for one tenant at one shard. Relaxed throughout: numbers nobody decides by.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    seen: CachePadded<Seen>,
+    sent: CachePadded<Sent>,
+    taken: CachePadded<Batches>,
+}
+
+/// Written where completions are seen.
+#[derive(Debug, Default)]
+struct Seen {
+    same_cpu: AtomicU64,
+    same_cache: AtomicU64,
+    policy: AtomicU64,
+    one_shard: AtomicU64,
+    polled: AtomicU64,
+    closed: AtomicU64,
+    unknown_cpu: AtomicU64,
+    asleep: AtomicU64,
+    depth: AtomicU64,
+    moved: AtomicU64,
+}
+
+/// Written by whoever pushes.
+#[derive(Debug, Default)]
+struct Sent {
+    pushes: AtomicU64,
+    wakeups: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Written by whoever takes.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    batches: AtomicU64,
+    batched: AtomicU64,
+    max_batch: AtomicU64,
+}
+
+impl Batches {
+    pub(crate) fn took(&self, batch: u64) {
+        count(&self.batches);
+        self.batched.fetch_add(batch, Ordering::Relaxed);
+        self.max_batch.fetch_max(batch, Ordering::Relaxed);
+    }
+
+    /// In place of what is there.
+    pub(crate) fn read(&self, stats: &mut SteeringStats) {
+        stats.batches = self.batches.load(Ordering::Relaxed);
+        stats.batched = self.batched.load(Ordering::Relaxed);
+        stats.max_batch = self.max_batch.load(Ordering::Relaxed);
+    }
+}
+
+/// How many of a batch are whose. Room for so many tenants; with more a batch counts as several.
+const TENANTS: usize = 16;
+
+pub(crate) struct ByTenant<F: Fn(TenantId, u64)> {
+    of: [(TenantId, u64); TENANTS],
+    len: usize,
+    tell: F,
+}
+
+impl<F: Fn(TenantId, u64)> ByTenant<F> {
+    pub(crate) fn new(tell: F) -> Self {
+        Self {
+            of: [(TenantId::FIRST, 0); TENANTS],
+            len: 0,
+            tell,
+        }
+    }
+
+    pub(crate) fn add(&mut self, tenant: TenantId) {
+        let known = self.of[..self.len].iter_mut().find(|of| of.0 == tenant);
+        if let Some((_, n)) = known {
+            *n += 1;
+            return;
+        }
+        if self.len == TENANTS {
+            self.end();
+        }
+        self.of[self.len] = (tenant, 1);
+        self.len += 1;
+    }
+
+    pub(crate) fn end(&mut self) {
+        for &(tenant, n) in &self.of[..self.len] {
+            (self.tell)(tenant, n);
+        }
+        self.len = 0;
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn ran_inline(&self, reason: InlineReason) {
+        count(match reason {
+            InlineReason::SameCpu => &self.seen.same_cpu,
+            InlineReason::SameCache => &self.seen.same_cache,
+            InlineReason::Policy => &self.seen.policy,
+            InlineReason::OneShard => &self.seen.one_shard,
+            InlineReason::Polled => &self.seen.polled,
+            InlineReason::Closed => &self.seen.closed,
+            InlineReason::Asleep => &self.seen.asleep,
+            // And what topology may add.
+            _ => &self.seen.unknown_cpu,
+        });
+    }
+
+    pub(crate) fn put_off(&self) {
+        count(&self.seen.depth);
+    }
+
+    pub(crate) fn moved(&self) {
+        count(&self.seen.moved);
+    }
+
+    pub(crate) fn pushed(&self) {
+        count(&self.sent.pushes);
+    }
+
+    /// It did not get in.
+    pub(crate) fn not_pushed(&self) {
+        self.sent.pushes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A push that is to wake, or that was to and does not.
+    pub(crate) fn wakes(&self, wakes: bool) {
+        if wakes {
+            count(&self.sent.wakeups);
+        } else {
+            self.sent.wakeups.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn refused(&self) {
+        count(&self.sent.refused);
+    }
+
+    pub(crate) fn took(&self, batch: u64) {
+        self.taken.took(batch);
+    }
+
+    pub(crate) fn read(&self) -> SteeringStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = SteeringStats {
+            inline_same_cpu: read(&self.seen.same_cpu),
+            inline_same_cache: read(&self.seen.same_cache),
+            inline_policy: read(&self.seen.policy),
+            inline_one_shard: read(&self.seen.one_shard),
+            inline_polled: read(&self.seen.polled),
+            inline_closed: read(&self.seen.closed),
+            inline_unknown_cpu: read(&self.seen.unknown_cpu),
+            inline_asleep: read(&self.seen.asleep),
+            inline_depth: read(&self.seen.depth),
+            redirected: read(&self.sent.pushes),
+            redirect_wakeups: read(&self.sent.wakeups),
+            refused_wakeups: read(&self.sent.refused),
+            submitter_moved: read(&self.seen.moved),
+            ..SteeringStats::default()
+        };
+        self.taken.read(&mut stats);
+        stats
+    }
+
+    /// Empties these into others.
+    pub(crate) fn move_to(&self, to: &Self) {
+        fn sums(counters: &Counters) -> [&AtomicU64; 15] {
+            let (seen, sent, taken) = (&counters.seen, &counters.sent, &counters.taken);
+            [
+                &seen.same_cpu,
+                &seen.same_cache,
+                &seen.policy,
+                &seen.one_shard,
+                &seen.polled,
+                &seen.closed,
+                &seen.unknown_cpu,
+                &seen.asleep,
+                &seen.depth,
+                &seen.moved,
+                &sent.pushes,
+                &sent.wakeups,
+                &sent.refused,
+                &taken.batches,
+                &taken.batched,
+            ]
+        }
+        for (from, to) in sums(self).into_iter().zip(sums(to)) {
+            to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let largest = self.taken.max_batch.swap(0, Ordering::Relaxed);
+        to.taken.max_batch.fetch_max(largest, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn each_of_a_batch_is_counted_once_by_tenant() {
+        for tenants in [1, 3, 16, 40] {
+            let told = RefCell::new(vec![(0, 0); tenants]);
+            let mut by_tenant = ByTenant::new(|tenant, n| {
+                let (times, sum) = &mut told.borrow_mut()[tenant.index()];
+                (*times, *sum) = (*times + 1, *sum + n);
+            });
+            for n in 0..4 * tenants as u32 {
+                by_tenant.add(TenantId::new(n % tenants as u32));
+            }
+            by_tenant.end();
+            let once = tenants <= TENANTS;
+            let as_it_is = |&(times, sum): &(u32, u64)| sum == 4 && (times == 1 || !once);
+            assert!(told.borrow().iter().all(as_it_is), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_moved_is_neither_lost_nor_counted_twice() {
+        let (from, to) = (Counters::default(), Counters::default());
+        from.ran_inline(InlineReason::Polled);
+        from.pushed();
+        from.wakes(true);
+        from.took(3);
+        to.took(2);
+        let mut sum = from.read();
+        sum.add(&to.read());
+        from.move_to(&to);
+        assert_eq!((from.read(), to.read()), (SteeringStats::default(), sum));
+    }
+}

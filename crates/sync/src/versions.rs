@@ -1,0 +1,97 @@
+//! A value that is replaced while it is read.
+
+use crate::Mutex;
+use crate::atomic::{AtomicPtr, Ordering};
+use std::marker::PhantomData;
+
+/// A value that is replaced while it is read.
+///
+/// Readers pay one load and write nothing. What was replaced stays until the end, since somebody
+/// may be reading it: for what changes seldom.
+///
+/// ```
+/// use inflight_sync::Versions;
+/// let versions = Versions::new(1);
+/// let first = versions.current();
+/// versions.replace(|&version| version == 2, || 2);
+/// assert_eq!((*first, *versions.current()), (1, 2));
+/// ```
+pub struct Versions<T> {
+    /// One of `all`.
+    current: AtomicPtr<T>,
+    /// Boxes, each once.
+    all: Mutex<Vec<AtomicPtr<T>>>,
+    owns: PhantomData<T>,
+}
+
+impl<T: Send + Sync> Versions<T> {
+    /// The first one.
+    #[must_use]
+    pub fn new(first: T) -> Self {
+        let first = Box::into_raw(Box::new(first));
+        Self {
+            current: AtomicPtr::new(first),
+            all: Mutex::new(vec![AtomicPtr::new(first)]),
+            owns: PhantomData,
+        }
+    }
+
+    /// The one that counts now.
+    #[inline]
+    pub fn current(&self) -> &T {
+        // Ordering: pairs with the Release in `publish`.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: a box that is kept until this is dropped, and only shared until then.
+        unsafe { &*current }
+    }
+
+    /// Goes back to an earlier one that is `alike`, or on to a new one.
+    pub fn replace(&self, alike: impl Fn(&T) -> bool, new: impl FnOnce() -> T) {
+        let mut all = self.all.lock();
+        let earlier = all
+            .iter()
+            // Relaxed: written under the lock.
+            .map(|version| version.load(Ordering::Relaxed))
+            // SAFETY: as in `current`.
+            .find(|&version| alike(unsafe { &*version }));
+        let next = earlier.unwrap_or_else(|| {
+            let new = Box::into_raw(Box::new(new()));
+            all.push(AtomicPtr::new(new));
+            new
+        });
+        // Ordering: pairs with the Acquire in `current`.
+        self.current.store(next, Ordering::Release);
+    }
+}
+
+impl<T> std::fmt::Debug for Versions<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Versions").finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Versions<T> {
+    fn drop(&mut self) {
+        for version in self.all.lock().drain(..) {
+            // Relaxed: whoever drops comes after all.
+            let version = version.load(Ordering::Relaxed);
+            // SAFETY: a box, here once, and no reference is left.
+            drop(unsafe { Box::from_raw(version) });
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_is_there_for_its_readers_and_comes_back() {
+        let versions = Versions::new("a".to_owned());
+        let first = versions.current();
+        versions.replace(|v| v == "b", || "b".to_owned());
+        assert_eq!((first.as_str(), versions.current().as_str()), ("a", "b"));
+        versions.replace(|v| v == "a", || unreachable!("it is kept"));
+        assert!(std::ptr::eq(first, versions.current()));
+    }
+}

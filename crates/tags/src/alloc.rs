@@ -1,0 +1,276 @@
+//! The futures of a tag.
+
+use crate::error::AllocError;
+use crate::grant::TagWait;
+use crate::options::AllocOptions;
+use crate::tag::Tag;
+use crate::tenant_handle::{Step, Tenant};
+use inflight_sbitmap::tenancy::Request;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::WaiterKey;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The future of [`Tenant::alloc`] and [`Tenant::alloc_with`]. Polled again after it was ready, it
+/// asks for another tag.
+///
+/// # Cancel safety
+///
+/// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
+///
+/// ```
+/// use inflight_tags::{Alloc, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let alloc: Alloc<'_, ()> = dev.alloc();
+/// drop(inflight_sync::block_on(alloc)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Alloc<'a, T: Send + 'static> {
+    tenant: &'a Tenant<T>,
+    wait: Waiting,
+}
+
+/// The future of [`Tenant::alloc_owned`]: `'static`, and good for one tag after the other.
+///
+/// # Cancel safety
+///
+/// As [`Alloc`].
+///
+/// ```
+/// use inflight_tags::{AllocOwned, TagSet};
+/// use std::future::poll_fn;
+/// let set = TagSet::builder().depth(2).build(|_, _| ())?;
+/// let mut tags: AllocOwned<()> = set.add_tenant("nvme0n1")?.alloc_owned();
+/// let first = inflight_sync::block_on(poll_fn(|cx| tags.poll_alloc(cx)))?;
+/// let second = inflight_sync::block_on(&mut tags)?;
+/// assert_ne!(first.index(), second.index());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct AllocOwned<T: Send + 'static> {
+    tenant: Tenant<T>,
+    wait: Waiting,
+}
+
+/// What both are made of.
+#[derive(Debug)]
+struct Waiting {
+    options: AllocOptions,
+    /// Since when it waits.
+    since: Option<Instant>,
+    asked: bool,
+    at: At,
+}
+
+#[derive(Debug)]
+enum At {
+    /// It is to try.
+    Nowhere,
+    /// It waits for the end of freezes and quiesces.
+    Thaw(Option<WaiterKey>),
+    Line(TagWait),
+}
+
+impl Waiting {
+    const fn new(options: AllocOptions) -> Self {
+        Self {
+            options,
+            since: None,
+            asked: false,
+            at: At::Nowhere,
+        }
+    }
+
+    fn poll<T: Send + 'static>(
+        &mut self,
+        tenant: &Tenant<T>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Tag<T>, AllocError>> {
+        let result = loop {
+            let ended = match &mut self.at {
+                At::Nowhere => self.begin(tenant),
+                At::Thaw(place) => {
+                    if tenant.bitmaps().gate().poll_thaw(place, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.at = At::Nowhere;
+                    None
+                }
+                At::Line(wait) => {
+                    let Poll::Ready(bit) = wait.poll_one(tenant.bitmaps(), cx) else {
+                        return Poll::Pending;
+                    };
+                    // The bit is back should ending it panic.
+                    self.leave(tenant);
+                    match bit {
+                        Ok(bit) => tenant.woken(self.options, bit).map(Ok),
+                        Err(_) => Some(Err(AllocError::Closed)),
+                    }
+                }
+            };
+            if let Some(result) = ended {
+                break result;
+            }
+        };
+        tenant.end_wait(self.since.take());
+        self.asked = false;
+        Poll::Ready(result)
+    }
+
+    /// A try, or a place to wait.
+    fn begin<T: Send + 'static>(
+        &mut self,
+        tenant: &Tenant<T>,
+    ) -> Option<Result<Tag<T>, AllocError>> {
+        match tenant.step(self.options, true) {
+            Step::Done(result) => return Some(result),
+            Step::WaitForThaw(_) => {
+                tenant.begin_wait(&mut self.since);
+                self.at = At::Thaw(None);
+            }
+            Step::WaitForBit(target) => {
+                if !tenant.before_wait(target, &mut self.asked) {
+                    tenant.begin_wait(&mut self.since);
+                    let request = Request::one(tenant.class());
+                    self.at = At::Line(tenant.bitmaps().wait_for(target, request));
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives up its place.
+    fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
+        match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Nowhere => {}
+            At::Thaw(mut place) => tenant.bitmaps().gate().leave_thaw(&mut place),
+            At::Line(mut wait) => wait.end(tenant.bitmaps()),
+        }
+    }
+
+    fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
+        self.leave(tenant);
+        tenant.end_wait(self.since.take());
+    }
+}
+
+impl<'a, T: Send + 'static> Alloc<'a, T> {
+    pub(crate) const fn new(tenant: &'a Tenant<T>, options: AllocOptions) -> Self {
+        Self {
+            tenant,
+            wait: Waiting::new(options),
+        }
+    }
+}
+
+impl<T: Send + 'static> Future for Alloc<'_, T> {
+    type Output = Result<Tag<T>, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.wait.poll(this.tenant, cx)
+    }
+}
+
+impl<T: Send + 'static> Drop for Alloc<'_, T> {
+    fn drop(&mut self) {
+        self.wait.cancel(self.tenant);
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Alloc<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alloc")
+            .field("tenant", &self.tenant.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> AllocOwned<T> {
+    pub(crate) const fn new(tenant: Tenant<T>, options: AllocOptions) -> Self {
+        Self {
+            tenant,
+            wait: Waiting::new(options),
+        }
+    }
+
+    /// Waits for the next tag: for those who keep it and poll by hand, as a service's readiness.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocError, AllocOwned, Tag, TagSet};
+    /// use std::task::{Context, Poll, Waker};
+    /// /// A service in the shape of tower's: it is ready when it has a tag for the next request.
+    /// struct Service { tags: AllocOwned<u64>, ready: Option<Tag<u64>> }
+    /// impl Service {
+    ///     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AllocError>> {
+    ///         while self.ready.is_none() {
+    ///             match self.tags.poll_alloc(cx) {
+    ///                 Poll::Ready(tag) => self.ready = Some(tag?),
+    ///                 Poll::Pending => return Poll::Pending,
+    ///             }
+    ///         }
+    ///         Poll::Ready(Ok(()))
+    ///     }
+    ///     fn call(&mut self, offset: u64) -> u64 {
+    ///         let mut tag = self.ready.take().expect("poll_ready said so");
+    ///         *tag = offset;
+    ///         tag.into_token()
+    ///     }
+    /// }
+    /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+    /// let mut service = Service { tags: set.add_tenant("sda")?.alloc_owned(), ready: None };
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(service.poll_ready(&mut cx)?.is_ready());
+    /// let token = service.call(4096);
+    /// assert!(service.poll_ready(&mut cx)?.is_pending(), "one at a time");
+    /// drop(set.redeem(token)?);
+    /// assert!(service.poll_ready(&mut cx)?.is_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Tenant::alloc_with`].
+    pub fn poll_alloc(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tag<T>, AllocError>> {
+        self.wait.poll(&self.tenant, cx)
+    }
+
+    /// Whose tags it takes.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert_eq!(set.add_tenant("sda")?.alloc_owned().tenant().name(), "sda");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn tenant(&self) -> &Tenant<T> {
+        &self.tenant
+    }
+}
+
+impl<T: Send + 'static> Future for AllocOwned<T> {
+    type Output = Result<Tag<T>, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_alloc(cx)
+    }
+}
+
+impl<T: Send + 'static> Drop for AllocOwned<T> {
+    fn drop(&mut self) {
+        self.wait.cancel(&self.tenant);
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for AllocOwned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AllocOwned")
+            .field("tenant", &self.tenant.name())
+            .finish_non_exhaustive()
+    }
+}

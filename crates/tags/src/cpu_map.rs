@@ -1,0 +1,265 @@
+//! Which hardware queue serves which CPU.
+
+use crate::cpu_groups::Machine;
+use crate::queue_kind::{Kinds, QueueKind, Span};
+use inflight_sync::Grown;
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::{Mutex, cpu};
+use std::collections::BTreeSet;
+
+/// From CPU number to hardware queue, for any number and each kind. Changed by one at a time.
+///
+/// It is advice: which hardware queue a tag is from is decided by the bit that was taken.
+#[derive(Debug)]
+pub(crate) struct CpuMap {
+    /// Without one, CPUs are told apart by their number alone.
+    machine: Mutex<Option<Machine>>,
+    kinds: Kinds,
+    /// By kind.
+    maps: [KindMap; 3],
+    /// By hardware queue: whether it serves any CPU that can be used.
+    serving: Box<[AtomicBool]>,
+}
+
+#[derive(Debug)]
+struct KindMap {
+    /// By CPU number; `UNMAPPED` for numbers that name no CPU.
+    table: Box<[AtomicU32]>,
+    /// The CPUs beyond, which nobody knew at first.
+    beyond: Grown<AtomicU32>,
+    /// The hardware queues by turns of the numbers that are not in the table: one, if there is a
+    /// machine.
+    first: AtomicUsize,
+    len: AtomicUsize,
+}
+
+const UNMAPPED: u32 = u32::MAX;
+
+impl KindMap {
+    fn get(&self, cpu: usize) -> Option<&AtomicU32> {
+        match self.table.get(cpu) {
+            None => self.beyond.get(cpu - self.table.len()),
+            found => found,
+        }
+    }
+
+    fn set(&self, cpu: usize, hw_queue: u32) {
+        let entry = match self.table.get(cpu) {
+            Some(entry) => entry,
+            None => {
+                let index = cpu - self.table.len();
+                // Why: no machine has so many; they would go to the first.
+                if index >= Grown::<AtomicU32>::MOST {
+                    return;
+                }
+                self.beyond.get_or_make(index, || AtomicU32::new(UNMAPPED))
+            }
+        };
+        // Relaxed: as in `lay_out`.
+        entry.store(hw_queue, Ordering::Relaxed);
+    }
+
+    /// Forgets all CPUs.
+    fn clear(&self) {
+        for entry in self.table.iter().chain(self.beyond.iter()) {
+            // Relaxed: as in `lay_out`.
+            entry.store(UNMAPPED, Ordering::Relaxed);
+        }
+    }
+}
+
+impl CpuMap {
+    /// Even groups of the machine's CPUs for each kind; without a machine by the number alone.
+    pub(crate) fn new(
+        machine: Option<Machine>,
+        kinds: Kinds,
+        hw_queues: usize,
+        most_hw_queues: usize,
+    ) -> Self {
+        let cpus = machine.as_ref().map_or(0, Machine::cpus);
+        let map = |_| KindMap {
+            table: (0..cpus).map(|_| AtomicU32::new(UNMAPPED)).collect(),
+            beyond: Grown::new(),
+            first: AtomicUsize::new(0),
+            len: AtomicUsize::new(1),
+        };
+        let map = Self {
+            machine: Mutex::new(machine),
+            kinds,
+            maps: QueueKind::ALL.map(map),
+            serving: (0..most_hw_queues)
+                .map(|_| AtomicBool::new(false))
+                .collect(),
+        };
+        map.set_hw_queues(hw_queues);
+        map
+    }
+
+    /// Spreads the CPUs over another number. Who looks meanwhile finds an old or a new number.
+    pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
+        self.lay_out(self.machine.lock().as_ref(), hw_queues);
+    }
+
+    /// Spreads the CPUs of another machine. Who looks meanwhile finds an old or a new number, or
+    /// the first of the kind.
+    pub(crate) fn set_machine(&self, machine: Machine, hw_queues: usize) {
+        let mut place = self.machine.lock();
+        self.maps.iter().for_each(KindMap::clear);
+        self.lay_out(Some(&machine), hw_queues);
+        *place = Some(machine);
+    }
+
+    fn lay_out(&self, machine: Option<&Machine>, hw_queues: usize) {
+        // Relaxed throughout: who was admitted after the change compares; see `Queue::admit`.
+        for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
+            let Span { first, len } = self.kinds.span(kind, hw_queues);
+            map.first.store(first, Ordering::Relaxed);
+            if let Some(machine) = machine {
+                map.len.store(1, Ordering::Relaxed);
+                machine.spread(len, |cpu, group| {
+                    let queue = u32::try_from(first + group);
+                    map.set(cpu, queue.expect("at most 65,536 hardware queues"));
+                });
+            } else {
+                map.len.store(len, Ordering::Relaxed);
+            }
+        }
+        let mut serving = vec![false; self.serving.len()];
+        for cpu in usable(machine) {
+            for kind in QueueKind::ALL {
+                serving[self.hw_queue_of(kind, cpu)] = true;
+            }
+        }
+        for (place, serves) in self.serving.iter().zip(serving) {
+            place.store(serves, Ordering::Relaxed);
+        }
+    }
+
+    /// The CPUs that can be used.
+    /// How many CPUs each hardware queue serves, for any kind; 1 for one that serves none. Where
+    /// they share their tags, the first says how many all of them serve.
+    pub(crate) fn users(&self, shared: bool) -> Vec<usize> {
+        let machine = self.machine.lock();
+        let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
+        for cpu in in_use(machine.as_ref()) {
+            for kind in QueueKind::ALL {
+                let hw_queue = if shared {
+                    0
+                } else {
+                    self.hw_queue_of(kind, cpu)
+                };
+                cpus[hw_queue].insert(cpu);
+            }
+        }
+        cpus.iter().map(|cpus| cpus.len().max(1)).collect()
+    }
+
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        usable(self.machine.lock().as_ref())
+    }
+
+    #[inline]
+    pub(crate) fn hw_queue_of(&self, kind: QueueKind, cpu: usize) -> usize {
+        let map = &self.maps[kind as usize];
+        // Relaxed: as in `lay_out`.
+        let queue = map.get(cpu).map(|queue| queue.load(Ordering::Relaxed));
+        match queue {
+            Some(queue) if queue != UNMAPPED => queue as usize,
+            // Relaxed: as above.
+            _ => map.first.load(Ordering::Relaxed) + cpu % map.len.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a hardware queue serves any CPU that can be used.
+    pub(crate) fn serves_any(&self, hw_queue: usize) -> bool {
+        // Unknown CPUs go to the first. Relaxed: as in `lay_out`.
+        hw_queue == 0 || self.serving[hw_queue].load(Ordering::Relaxed)
+    }
+}
+
+fn usable(machine: Option<&Machine>) -> Vec<usize> {
+    match machine {
+        Some(machine) => machine.present().collect(),
+        None => (0..cpu::possible()).collect(),
+    }
+}
+
+/// Of these, the ones the process is expected to run on.
+fn in_use(machine: Option<&Machine>) -> Vec<usize> {
+    match machine {
+        Some(machine) => machine.present().collect(),
+        None => (0..cpu::usable()).collect(),
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use inflight_topology::Topology;
+
+    const DEFAULT_ONLY: Kinds = Kinds { read: 0, poll: 0 };
+
+    fn map(machine: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
+        let topology = Topology::synthetic(machine).unwrap();
+        CpuMap::new(Some(Machine::new(&topology)), kinds, hw_queues, hw_queues)
+    }
+
+    fn queues(map: &CpuMap, kind: QueueKind, cpus: usize) -> Vec<usize> {
+        (0..cpus).map(|cpu| map.hw_queue_of(kind, cpu)).collect()
+    }
+
+    #[test]
+    fn c51_groups_are_hardware_queues() {
+        let queues = |machine, n| queues(&map(machine, DEFAULT_ONLY, n), QueueKind::Default, 8);
+        assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_hardware_queue_has_as_many_users_as_cpus() {
+        let of = |machine, n, shared| map(machine, DEFAULT_ONLY, n).users(shared);
+        assert_eq!(of("core:8", 3, false), [3, 3, 2]);
+        assert_eq!(
+            of("core:2", 4, false),
+            [1, 1, 1, 1],
+            "the last two serve none"
+        );
+        assert_eq!(of("core:8", 3, true)[0], 8);
+        let kinds = Kinds { read: 1, poll: 0 };
+        assert_eq!(map("core:4", kinds, 3).users(false), [2, 2, 4]);
+        let modulo = CpuMap::new(None, DEFAULT_ONLY, 1, 1);
+        assert_eq!(modulo.users(false), [cpu::usable()]);
+    }
+
+    #[test]
+    fn c53_a_cpu_without_a_mapping_goes_to_the_first_queue() {
+        let map = map("core:4", Kinds { read: 1, poll: 1 }, 5);
+        assert_eq!(map.hw_queue_of(QueueKind::Default, 4), 0);
+        assert_eq!(map.hw_queue_of(QueueKind::Default, usize::MAX), 0);
+        assert_eq!(map.hw_queue_of(QueueKind::Poll, usize::MAX), 4);
+        let modulo = CpuMap::new(None, DEFAULT_ONLY, 3, 3);
+        assert_eq!(modulo.hw_queue_of(QueueKind::Default, 7), 1);
+    }
+
+    #[test]
+    fn c54_queues_beyond_the_cpus_serve_none_but_the_first_always_does() {
+        let map = map("core:2", DEFAULT_ONLY, 5);
+        assert_eq!(queues(&map, QueueKind::Default, 2), [0, 1]);
+        let serving: Vec<usize> = (0..5).filter(|&n| map.serves_any(n)).collect();
+        assert_eq!(serving, [0, 1]);
+    }
+
+    #[test]
+    fn c8_each_kind_has_a_map_and_a_missing_one_falls_back() {
+        let map = map("core:4", Kinds { read: 2, poll: 1 }, 5);
+        assert_eq!(queues(&map, QueueKind::Default, 4), [0, 0, 1, 1]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [2, 2, 3, 3]);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [4; 4]);
+        map.set_hw_queues(2);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [1; 4]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [0; 4], "none is left");
+        let modulo = CpuMap::new(None, Kinds { read: 2, poll: 0 }, 5, 5);
+        assert_eq!(queues(&modulo, QueueKind::Read, 4), [3, 4, 3, 4]);
+        assert_eq!(queues(&modulo, QueueKind::Poll, 4), [0, 1, 2, 0]);
+    }
+}

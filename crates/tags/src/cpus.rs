@@ -1,0 +1,178 @@
+//! A set's CPUs: which are there, and what the machine looks like.
+
+use crate::cpu_groups::Machine;
+use crate::set::TagSet;
+use inflight_steering::first_of;
+use inflight_topology::Topology;
+use std::fmt;
+use std::panic::resume_unwind;
+
+/// The CPUs of a set; from [`TagSet::cpus`].
+///
+/// ```
+/// # use inflight_tags::TagSet;
+/// let topo = inflight_topology::Topology::synthetic("core:2")?;
+/// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+/// assert_eq!(set.cpus().offline(1), [1], "its hardware queue is inactive");
+/// assert_eq!(set.cpus().online(1), [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Cpus<'a, T: Send + 'static> {
+    set: &'a TagSet<T>,
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// The set's CPUs.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert_eq!(set.cpus().online(0), [], "it was there");
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn cpus(&self) -> Cpus<'_, T> {
+        Cpus { set: self }
+    }
+}
+
+impl<T: Send + 'static> Cpus<'_, T> {
+    /// A CPU leaves: it goes offline, or the engine's thread on it ends. Returns the hardware
+    /// queues that turn inactive with it, having no other CPU: one or none, as a rule.
+    ///
+    /// An inactive hardware queue gives out no tags. Submitters that run on its CPUs all the same
+    /// get theirs from the next hardware queue of its [kind](crate::QueueKind) that has a CPU, or
+    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. Who
+    /// names it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue). Its tags that are out
+    /// live on; [`drain`](crate::HwQueues::drain) waits for the last of them.
+    ///
+    /// The last CPU does not leave: a call for it changes nothing, as one for a CPU that is gone
+    /// or that the set does not know. Without a topology the CPUs are those that the machine may
+    /// have. Waits for nobody, but for the build closure of a change of size that is making slots.
+    ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
+    ///
+    /// Completions are told by [`Completions::close_cpu`](crate::Completions::close_cpu).
+    ///
+    /// The idea is the CPU hotplug of blk-mq.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// use inflight_topology::Topology;
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let set = TagSet::builder().hw_queues(2).depth(8).topology(&topo).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(set.cpus().offline(2), [], "CPU 3 has the same hardware queue");
+    /// for hwq in set.cpus().offline(3) {
+    ///     set.hw_queues().drain_blocking(hwq)?; // and close its ring
+    /// }
+    /// assert_eq!(set.hw_queues().of_cpu(3), 0);
+    /// let refused = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap_err();
+    /// assert_eq!(refused, AllocError::InactiveHwQueue { hw_queue: 1 });
+    /// assert_eq!(set.cpus().online(3), [1]);
+    /// assert_eq!(set.hw_queues().of_cpu(3), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: who drains nothing has no use for it.
+    #[allow(clippy::must_use_candidate)]
+    pub fn offline(&self, cpu: usize) -> Vec<usize> {
+        self.set.shared().set_online(cpu, false)
+    }
+
+    /// A CPU is back. Returns the hardware queues that serve again with it. What was done before
+    /// the call is visible to those who get their tags.
+    ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// set.cpus().offline(0);
+    /// assert_eq!(set.cpus().online(0), [0]);
+    /// assert_eq!(set.cpus().online(0), [], "it was back already");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: as above.
+    #[allow(clippy::must_use_candidate)]
+    pub fn online(&self, cpu: usize) -> Vec<usize> {
+        self.set.shared().set_online(cpu, true)
+    }
+
+    /// Follows a machine that has changed: CPUs are spread over the hardware queues as a set built
+    /// [with this topology](crate::TagSetBuilder::topology) would spread them, and all
+    /// [`Completions`](crate::Completions) of the set steer by it. Returns the hardware queues that
+    /// turned [active or inactive](crate::HwQueues::is_active) with that.
+    ///
+    /// Live and without a freeze: tags that are out stay with their hardware queue, submitters that
+    /// wait stay in line, and whoever asks meanwhile gets a tag by the old map or by the new one.
+    /// CPUs that left by [`offline`](Cpus::offline) stay away until
+    /// [`online`](Cpus::online), whatever the topology says. Where the map had better
+    /// stay as it is, because each hardware queue is a ring that belongs to the thread of a CPU,
+    /// say, use these two alone.
+    ///
+    /// The mailboxes of CPUs that are not in the topology are closed, and what is in them runs on
+    /// the calling thread; they open again when their CPUs are back. CPUs that nobody knew get
+    /// theirs, with a runner of the [sink](crate::CompletionSink). What was submitted on a CPU that
+    /// is gone completes where it is seen. Each topology that the set has not seen before costs
+    /// some memory, which stays until the `Completions` are dropped.
+    ///
+    /// Waits for no request; for the build closure of a change of size that is making slots.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a callback that ran here, after all of them have been called, and
+    /// everything has changed; in the build closure of this set.
+    ///
+    /// The idea is blk-mq's, which maps its queues anew when CPUs come; Linux does so under a
+    /// freeze.
+    ///
+    /// ```
+    /// use inflight_tags::TagSet;
+    /// use inflight_topology::Topology;
+    /// let all = Topology::synthetic("core:4")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&all).build(|_, _| ())?;
+    /// let map = || [0, 1, 2, 3].map(|cpu| set.hw_queues().of_cpu(cpu));
+    /// assert_eq!(map(), [0, 0, 1, 1]);
+    /// // CPUs 0 and 1 were taken from us. Their hardware queue gets one of the others.
+    /// set.cpus().refresh(&Topology::synthetic("core:4 offline:0-1")?);
+    /// assert_eq!(map()[2..], [0, 1]);
+    /// set.cpus().refresh(&all); // as `Topology::refresh` finds it
+    /// assert_eq!(map(), [0, 0, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: as above.
+    #[allow(clippy::must_use_candidate)]
+    pub fn refresh(&self, topology: &Topology) -> Vec<usize> {
+        let (shared, machine) = (self.set.shared(), Machine::new(topology));
+        let size = shared.bitmaps.size();
+        // Held past the lock: dropping one may run callbacks.
+        let followers = shared.followers();
+        let (turned, left) = {
+            let _change = size.change();
+            let change = || shared.map.set_machine(machine, size.hw_queues());
+            let turned = shared.turned_by(change);
+            let bitmaps = &shared.bitmaps;
+            bitmaps.set_users(&shared.map.users(bitmaps.geometry().shared));
+            let follow = followers.iter().map(|follower| follower.refresh(topology));
+            (turned, follow.collect::<Vec<_>>())
+        };
+        let ran = first_of(left.into_iter().map(|left| left()));
+        ran.unwrap_or_else(|panic| resume_unwind(panic));
+        turned
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Cpus<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = self.set.shared().map.cpus();
+        f.debug_struct("Cpus")
+            .field("known", &cpus)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! The gate before all bitmaps: one word that says whether an allocation is stopped, and why.
+//!
+//! Freezes and quiesces are counted in it. It also says that some hardware queue is inactive, that
+//! the set is closed, and that there are several tenants. So one look at it finds out whether all
+//! is plain. PROTOCOL-freeze.md, has the events and the proof.
+
+use crate::error::AllocError;
+use inflight_sync::CachePadded;
+use inflight_sync::asym::AsymFence;
+use inflight_sync::atomic::{AtomicU64, Ordering, fence};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::wait::{Event, WaiterKey};
+use std::fmt;
+use std::task::{Context, Poll};
+
+/// One freeze in the gate's word, which has room for 2^31 - 1.
+pub(crate) const FREEZE: u64 = 1;
+/// One quiesce. There is room for 2^30 - 1.
+pub(crate) const QUIESCE: u64 = 1 << 31;
+/// Some hardware queue is inactive.
+const INACTIVE: u64 = 1 << 62;
+/// The set is closed, for good.
+const SHUT: u64 = 1 << 61;
+/// All freezes and quiesces: while there are any, nobody is admitted.
+const STOPPED: u64 = SHUT - 1;
+/// There has been a second tenant. Set once, and for good.
+const MANY: u64 = 1 << 63;
+
+/// What the gate's word says.
+#[derive(Clone, Copy)]
+pub(crate) struct State(u64);
+
+impl State {
+    /// Nothing stops anybody, and nobody counts.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Nothing stops anybody.
+    #[inline]
+    pub(crate) const fn is_open(self) -> bool {
+        self.0 & !MANY == 0
+    }
+
+    pub(crate) const fn is_shut(self) -> bool {
+        self.0 & SHUT != 0
+    }
+
+    /// Whether there is an end to wait for.
+    const fn is_stopped(self) -> bool {
+        self.0 & STOPPED != 0 && !self.is_shut()
+    }
+
+    /// Why nobody is admitted, if so.
+    pub(crate) const fn refuses(self) -> Option<AllocError> {
+        if self.is_shut() {
+            Some(AllocError::Closed)
+        } else if self.is_frozen() {
+            Some(AllocError::Frozen)
+        } else if self.is_quiesced() {
+            Some(AllocError::Quiesced)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) const fn is_frozen(self) -> bool {
+        self.0 & (QUIESCE - 1) != 0
+    }
+
+    pub(crate) const fn is_quiesced(self) -> bool {
+        self.0 & STOPPED >= QUIESCE
+    }
+
+    /// Whether there has been a second tenant. Until then nothing is counted.
+    #[inline]
+    pub(crate) const fn is_many(self) -> bool {
+        self.0 & MANY != 0
+    }
+
+    /// Whether somebody may wait on `drained`.
+    #[inline]
+    const fn is_watched(self) -> bool {
+        self.0 & !(MANY | SHUT) != 0
+    }
+
+    /// Whether some hardware queue is inactive.
+    #[inline]
+    pub(crate) const fn is_short(self) -> bool {
+        self.0 & INACTIVE != 0
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("freezes", &(self.0 & (QUIESCE - 1)))
+            .field("quiesces", &((self.0 & STOPPED) / QUIESCE))
+            .field("closed", &self.is_shut())
+            .field("some_inactive", &self.is_short())
+            .field("many_tenants", &self.is_many())
+            .finish()
+    }
+}
+
+/// The gate's word and the two places to wait.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// On a line of its own: every allocation and every put reads it.
+    word: CachePadded<Word>,
+    /// Who drains waits here for bits to be cleared.
+    drained: Event,
+    /// Submitters wait here for the thaw.
+    thawed: Event,
+}
+
+#[derive(Debug)]
+struct Word {
+    /// See `State`.
+    state: AtomicU64,
+    fence: AsymFence,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            word: CachePadded::new(Word {
+                state: AtomicU64::new(0),
+                fence: AsymFence::new(),
+            }),
+            drained: Event::new(),
+            thawed: Event::new(),
+        }
+    }
+
+    /// A hint before A1, the condition in B2.
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
+        State(self.word.state.load(Ordering::Acquire))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state().is_stopped()
+    }
+
+    /// Whether a bitmap that gave nothing may have been closed.
+    pub(crate) fn is_shut_by_now(&self) -> bool {
+        // Ordering: pairs with the fence of `notify_all` in `shut`, after which bitmaps are closed.
+        fence(Ordering::Acquire);
+        self.state().is_shut()
+    }
+
+    /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
+    pub(crate) fn shut(&self) {
+        // Relaxed: who is admitted all the same came before.
+        self.word.state.fetch_or(SHUT, Ordering::Relaxed);
+        // Its fence pairs with the one in `is_shut_by_now` too.
+        self.thawed.notify_all();
+    }
+
+    /// A2 and A3, after A1. If it is plain, the bit may become a tag.
+    #[inline]
+    pub(crate) fn state_after_get(&self) -> State {
+        // Ordering: A2, pairs with F2 in `close`, D2 in `leave` and R2 in `publish`.
+        self.word.fence.light();
+        self.state()
+    }
+
+    /// F1 and F2, for one freeze or quiesce more. `between` runs between them: F2 can panic.
+    pub(crate) fn close<R>(&self, unit: u64, between: impl FnOnce() -> R) -> R {
+        // Relaxed: F2 orders it before the scan.
+        self.word.state.fetch_add(unit, Ordering::Relaxed);
+        let guard = between();
+        // Ordering: F2, pairs with A2 in `state_after_get` and P2 in
+        // `is_watched_after_put`.
+        self.word.fence.heavy();
+        guard
+    }
+
+    /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
+    pub(crate) fn set_short(&self, short: bool) {
+        if short {
+            // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
+            self.word.state.fetch_or(INACTIVE, Ordering::Relaxed);
+        } else {
+            // Ordering: E1, pairs with the Acquire load in `state`.
+            self.word.state.fetch_and(!INACTIVE, Ordering::Release);
+        }
+    }
+
+    /// R2 and D2. What was written before is visible to whoever is admitted with a bit that is
+    /// made free afterwards.
+    pub(crate) fn publish(&self) {
+        // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in
+        // `is_watched_after_put`.
+        self.word.fence.heavy();
+    }
+
+    /// Where who drains waits.
+    pub(crate) const fn drained(&self) -> &Event {
+        &self.drained
+    }
+
+    /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
+    #[inline]
+    pub(crate) const fn tell_at_end(&self) -> TellAtEnd<'_> {
+        TellAtEnd(self)
+    }
+
+    /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
+    #[inline]
+    pub(crate) fn is_watched_after_put(&self) -> bool {
+        // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.
+        self.word.fence.light();
+        // Relaxed: nothing is read on its account.
+        let state = State(self.word.state.load(Ordering::Relaxed));
+        !state.is_plain() && state.is_watched()
+    }
+
+    /// P3.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell(&self) {
+        self.drained.notify_all();
+    }
+
+    /// Whether there has been a second tenant, as `State::is_many`.
+    #[inline]
+    pub(crate) fn is_many(&self) -> bool {
+        // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
+        // `ShareAccounts::is_shared`), and so does whoever gives it back.
+        let state = State(self.word.state.load(Ordering::Relaxed));
+        !state.is_plain() && state.is_many()
+    }
+
+    /// There is a second tenant.
+    pub(crate) fn set_many(&self) {
+        // Relaxed: see `is_many`.
+        self.word.state.fetch_or(MANY, Ordering::Relaxed);
+    }
+
+    /// One freeze or quiesce less.
+    pub(crate) fn open(&self, unit: u64) {
+        // Ordering: T1, pairs with the Acquire load in `state`.
+        if self.word.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
+            self.thawed.notify_all();
+        }
+    }
+
+    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
+    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
+        match until {
+            None => {
+                self.thawed.wait_while(|| self.is_stopped());
+                true
+            }
+            Some((clock, deadline)) => self
+                .thawed
+                .wait_while_until(clock, deadline, || self.is_stopped()),
+        }
+    }
+
+    /// B2 for a task, which keeps its place apart and gives it up by `leave_thaw`.
+    pub(crate) fn poll_thaw(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
+        self.thawed.poll_while(place, cx, || self.is_stopped())
+    }
+
+    pub(crate) fn leave_thaw(&self, place: &mut Option<WaiterKey>) {
+        self.thawed.leave(place);
+    }
+}
+
+/// Given out before a put, dropped after it.
+#[derive(Debug)]
+#[must_use = "freezers are told when it is dropped"]
+pub(crate) struct TellAtEnd<'a>(&'a Gate);
+
+impl Drop for TellAtEnd<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.is_watched_after_put() {
+            self.0.tell();
+        }
+    }
+}

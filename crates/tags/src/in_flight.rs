@@ -1,0 +1,193 @@
+//! Looking at tags in flight while they complete.
+//!
+//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word,
+//! and what it does about it ([`InFlight::mark_timed_out`]) is a compare-exchange on exactly that
+//! state: if the tag has completed meanwhile, or the slot is in its next use, nothing happens.
+
+use crate::shared::Shared;
+use crate::slot::{Phase, Record};
+use crate::token::{Generation, Token};
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+/// One tag in flight, as [`TagSet::for_each_in_flight`](crate::TagSet::for_each_in_flight) shows
+/// it.
+///
+/// A snapshot: the tag may have completed by the time it is looked at.
+///
+/// ```
+/// use inflight_tags::{AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(2).build(|_, _| ())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let token = dev.try_alloc()?.into_token();
+/// set.for_each_in_flight(|t| assert_eq!(t.token(), token));
+/// drop(set.redeem(token)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct InFlight<'a> {
+    record: &'a Record,
+    generation: Generation,
+    timed_out: bool,
+    token: u64,
+    hw_queue: usize,
+    index: usize,
+    /// When the visit began, if the set keeps ages.
+    now: Option<Instant>,
+}
+
+impl InFlight<'_> {
+    /// What [`Tag::into_token`](crate::Tag::into_token) returned for it.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # let set = TagSet::builder().depth(2).build(|_, _| ())?;
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// let mut seen = Vec::new();
+    /// set.for_each_in_flight(|t| seen.push(t.token()));
+    /// assert_eq!(seen, [token]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The hardware queue it belongs to.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # let set = TagSet::builder().hw_queues(2).depth(2).build(|_, _| ())?;
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.into_token();
+    /// set.for_each_in_flight(|t| assert_eq!(t.hw_queue(), 1));
+    /// # set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn hw_queue(&self) -> usize {
+        self.hw_queue
+    }
+
+    /// Its number within its hardware queue.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// set.for_each_in_flight(|t| assert_eq!(t.index(), 0));
+    /// # set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How long it had been in flight when the visit began. Never too long, so nothing is timed
+    /// out too early: if the slot went on to its next use meanwhile, it is the age of that. With
+    /// the system's clock it may be too short by the rest of the tick in which the request was
+    /// submitted: 1 to 10 ms on Linux, [by how often the kernel's timer
+    /// ticks](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// use inflight_tags::Clock;
+    /// use std::time::Duration;
+    /// let clock = Clock::manual();
+    /// let set = TagSet::builder().depth(1).clock(clock.clone()).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// clock.advance(Duration::from_secs(3));
+    /// set.for_each_in_flight(|t| assert_eq!(t.age(), Duration::from_secs(3)));
+    /// # set.redeem(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.now.map_or(Duration::ZERO, |now| {
+            now.saturating_duration_since(self.record.issued_at())
+        })
+    }
+
+    /// Whether it had been marked as timed out before the visit came by.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// set.for_each_in_flight(|t| assert!(!t.is_timed_out() && t.mark_timed_out()));
+    /// set.for_each_in_flight(|t| assert!(t.is_timed_out() && !t.mark_timed_out()));
+    /// # set.redeem_timed_out(token)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn is_timed_out(&self) -> bool {
+        self.timed_out
+    }
+
+    /// Marks it as timed out: its completion will get
+    /// [`RedeemError::TimedOut`](crate::RedeemError::TimedOut), and
+    /// [`TagSet::redeem_timed_out`](crate::TagSet::redeem_timed_out) will give the tag to one
+    /// caller. Returns whether this call marked it; false if it has completed, or was marked
+    /// before.
+    ///
+    /// The request's buffers may still be in use by the device. Whoever takes the tag makes sure
+    /// that they are not (by cancelling the request there) before it frees the tag.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
+    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// # let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// let mut late = Vec::new();
+    /// set.for_each_in_flight(|t| if t.mark_timed_out() { late.push(t.token()); });
+    /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut);
+    /// let tag = set.redeem_timed_out(late[0])?;
+    /// # drop(tag);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: it acts, and who only wants that may ignore who was first.
+    #[allow(clippy::must_use_candidate)]
+    pub fn mark_timed_out(&self) -> bool {
+        self.record.mark(self.generation)
+    }
+}
+
+impl<T> Shared<T> {
+    /// Whether some request is in flight, overdue ones included. Stops at the first.
+    pub(crate) fn any_in_flight(&self) -> bool {
+        self.slots().any(|slot| {
+            let phase = slot.record.observe().phase;
+            matches!(phase, Phase::InFlight | Phase::Overdue)
+        })
+    }
+
+    /// Shows each tag in flight to `f`.
+    pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
+        let now = self.bitmaps.age_time();
+        for slot in self.slots() {
+            let state = slot.record.observe();
+            if !matches!(state.phase, Phase::InFlight | Phase::Overdue) {
+                continue;
+            }
+            f(&InFlight {
+                record: &slot.record,
+                generation: state.generation,
+                timed_out: state.phase == Phase::Overdue,
+                token: Token {
+                    generation: state.generation,
+                    place: slot.place(),
+                }
+                .encode(),
+                hw_queue: slot.hw_queue(),
+                index: slot.tag,
+                now,
+            });
+        }
+    }
+}

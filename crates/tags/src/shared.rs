@@ -1,0 +1,205 @@
+//! What all handles and tags of a set share, and the way from a token back to its tag.
+
+use crate::bitmaps::Bitmaps;
+use crate::cpu_map::CpuMap;
+use crate::error::RedeemError;
+use crate::slot::{Record, Slot};
+use crate::tag::Tag;
+use crate::tenant::{Others, Taken};
+use crate::token::{Generation, Place, Token};
+use inflight_steering::{Leftover, TenantId};
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
+use inflight_topology::Topology;
+use std::collections::BTreeSet;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// The default of [`TagSetBuilder::timeout`](crate::TagSetBuilder::timeout).
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Wants to know what happens to the set.
+pub(crate) trait Follow: Send + Sync {
+    /// From now on by this topology. One call at a time. What comes back is run outside all locks.
+    fn refresh(&self, topology: &Topology) -> Leftover;
+
+    /// These tenants are gone, and so are their tags.
+    fn forget(&self, tenants: &[TenantId]);
+}
+
+/// See [`TagSetBuilder::before_wait`](crate::TagSetBuilder::before_wait).
+pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
+
+/// What all handles and tags of a set share.
+pub(crate) struct Shared<T> {
+    /// What the token of the first slot names.
+    first_place: Place,
+    pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
+    /// Makes payloads.
+    pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
+    /// Of requests that have none of their own.
+    pub(crate) timeout: Duration,
+    /// Called before a submitter waits.
+    pub(crate) before_wait: Option<BeforeWait>,
+    pub(crate) map: CpuMap,
+    /// How many CPUs there are: the size of each tenant's counters.
+    pub(crate) cpus: usize,
+    pub(crate) others: Mutex<Others>,
+    /// Of its tenants.
+    pub(crate) names: Mutex<BTreeSet<String>>,
+    /// Who wants to know what happens to the set.
+    followers: Mutex<Vec<Weak<dyn Follow>>>,
+    /// Tokens refused. Away from what every allocation and completion reads.
+    pub(crate) redeem_errors: CachePadded<AtomicU64>,
+    /// Completions that came after their request's time.
+    pub(crate) late_completions: AtomicU64,
+    /// Dropped last: the slots point to them.
+    pub(crate) bitmaps: Arc<Bitmaps>,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(
+        bitmaps: Arc<Bitmaps>,
+        slots: Box<[CachePadded<Slot<T>>]>,
+        payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
+        map: CpuMap,
+    ) -> Self {
+        Self {
+            first_place: Place::new(bitmaps.set_id(), 0),
+            slots,
+            payload,
+            timeout: DEFAULT_TIMEOUT,
+            before_wait: None,
+            map,
+            cpus: cpu::online(),
+            others: Mutex::default(),
+            names: Mutex::default(),
+            followers: Mutex::new(Vec::new()),
+            redeem_errors: CachePadded::new(AtomicU64::new(0)),
+            late_completions: AtomicU64::new(0),
+            bitmaps,
+        }
+    }
+
+    /// What [`Setup`](crate::bitmaps::Setup) says frees it.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a leaked box of this type, which nobody uses any more.
+    pub(crate) unsafe fn free(this: NonNull<()>) {
+        // SAFETY: by the contract.
+        drop(unsafe { Box::from_raw(this.cast::<Self>().as_ptr()) });
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Slot<T> {
+        &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
+    }
+
+    /// All slots that can be tags.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.slots.iter().map(|slot| &**slot)
+    }
+
+    /// Tags given out and given back so far.
+    pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
+        let counts = self.slots().map(|slot| slot.record.allocs_and_frees());
+        counts.fold((0, 0), |sum, slot| (sum.0 + slot.0, sum.1 + slot.1))
+    }
+
+    /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
+    pub(crate) fn in_use(&self) -> usize {
+        self.slots().filter(|slot| slot.record.is_tag()).count()
+    }
+
+    pub(crate) fn add_follower(&self, follower: Weak<dyn Follow>) {
+        let mut followers = self.followers.lock();
+        followers.retain(|follower| follower.strong_count() > 0);
+        followers.push(follower);
+    }
+
+    /// Those that there are. Each may be the last handle of its own: drop them outside all locks.
+    pub(crate) fn followers(&self) -> Vec<Arc<dyn Follow>> {
+        let followers = self.followers.lock();
+        followers.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A number for a new tenant.
+    pub(crate) fn take_tenant_id(&self) -> Taken {
+        let mut told = Vec::new();
+        let bitmaps = &self.bitmaps;
+        let first_time = !bitmaps.gate().is_many();
+        let clear = |left: &[TenantId]| {
+            // A tenant that has left gives out no more tags, and what its handles did comes before.
+            // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
+            let mut clear: BTreeSet<TenantId> = left.iter().copied().collect();
+            for slot in self.slots().filter(|slot| slot.record.is_tag()) {
+                clear.remove(&slot.info.tenant());
+            }
+            clear.retain(|&id| bitmaps.clear_account(id));
+            let clear: Vec<TenantId> = clear.into_iter().collect();
+            let policies = bitmaps.policies();
+            clear.iter().for_each(|&id| policies.set_own(id, None));
+            told = self.followers();
+            told.iter().for_each(|follower| follower.forget(&clear));
+            clear
+        };
+        let taken = bitmaps
+            .tenant_ids()
+            .take(clear, || bitmaps.gate().set_many());
+        if first_time && taken.second {
+            bitmaps.mark_first();
+        }
+        taken
+    }
+
+    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
+    #[inline]
+    pub(crate) fn claim(
+        &self,
+        token: u64,
+        step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
+    ) -> Result<Tag<T>, RedeemError> {
+        let token = Token::decode(token);
+        let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
+            return Err(self.not_here(token));
+        };
+        // Why: read before the exchange, which holds up what comes after it.
+        let bitmap = slot.bitmap;
+        match step(&slot.record, token.generation) {
+            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
+            // PROTOCOL.md, "One owner".
+            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
+            Err(_) if slot.record.is_absent() || token.is_none() => Err(self.not_here(token)),
+            Err(error) => Err(self.refuse(error)),
+        }
+    }
+
+    /// The set has no slot in this place.
+    #[cold]
+    fn not_here(&self, token: Token) -> RedeemError {
+        let place = token.place;
+        self.refuse(if token.is_none() {
+            RedeemError::NoToken
+        } else if place.set() == self.first_place.set() {
+            RedeemError::OutOfRange
+        } else {
+            RedeemError::Foreign
+        })
+    }
+
+    pub(crate) fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
+        self.claim(token, Record::take_overdue)
+    }
+
+    #[cold]
+    fn refuse(&self, error: RedeemError) -> RedeemError {
+        if error == RedeemError::TimedOut {
+            // Relaxed: a statistic.
+            self.late_completions.fetch_add(1, Ordering::Relaxed);
+        }
+        // Relaxed: a statistic.
+        self.redeem_errors.fetch_add(1, Ordering::Relaxed);
+        error
+    }
+}

@@ -1,0 +1,87 @@
+//! The present size of a set: how deep it is, and how many hardware queues it has.
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Mutex, MutexGuard};
+use std::cell::Cell;
+use std::ptr;
+
+/// The present size; the limits are in the geometry.
+#[derive(Debug)]
+pub(crate) struct Size {
+    /// Tags per hardware queue, reserved ones included.
+    pub(crate) depth: AtomicUsize,
+    pub(crate) hw_queues: AtomicUsize,
+    /// Of what is here, and of who serves: one change at a time.
+    change: Mutex<()>,
+}
+
+inflight_sync::thread_local! {
+    // loom's macro has no const form.
+    #[allow(clippy::missing_const_for_thread_local)]
+    /// The set whose build closure runs on this thread, by its size.
+    static MAKING: Cell<*const Size> = Cell::new(ptr::null());
+}
+
+/// A build closure runs until this is dropped.
+pub(crate) struct Making {
+    /// Around this one, of another set.
+    outer: *const Size,
+}
+
+impl Making {
+    pub(crate) fn begin(size: &Size) -> Self {
+        // Why a default: a thread on its way out is not found out, and waits for itself.
+        let outer = MAKING.try_with(|making| making.replace(size));
+        Self {
+            outer: outer.unwrap_or(ptr::null()),
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // Why ignored: as in `begin`.
+        let _ = MAKING.try_with(|making| making.set(self.outer));
+    }
+}
+
+impl Size {
+    pub(crate) fn new(hw_queues: usize, depth: usize) -> Self {
+        Self {
+            depth: AtomicUsize::new(depth),
+            hw_queues: AtomicUsize::new(hw_queues),
+            change: Mutex::new(()),
+        }
+    }
+
+    /// # Panics
+    /// In the build closure of this set: its caller is at a change, and would be waited for.
+    pub(crate) fn not_while_making(&self) {
+        let making = MAKING.try_with(Cell::get).unwrap_or(ptr::null());
+        assert!(
+            !ptr::eq(making, self),
+            "a build closure must not change its own set"
+        );
+    }
+
+    /// The lock for all changes.
+    ///
+    /// # Panics
+    /// As `not_while_making`.
+    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
+        self.not_while_making();
+        self.change.lock()
+    }
+
+    #[inline]
+    pub(crate) fn depth(&self) -> usize {
+        // Relaxed: a statistic; who takes a tag asks the bitmap.
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn hw_queues(&self) -> usize {
+        // Relaxed: changed only under a freeze, which orders it for who was admitted afterwards.
+        self.hw_queues.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,120 @@
+//! A number for each tenant: in its tags, in what is counted for it, and in the share accounts.
+//!
+//! A number may be taken again when nothing is left of the tenant it was: no handle, and no tag.
+
+use inflight_steering::TenantId;
+use inflight_sync::Mutex;
+
+/// So many numbers may wait until somebody looks whether they are free.
+const ENOUGH_TO_LOOK: usize = if cfg!(loom) { 1 } else { 16 };
+
+#[derive(Debug)]
+pub(crate) struct TenantIds(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many have ever been taken.
+    len: u32,
+    free: Vec<TenantId>,
+    /// Whose tenant has no handle any more; it may have tags.
+    left: Vec<TenantId>,
+    /// The first tenant has left.
+    first_left: bool,
+}
+
+/// A new tenant's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) id: TenantId,
+    /// It is the set's first tenant ever.
+    pub(crate) first: bool,
+    /// With it two tenants are there at once, perhaps for the first time.
+    pub(crate) second: bool,
+}
+
+impl TenantIds {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// A number for a new tenant. `clear` is given those that were left, now and then, and returns
+    /// those of which nothing is left, when whatever was kept for them is gone too; `many` is
+    /// called for any but the first, before it can do anything.
+    ///
+    /// They are called under the lock, so that nobody takes a number before it is clear.
+    pub(crate) fn take(
+        &self,
+        clear: impl FnOnce(&[TenantId]) -> Vec<TenantId>,
+        many: impl FnOnce(),
+    ) -> Taken {
+        let mut state = self.0.lock();
+        if state.free.is_empty() && state.left.len() >= ENOUGH_TO_LOOK.max(state.len as usize / 2) {
+            let clear = clear(&state.left);
+            state.left.retain(|id| !clear.contains(id));
+            state.free = clear;
+        }
+        let first = state.len == 0;
+        if !first {
+            many();
+        }
+        let id = state.free.pop().unwrap_or_else(|| {
+            let id = TenantId::new(state.len);
+            state.len = id.get() + 1;
+            id
+        });
+        Taken {
+            id,
+            first,
+            second: !first && !state.first_left,
+        }
+    }
+
+    /// The last handle of its tenant is gone. `unmark` is called under the lock, so that it is over
+    /// before anybody takes the number again.
+    pub(crate) fn leave<R>(&self, id: TenantId, first: bool, unmark: impl FnOnce() -> R) -> R {
+        let mut state = self.0.lock();
+        let unmarked = unmark();
+        state.first_left |= first;
+        // The last one may be somebody else's too.
+        if id < TenantId::LAST {
+            state.left.push(id);
+        }
+        unmarked
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back_when_they_are_clear_and_there_are_never_many_more_than_tenants() {
+        let ids = TenantIds::new();
+        let kept = ids.take(
+            |_| unreachable!("nothing is left"),
+            || unreachable!("alone"),
+        );
+        assert_eq!(
+            (kept.id, kept.first, kept.second),
+            (TenantId::FIRST, true, false)
+        );
+        let mut most = 0;
+        for n in 0..10_000 {
+            // Every tenth still has tags when somebody looks, once.
+            let mut many = false;
+            let taken = ids.take(
+                |left| {
+                    let busy = |id: &&TenantId| left.len() > 20 && id.get() % 10 == n % 10;
+                    left.iter().filter(|id| !busy(id)).copied().collect()
+                },
+                || many = true,
+            );
+            assert!(many && taken.second && !taken.first && taken.id != kept.id);
+            most = most.max(taken.id.get());
+            ids.leave(taken.id, false, || ());
+        }
+        assert!((15..64).contains(&most), "{most}");
+        ids.leave(kept.id, true, || ());
+        assert!(!ids.take(<[_]>::to_vec, || ()).second, "it is alone");
+    }
+}

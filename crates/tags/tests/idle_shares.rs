@@ -1,0 +1,105 @@
+//! Promise 4: an idle tenant's share comes back in time also when nothing else happens.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use inflight_tags::{Admission, Engine, TagSet};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn modes() -> [(Admission, Engine); 3] {
+    [
+        (Admission::WholeIo, Engine::Local),
+        (Admission::WholeIo, Engine::Shared),
+        (Admission::preempt(), Engine::Shared),
+    ]
+}
+
+fn set(mode: (Admission, Engine), clock: Clock) -> TagSet<()> {
+    let set = TagSet::builder().depth(32).clock(clock);
+    let set = set.admission(mode.0).engine(mode.1);
+    set.build(|_, _| ()).unwrap()
+}
+
+/// A thread waits at its limit, beside free tags of somebody who has gone silent: no tag is taken
+/// or given back, only time passes.
+#[test]
+fn c28_a_thread_that_waits_looks_itself() {
+    for mode in modes() {
+        let clock = Clock::manual();
+        let set = set(mode, clock.clone());
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop(b.try_alloc().unwrap()); // active, then silent
+        let held = a.try_alloc_batch(32);
+        assert_eq!(held.len(), 16, "{mode:?}");
+        let done = Arc::new(AtomicBool::new(false));
+        let waiter = thread::spawn({
+            let (a, done) = (a.clone(), done.clone());
+            move || {
+                let tag = a.alloc_blocking();
+                // Ordering: Release, pairs with the Acquire below.
+                done.store(true, Ordering::Release);
+                tag
+            }
+        });
+        while a.stats().waits == 0 {
+            thread::yield_now();
+        }
+        // It sleeps towards its next look, and is let look.
+        let mut passed = 0;
+        loop {
+            while clock.sleepers() == 0 && !done.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            if done.load(Ordering::Acquire) {
+                break;
+            }
+            passed += 1;
+            assert!(passed <= 3, "{mode:?}: at most 3 s");
+            clock.advance(Duration::from_secs(1));
+        }
+        drop(waiter.join().unwrap().unwrap());
+        assert_eq!(held.len(), 16);
+    }
+}
+
+/// A task has no timer: it gets the tag by the call, at once.
+#[test]
+fn a_task_gets_it_by_a_call() {
+    for mode in modes() {
+        let set = set(mode, Clock::manual());
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop(b.try_alloc().unwrap());
+        let held = a.try_alloc_batch(32);
+        let mut future = pin!(a.alloc());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(set.reclaim_idle_shares(), 1);
+        let Poll::Ready(Ok(tag)) = future.as_mut().poll(&mut cx) else {
+            panic!("{mode:?}: it is not told");
+        };
+        assert_eq!(a.share(0), None);
+        assert_eq!(set.reclaim_idle_shares(), 0, "it does not count now");
+        // Who comes back has its share again.
+        assert!(b.try_alloc().is_ok());
+        assert_eq!((a.share(0), b.share(0)), (Some(16), Some(16)));
+        drop((tag, held));
+    }
+}
+
+/// Who holds or waits is not idle, whoever calls.
+#[test]
+fn a_call_takes_nothing_from_who_uses_it() {
+    for mode in modes() {
+        let set = set(mode, Clock::manual());
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        let _held = a.try_alloc().unwrap();
+        let _one = b.try_alloc().unwrap();
+        let _more = a.try_alloc_batch(32);
+        assert_eq!(set.reclaim_idle_shares(), 0, "{mode:?}");
+        assert_eq!(a.share(0), Some(16));
+    }
+}

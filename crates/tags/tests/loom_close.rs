@@ -1,0 +1,114 @@
+//! Models of closing (`close` in `src/set.rs`; K in sbitmap's pages), driving the shipped set.
+//!
+//! | weaken | fails |
+//! |---|---|
+//! | `Gate::shut` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter` |
+//! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
+//! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
+//! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |
+
+#![cfg(loom)]
+
+use inflight_sync::model::{Bound, check};
+use inflight_sync::{block_on, thread};
+use inflight_tags::{Admission, AllocError, TagSet, Tenant};
+
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: None,
+};
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
+
+fn set_of(depth: usize, admission: Admission) -> (TagSet<()>, Tenant<()>) {
+    let set = TagSet::builder().depth(depth).admission(admission);
+    let set = set.ages(false).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    (set, dev)
+}
+
+/// After `close` has returned nobody gets a tag.
+#[test]
+fn h22_close_against_try() {
+    check("h22_close_against_try", THREE, || {
+        let (set, dev) = set_of(1, Admission::WholeIo);
+        let submitter = thread::spawn(move || match dev.try_alloc() {
+            Ok(tag) => Some(tag.into_token()),
+            Err(error) => {
+                assert_eq!(error, AllocError::Closed);
+                None
+            }
+        });
+        set.close();
+        let token = submitter.join().unwrap();
+        if let Some(token) = token {
+            drop(set.redeem(token).unwrap());
+        }
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
+fn close_against_waiter(admission: Admission) {
+    let (set, dev) = set_of(1, admission);
+    let tag = dev.try_alloc().unwrap();
+    let waiter = thread::spawn(move || dev.alloc_blocking().map(drop));
+    set.close();
+    assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
+    drop(tag);
+    assert_eq!(set.in_use(), 0);
+}
+
+/// Nothing is ever put: only the close can end the wait.
+#[test]
+fn h6_close_against_waiter() {
+    check("h6_close_against_waiter", THREE, || {
+        close_against_waiter(Admission::WholeIo);
+    });
+}
+
+#[test]
+fn h6_close_against_waiter_batched() {
+    check("h6_close_against_waiter_batched", THREE, || {
+        close_against_waiter(Admission::preempt());
+    });
+}
+
+/// A put and a close meet a task that waits: it has the tag or it is refused, and nothing is lost.
+#[test]
+fn h6_close_put_and_task() {
+    check("h6_close_put_and_task", TWO, || {
+        let (set, dev) = set_of(1, Admission::WholeIo);
+        let tag = dev.try_alloc().unwrap();
+        let waiter = thread::spawn({
+            let dev = dev.clone();
+            move || block_on(dev.alloc()).map(drop)
+        });
+        let closer = thread::spawn({
+            let set = set.clone();
+            move || set.close()
+        });
+        drop(tag);
+        closer.join().unwrap();
+        if let Err(error) = waiter.join().unwrap() {
+            assert_eq!(error, AllocError::Closed);
+        }
+        assert_eq!(set.in_use(), 0);
+        assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Closed);
+    });
+}
+
+/// Who waits for a thaw that does not come is refused.
+#[test]
+fn h24_close_against_a_thaw_waiter() {
+    check("h24_close_against_a_thaw_waiter", THREE, || {
+        let (set, dev) = set_of(1, Admission::WholeIo);
+        let frozen = set.freeze_blocking();
+        let waiter = thread::spawn(move || dev.alloc_blocking().map(drop));
+        set.close();
+        assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
+        drop(frozen);
+        assert_eq!(set.in_use(), 0);
+    });
+}

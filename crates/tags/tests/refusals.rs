@@ -1,0 +1,75 @@
+//! What is refused at once, and what the refusal says.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_tags::{
+    Admission, AllocError, AllocOptions, BuildError, Engine, HwQueueOptions, RedeemError,
+    ResizeError, TagSet, TenantError,
+};
+
+#[test]
+fn numbers_that_contradict_each_other() {
+    let build = TagSet::builder().depth(8).max_depth(4).build(|_, _| ());
+    let error = build.unwrap_err();
+    assert_eq!(
+        error,
+        BuildError::MaxDepth {
+            max_depth: 4,
+            depth: 8
+        }
+    );
+    let said = error.to_string();
+    assert!(said.contains('4') && said.contains('8'), "{said}");
+    let rings = HwQueueOptions::new(4).max(2);
+    let error = TagSet::builder().hw_queues(rings).build(|_, _| ());
+    let error = error.unwrap_err();
+    assert_eq!(
+        error,
+        BuildError::MaxHwQueues {
+            max_hw_queues: 2,
+            hw_queues: 4
+        }
+    );
+    let set = TagSet::builder().admission(Admission::preempt());
+    let error = set.engine(Engine::Local).build(|_, _| ());
+    assert_eq!(error.unwrap_err(), BuildError::BatchedNeedsShared);
+    let none = TagSet::builder().depth(0).build(|_, _| ()).unwrap_err();
+    assert_eq!(none, BuildError::Depth { depth: 0 });
+}
+
+#[test]
+fn two_tenants_of_one_name() {
+    let set = TagSet::builder().build(|_, _| ()).unwrap();
+    let first = set.add_tenant("sda").unwrap();
+    let again = set.add_tenant("sda").unwrap_err();
+    let sda = TenantError::NameTaken { name: "sda".into() };
+    assert_eq!(again, sda);
+    assert_eq!(again.to_string(), "the tag set has a tenant named \"sda\"");
+    let clone = first.clone();
+    drop(first);
+    assert_eq!(set.add_tenant("sda").unwrap_err(), sda, "a handle is left");
+    drop(clone);
+    set.add_tenant("sda").unwrap();
+}
+
+#[test]
+fn every_error_says_what_it_got() {
+    let set = TagSet::builder().depth(4).max_depth(8).hw_queues(2);
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    let refused = dev.try_alloc_with(AllocOptions::new().hw_queue(7));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused, AllocError::NoSuchHwQueue { hw_queue: 7 });
+    assert!(refused.to_string().contains('7'), "{refused}");
+    let refused = set.resize(9).unwrap_err();
+    assert_eq!(
+        refused,
+        ResizeError::Depth {
+            depth: 9,
+            least: 1,
+            most: 8
+        }
+    );
+    for token in [0, u64::MAX] {
+        assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NoToken);
+    }
+}
