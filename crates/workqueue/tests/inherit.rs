@@ -1,6 +1,6 @@
 //! Threads of the system inherit nothing from the thread that makes them: neither its CPUs nor its
 //! priority. Those that serve all queues keep to the CPUs of unbound queues.
-#![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#![cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 
 mod support;
 
