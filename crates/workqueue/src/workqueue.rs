@@ -428,8 +428,8 @@ impl Workqueue {
 
     /// Counts of what went through the queue, and of what is in it.
     ///
-    /// The part of each pool is exact at the moment it is read; the moments differ. After a flush of
-    /// a queue that is left alone, `started == completed` and `queued == completed + cancelled`.
+    /// The part of each pool is exact at the moment it is read; the moments differ. After a flush
+    /// of a queue that is left alone, `started == completed` and `queued == completed + cancelled`.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};

@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{
     Attrs, DelayedWork, JoinError, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
 };
@@ -159,8 +159,8 @@ fn of_what_panics() {
         assert!(matches!(handle.wait(), Err(JoinError::Panicked(_))));
         case.gone.wait(2);
         // Nobody takes the payload of a work, but the dump shows it.
-        let uses = std::sync::Mutex::new(Some(case.uses()));
-        let work = Work::new(move || std::panic::panic_any(uses.lock().unwrap().take()));
+        let uses = Mutex::new(Some(case.uses()));
+        let work = Work::new(move || std::panic::panic_any(uses.lock().take()));
         assert!(case.wq.queue(&work).unwrap().is_queued());
         case.gone.wait(3);
         work.flush_blocking().unwrap();

@@ -1,6 +1,6 @@
 //! Threads of the system inherit nothing from the thread that makes them: neither its CPUs nor its
 //! priority. Those that serve all queues keep to the CPUs of unbound queues.
-#![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#![cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 
 mod support;
 
@@ -188,7 +188,7 @@ fn housekeepers_follow_the_unbound_mask() {
     drop(pinned);
     let names = ["inflight/R-hk", "inflight/timer", "inflight/report"];
     let all_on = |cpus: &CpuSet| {
-        let are_there = || names.map(|name| of_threads(name));
+        let are_there = || names.map(of_threads);
         let wanted = names.map(|_| vec![cpus.clone()]);
         // A look takes longer than others do.
         let mut looks = 0..support::LOOKS / 50;

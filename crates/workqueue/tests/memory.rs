@@ -4,26 +4,26 @@
 
 mod support;
 
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_workqueue::{Work, Workqueue};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering};
 use support::{one_cpu, plug};
 
 /// Bytes that are allocated. Relaxed: read while nobody else runs.
-static LIVE: AtomicIsize = AtomicIsize::new(0);
+static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(ptr, layout) }
     }
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn live() -> isize {
-    LIVE.load(Ordering::Relaxed)
+    LIVE.load(Ordering::Relaxed) as isize
 }
 
 /// Loops, unless `INFLIGHT_STRESS_ITEMS` says otherwise.

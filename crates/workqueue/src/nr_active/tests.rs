@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 /// Moves of a run, unless `INFLIGHT_STRESS_MOVES` says otherwise.
-const MOVES: usize = 20_000;
+const MOVES: usize = if cfg!(miri) { 200 } else { 20_000 };
 
 fn moves() -> usize {
     let given = std::env::var("INFLIGHT_STRESS_MOVES").ok();

@@ -246,6 +246,18 @@ impl<'a> Driver<'a> {
         self.parked.push((pwq, entry));
     }
 
+    /// The worker blocks in entry `i`, or finds that its item runs elsewhere. Then it goes on
+    /// looking, and what was found out does not count.
+    fn stop_at(&mut self, worker: WorkerId, i: usize, parks: bool) {
+        if parks {
+            self.park_entry(worker, i);
+            self.core.workers.clear_flags(worker);
+            self.threads[worker].flags = 0;
+        } else {
+            self.block(worker, i);
+        }
+    }
+
     /// What was kept in its item goes back, or was cancelled.
     fn unpark(&mut self, n: usize, cancelled: bool) {
         if self.parked.is_empty() {
@@ -378,14 +390,7 @@ impl<'a> Driver<'a> {
             16..=18 => {
                 if let Some(worker) = pick(&|t| runs(t)) {
                     let i = b % self.threads[worker].batch.len();
-                    if event == 18 {
-                        self.park_entry(worker, i);
-                        // It goes on looking, and what was found out does not count.
-                        self.core.workers.clear_flags(worker);
-                        self.threads[worker].flags = 0;
-                    } else {
-                        self.block(worker, i);
-                    }
+                    self.stop_at(worker, i, event == 18);
                 }
             }
             19 | 20 => {
