@@ -132,7 +132,7 @@ impl Export {
             bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
         }
         let tenant = tags.tenant(&spec.name, spec.weight);
-        let tenant = tenant.with_context(|| format!("--export {}", spec.name))?;
+        let tenant = tenant.with_context(|| format!("two exports are called {}", spec.name))?;
         Ok(Self {
             described: Described {
                 name: spec.name.clone(),

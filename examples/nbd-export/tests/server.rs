@@ -476,6 +476,21 @@ fn metrics_are_for_prometheus_and_workqueues_for_their_monitor() {
     server.stop();
 }
 
+/// A tenant's name is its own: those of clients pass over what an export is called.
+#[test]
+fn each_client_has_tags_of_its_own_beside_an_export_of_such_a_name() {
+    let more = ["--export", "disk-0=big", "--tenants", "client"];
+    let server = Server::start("auto", "disk=disk", &more);
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect().go("disk")).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.write(n as u64 * 4096, &[n as u8; 4096], 0), 0);
+    }
+    for n in 0..3 {
+        assert_eq!(clients[0].read_at(n * 4096, 4096), [n as u8; 4096]);
+    }
+    server.stop();
+}
+
 fn refused(arguments: &str) -> String {
     let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
         .args(arguments.split_whitespace())
@@ -499,6 +514,10 @@ fn bad_input_is_told_in_a_line() {
         ),
         ("--export a=/etc/hostname,ro", "--unix"),
         ("--unix x", "--export"),
+        (
+            "--export a=/etc/hostname,ro --export a=/etc/passwd,ro --unix x",
+            "two exports are called a",
+        ),
     ] {
         let said = refused(arguments);
         assert!(said.contains(word), "{arguments}: {said}");
