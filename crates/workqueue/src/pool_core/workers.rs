@@ -272,7 +272,8 @@ impl Workers {
         }
     }
 
-    /// Whether there are more idle workers than may stay: two, and one for each four busy ones.
+    /// Whether there are more idle workers than may stay: two, and a k-th more while
+    /// more than 4k are busy.
     pub(crate) fn are_too_many_idle(&self) -> bool {
         let idle = self.idle.len();
         let busy = self.nr_workers - idle;
