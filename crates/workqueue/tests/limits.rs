@@ -439,6 +439,9 @@ fn c7_parts_follow_the_cpus_a_queue_uses() {
     assert_eq!(parts(), [16, 8]);
     become_active(&sys, &[(12, 16)]);
     assert_eq!((wq.stats().active, wq.stats().inactive), (12, 0));
+    // One that has a slot and has not begun would wait for a part that is smaller.
+    let begun = || wq.stats().in_flight();
+    until(|| begun() == 12, || format!("{} of 12 have begun", begun()));
     sys.set_unbound_cpumask(&node(1)).unwrap();
     assert_eq!(
         (parts(), wq.stats().active),
