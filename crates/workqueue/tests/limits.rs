@@ -40,13 +40,30 @@ fn nodes(sys: &WorkqueueSystem) -> Vec<(usize, usize)> {
     line.split_whitespace().filter_map(pair).collect()
 }
 
-/// Workers come for what may run: then it is like this.
+/// How many items run; as `dump` shows them.
+fn running(sys: &WorkqueueSystem) -> usize {
+    let dump = sys.dump();
+    let line = dump.lines().find(|l| l.starts_with("queue jobs ")).unwrap();
+    let count = |what: &str| -> usize {
+        let words: Vec<_> = line.split([' ', ',']).collect();
+        let at = words.iter().position(|word| *word == what).unwrap();
+        words[at - 1].parse().unwrap()
+    };
+    count("started") - count("completed")
+}
+
+/// Workers come for what may run: then it is like this, and each slot in use is that of an item that
+/// runs. One that has a slot and has not begun would wait again for a part that becomes smaller.
 fn become_active(sys: &WorkqueueSystem, expected: &[(usize, usize)]) {
-    let seen = || nodes(sys)[..expected.len()].to_vec();
-    until(
-        || seen() == expected,
-        || format!("{:?}, not {expected:?}", seen()),
-    );
+    let is_so = || {
+        let seen = nodes(sys);
+        let used: usize = seen.iter().map(|(used, _)| used).sum();
+        seen[..expected.len()] == *expected && running(sys) == used
+    };
+    until(is_so, || {
+        let (nodes, runs) = (nodes(sys), running(sys));
+        format!("{nodes:?}, {runs} run, not {expected:?}")
+    });
 }
 
 fn become_inactive(wq: &Workqueue, expected: usize) {
@@ -439,9 +456,6 @@ fn c7_parts_follow_the_cpus_a_queue_uses() {
     assert_eq!(parts(), [16, 8]);
     become_active(&sys, &[(12, 16)]);
     assert_eq!((wq.stats().active, wq.stats().inactive), (12, 0));
-    // One that has a slot and has not begun would wait for a part that is smaller.
-    let begun = || wq.stats().in_flight();
-    until(|| begun() == 12, || format!("{} of 12 have begun", begun()));
     sys.set_unbound_cpumask(&node(1)).unwrap();
     assert_eq!(
         (parts(), wq.stats().active),
