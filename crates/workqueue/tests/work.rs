@@ -468,6 +468,9 @@ fn a_work_that_runs_in_another_system_waits_for_the_end_of_that_run() {
     begun.wait(2);
     gate.raise();
     work.flush_blocking().unwrap();
+    // The counters follow when the batch is settled.
+    wq.flush_blocking().unwrap();
+    other.flush_blocking().unwrap();
     assert_eq!((wq.stats().completed, other.stats().completed), (1, 2));
 }
 
