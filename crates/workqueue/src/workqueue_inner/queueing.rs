@@ -91,10 +91,6 @@ impl WorkqueueInner {
             Err(answer) => Ok(answer),
             Ok(seq) => {
                 self.push_reusable(pwq, item, seq, cpu, origin)?;
-                if self.shared().tracing.is_on() {
-                    self.shared()
-                        .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
-                }
                 Ok(Queued::Queued)
             }
         }
@@ -114,12 +110,7 @@ impl WorkqueueInner {
         if !item.header().redirect(seq, pwq.id()) {
             return Ok(());
         }
-        self.push_reusable(pwq, item, seq, cpu, origin)?;
-        if self.shared().tracing.is_on() {
-            self.shared()
-                .trace_on(self.name(), item.name(), TraceStep::Queued, cpu);
-        }
-        Ok(())
+        self.push_reusable(pwq, item, seq, cpu, origin)
     }
 
     /// The entry of a reusable item that is pending with that pwq. If it is refused the item is
@@ -132,7 +123,12 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
+        let tracing = self.shared().tracing.is_on();
+        let told = !tracing || self.trace_open(pwq, item.name(), cpu);
         let Err(refusal) = self.push(pwq, item.ptr(), seq, cpu, origin) else {
+            if !told {
+                self.trace_queued(item.name(), cpu);
+            }
             return Ok(());
         };
         if self.take_back(item, seq) {
@@ -164,18 +160,36 @@ impl WorkqueueInner {
         let pushed = self.pwq_of(cpu).and_then(|pwq| {
             self.man(pwq, Origin::Anybody)?;
             task.set_pwq(pwq.id());
-            self.push(pwq, task.ptr(), 0, cpu, Origin::Anybody)
+            let told = name.as_deref().map(|name| self.trace_open(pwq, name, cpu));
+            self.push(pwq, task.ptr(), 0, cpu, Origin::Anybody)?;
+            Ok(told.unwrap_or(true))
         });
         match pushed {
-            Ok(()) => {
-                if let Some(name) = name {
-                    self.shared()
-                        .trace_on(self.name(), &name, TraceStep::Queued, cpu);
+            Ok(told) => {
+                if let Some(name) = name.filter(|_| !told) {
+                    self.trace_queued(&name, cpu);
                 }
                 Ok(task.into_handle())
             }
             Err(refusal) => Err((refusal, task)),
         }
+    }
+
+    /// Where the queue takes everything: tells that an item is queued before it is, so that this
+    /// comes before its other steps. Returns whether it did.
+    #[cold]
+    fn trace_open(&self, pwq: &Pwq, item: &str, cpu: usize) -> bool {
+        let open = pwq.flags() & (NOT_OPEN & !RETIRED) == 0;
+        if open {
+            self.trace_queued(item, cpu);
+        }
+        open
+    }
+
+    #[cold]
+    fn trace_queued(&self, item: &str, cpu: usize) {
+        self.shared()
+            .trace_on(self.name(), item, TraceStep::Queued, cpu);
     }
 
     /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
