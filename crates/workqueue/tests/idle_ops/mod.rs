@@ -138,6 +138,14 @@ impl World {
             // An empty mask is refused.
             Op::Unbound(cpus) => drop(self.sys.set_unbound_cpumask(&mask(cpus))),
         }
+        if matches!(op, Op::Attrs(..) | Op::Unbound(_)) {
+            // A pool that nobody used for a while has let its workers go, and is used again.
+            let mut census = self.census.lock();
+            let unbound = census
+                .iter_mut()
+                .filter(|((name, _), _)| name.starts_with('u'));
+            unbound.for_each(|(_, threads)| threads.most = 0);
+        }
     }
 
     fn burst(&self, queue: &Workqueue, cpu: usize, items: u8) {
