@@ -143,12 +143,13 @@ impl Subject {
                 answer
             }
         });
-        // It has begun once queueing is refused; what is queued until then is taken back.
+        // It has begun once queueing is refused and nothing is pending; what is queued until then is
+        // taken back.
         let enabled = self.model.depth == 0;
         let refused = || match self.ordered.queue(&self.work).unwrap() {
             Queued::AlreadyPending => false,
             Queued::Queued => !self.work.cancel(), // the caller has taken it
-            Queued::Disabled => true,
+            Queued::Disabled => !self.work.is_pending(),
         };
         until(|| !enabled || refused(), || "it never begins".to_owned());
         assert_eq!(waits.get(), 0, "it does not wait for the run");
