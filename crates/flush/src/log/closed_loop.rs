@@ -64,7 +64,9 @@ fn closed_loop(mode: GroupMode, committers: usize, think: f64, seed: u64) -> Out
             }
             (_, Some((ends, cover))) => {
                 group.durable = cover;
-                pace.flushed(Instant::from_nanos(ends), Duration::from_nanos(FLUSH));
+                let waiting = group.waiting_beyond(cover);
+                let flush_time = Duration::from_nanos(FLUSH);
+                pace.flushed(Instant::from_nanos(ends), flush_time, waiting);
                 drop(group.step_down(Instant::from_nanos(ends)));
                 flush = None;
                 ends

@@ -432,7 +432,8 @@ impl Inner {
         let mut state = self.state.lock();
         *count(&mut state.counters) += 1;
         state.counters.flush_time.record(now - started);
-        state.pace.flushed(now, now - started);
+        let waiting = state.group.waiting_beyond(cover);
+        state.pace.flushed(now, now - started, waiting);
         state.group.durable = state.group.durable.max(cover);
         let durable = state.group.durable;
         if state.group.failed().is_none() {

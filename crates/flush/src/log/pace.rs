@@ -33,6 +33,9 @@ pub(super) struct Pace {
     under_way: usize,
     /// As many were under way when the last flush ended: they are expected back.
     expected: usize,
+    /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not say
+    /// it.
+    here: usize,
     /// Their average.
     siblings: Average,
     flush: Average,
@@ -46,6 +49,7 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn commit_begins(&mut self, now: Instant) {
         self.under_way += 1;
+        self.here += 1;
         if self.flush.known {
             self.think.add((now - self.last_flush).as_secs_f64());
         }
@@ -55,10 +59,12 @@ impl Pace {
         self.under_way -= 1;
     }
 
-    pub(super) fn flushed(&mut self, now: Instant, took: Duration) {
+    /// A flush has ended that `waiting` commits needed more than.
+    pub(super) fn flushed(&mut self, now: Instant, took: Duration, waiting: usize) {
         self.flush.add(took.as_secs_f64());
         self.last_flush = now;
         self.expected = self.under_way;
+        self.here = waiting;
         self.siblings.add(self.under_way as f64);
     }
 
@@ -92,7 +98,7 @@ impl Pace {
 
     /// Whether those are here that the last flush has released.
     pub(super) const fn all_are_back(&self) -> bool {
-        self.under_way >= self.expected
+        self.here >= self.expected
     }
 
     /// How long a leader waits for those that the last flush has released. If one does not come,
@@ -124,7 +130,7 @@ mod tests {
             for _ in 0..at_once {
                 pace.commit_begins(pace.last_flush + MS / 100);
             }
-            pace.flushed(pace.last_flush + MS / 100 + flush, flush);
+            pace.flushed(pace.last_flush + MS / 100 + flush, flush, 0);
             for _ in 0..at_once {
                 pace.woken(wake);
                 pace.commit_ends();
@@ -160,14 +166,20 @@ mod tests {
         let mut two = pace(2, MS, MS / 100);
         assert!(two.groups(auto));
         two.commit_begins(two.last_flush + MS / 100);
+        two.commit_begins(two.last_flush + MS / 100);
+        two.flushed(two.last_flush + 2 * MS, MS, 0);
+        // One begins again before the other has left.
+        two.commit_ends();
+        two.commit_begins(two.last_flush + MS / 100);
         let delay = two.regroup(auto).unwrap();
         assert!(delay > MS / 3 && delay <= MS / 2, "{delay:?}");
         assert_eq!(two.regroup(GroupMode::Leader), None, "not asked for");
+        two.commit_ends();
         two.commit_begins(two.last_flush + MS / 100);
         assert!(two.all_are_back() && two.regroup(auto).is_none());
         two.commit_ends();
         // The other one has not come: the next leader does not wait for it.
-        two.flushed(two.last_flush + 2 * MS, MS);
+        two.flushed(two.last_flush + 2 * MS, MS, 0);
         two.commit_ends();
         two.commit_begins(two.last_flush + MS / 100);
         assert_eq!(two.regroup(auto), None);
