@@ -73,30 +73,33 @@ fn closed_loop(mode: GroupMode, committers: usize, think: f64, seed: u64) -> Out
             }
             (_, None) => gathers.expect("everybody waits, and nobody leads"),
         };
+        // The next leader runs before those who were released with it leave.
+        for key in all.iter().filter_map(|committer| committer.key) {
+            let looked = group.look(key, Notify::Task(Waker::noop().clone()));
+            if !matches!(looked, Ok(Next::Lead)) || flush.is_some() {
+                continue;
+            }
+            let wait = pace.regroup(mode).map(|limit| limit.as_nanos() as u64);
+            let until = *gathers.get_or_insert(now + wait.unwrap_or(0));
+            if now < until && !pace.all_are_back() {
+                continue;
+            }
+            gathers = None;
+            group.written = end;
+            flush = Some((now + FLUSH, group.written));
+            flushes += 1;
+        }
         for committer in &mut all {
             let Some(key) = committer.key else { continue };
-            match group.look(key, Notify::Task(Waker::noop().clone())) {
-                Ok(Next::Lead) if flush.is_none() => {
-                    let wait = pace.regroup(mode).map(|limit| limit.as_nanos() as u64);
-                    let until = *gathers.get_or_insert(now + wait.unwrap_or(0));
-                    if now < until && !pace.all_are_back() {
-                        continue;
-                    }
-                    gathers = None;
-                    group.written = end;
-                    flush = Some((now + FLUSH, group.written));
-                    flushes += 1;
-                }
-                Ok(Next::Ended(result)) => {
-                    result.expect("nothing fails");
-                    longest = longest.max(now - committer.since);
-                    drop(group.leave(Instant::from_nanos(now), key));
-                    pace.commit_ends();
-                    committer.key = None;
-                    committer.wakes = now + pause(&mut rng, mean);
-                    commits += 1;
-                }
-                _ => {}
+            let looked = group.look(key, Notify::Task(Waker::noop().clone()));
+            if let Ok(Next::Ended(result)) = looked {
+                result.expect("nothing fails");
+                longest = longest.max(now - committer.since);
+                drop(group.leave(Instant::from_nanos(now), key));
+                pace.commit_ends();
+                committer.key = None;
+                committer.wakes = now + pause(&mut rng, mean);
+                commits += 1;
             }
         }
     }
