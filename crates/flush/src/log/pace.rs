@@ -33,8 +33,8 @@ pub(super) struct Pace {
     under_way: usize,
     /// As many were under way when the last flush ended: they are expected back.
     expected: usize,
-    /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not say
-    /// it.
+    /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not
+    /// say it.
     here: usize,
     /// Their average.
     siblings: Average,
