@@ -5,54 +5,83 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
-use inflight::Requeue;
 pub(crate) use inflight::tags::TenantError;
-use inflight::tags::{self, Admission, SharePolicy, Split, Tag, TagSet};
+use inflight::tags::steering::Steered;
+use inflight::tags::{self, Admission, Completions, SharePolicy, Split, Steering, Tag, TagSet};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, Workqueue, WorkqueueSystem, blocking};
+use inflight::{Requeue, WorkqueueSink};
+
+use crate::reactor::Ended;
 
 /// A request that was refused for now is sent again after this.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Where the tag of a request goes that is to be sent again.
-#[derive(Default)]
-pub(crate) struct Again(Option<oneshot::Sender<Tag<Again>>>);
+/// Where the tag of a request goes when it is on its way.
+#[derive(Debug, Default)]
+pub(crate) enum Slot {
+    #[default]
+    Nowhere,
+    /// Back to the request, which is to be sent again.
+    Again(oneshot::Sender<Held>),
+    /// To the request's thread, with the answer.
+    Ended(Ended),
+}
 
 /// A place at the files.
-pub(crate) type Held = Tag<Again>;
+pub(crate) type Held = Tag<Slot>;
 
 /// The tags of all exports: how many requests are at the files at once.
 pub(crate) struct Tags {
-    set: TagSet<Again>,
-    requeue: Requeue<Again>,
+    set: TagSet<Slot>,
+    requeue: Requeue<Slot>,
+    completer: Completer,
 }
+
+/// Has operations that ended go on where the tags' policy says.
+#[derive(Clone, Debug)]
+pub(crate) struct Completer(Completions<Slot>);
 
 /// An export's, or a client's, share of the tags.
 #[derive(Clone)]
 pub(crate) struct Tenant {
-    tags: tags::Tenant<Again>,
-    requeue: Requeue<Again>,
+    tags: tags::Tenant<Slot>,
+    requeue: Requeue<Slot>,
 }
 
 /// The tags of the pieces of one request.
-pub(crate) struct Pieces(Split<Again>);
+pub(crate) struct Pieces(Split<Slot>);
 
 impl Tags {
-    pub(crate) fn new(depth: usize, workers: &Workers) -> Result<Self> {
+    pub(crate) fn new(depth: usize, steering: Steering, workers: &Workers) -> Result<Self> {
         let set = TagSet::builder()
             .depth(depth)
             .admission(Admission::WholeIo)
+            .topology(&workers.topology)
+            .steering(steering)
             .share(SharePolicy::Weighted { min: 1 })
-            .build(|_, _| Again::default());
+            .build(|_, _| Slot::default());
         let set = set.with_context(|| format!("--depth {depth}"))?;
         let requeue = Requeue::new(&workers.requeue, |mut tag: Held| {
-            if let Some(owner) = tag.0.take() {
+            if let Slot::Again(owner) = std::mem::take(&mut *tag) {
                 // If the owner has gone its tag is free.
                 let _ = owner.send(tag);
             }
         });
-        Ok(Self { set, requeue })
+        let completions = set
+            .completions(&workers.topology)
+            .sink(WorkqueueSink::new(&workers.complete))
+            .build(|mut tag: Held| {
+                if let Slot::Ended(ended) = std::mem::take(&mut *tag) {
+                    ended.deliver(tag);
+                }
+            });
+        Ok(Self {
+            set,
+            requeue,
+            completer: Completer(completions),
+        })
     }
 
     /// A tenant of a name that no other has.
@@ -63,6 +92,10 @@ impl Tags {
             tags,
             requeue: self.requeue.clone(),
         })
+    }
+
+    pub(crate) const fn completer(&self) -> &Completer {
+        &self.completer
     }
 
     pub(crate) fn in_use(&self) -> usize {
@@ -84,13 +117,41 @@ impl Tenant {
     /// refused before. It keeps its tag. None if the set is closed.
     pub(crate) async fn again(&self, mut tag: Held) -> Option<Held> {
         let (owner, sent) = oneshot::channel();
-        tag.0 = Some(owner);
+        *tag = Slot::Again(owner);
         self.requeue.requeue(tag, PAUSE);
         sent.await.ok()
     }
 
     pub(crate) fn record_metrics(&self) {
         self.tags.record_metrics("nbd");
+    }
+}
+
+impl Completer {
+    /// Comes back with the operation if it goes on here; else its thread gets it from the worker of
+    /// the CPU that submitted it.
+    pub(crate) fn steer(&self, mut tag: Held, ended: Ended) -> Option<(Ended, Held)> {
+        *tag = Slot::Ended(ended);
+        match self.0.steer_tag(tag) {
+            Steered::Here(mut tag, _) => match std::mem::take(&mut *tag) {
+                Slot::Ended(ended) => Some((ended, tag)),
+                _ => None,
+            },
+            Steered::Sent { .. } => None,
+        }
+    }
+
+    /// The same on a worker: the operation's thread gets it from here, or from the worker of the
+    /// CPU that submitted it.
+    pub(crate) fn complete(&self, mut tag: Held, ended: Ended) {
+        *tag = Slot::Ended(ended);
+        self.0.complete_tag(tag);
+    }
+
+    /// How many went on where they were seen, and how many were sent to the CPU that submitted.
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 2] {
+        let stats = self.0.stats();
+        [("seen", stats.inlined()), ("submitter", stats.redirected)]
     }
 }
 
@@ -103,10 +164,12 @@ impl Pieces {
 
 /// The workers: for encryption, and for what blocks.
 pub(crate) struct Workers {
+    topology: Topology,
     system: WorkqueueSystem,
     crypt: Workqueue,
     files: Workqueue,
     requeue: Workqueue,
+    complete: Workqueue,
 }
 
 /// Where encryption runs.
@@ -120,6 +183,10 @@ pub(crate) struct CryptOptions {
 impl Workers {
     pub(crate) fn new(crypt: CryptOptions, depth: usize) -> Result<Self> {
         let topology = Topology::discover().context("looking at this machine's CPUs")?;
+        Self::on(topology, crypt, depth)
+    }
+
+    fn on(topology: Topology, crypt: CryptOptions, depth: usize) -> Result<Self> {
         let system = WorkqueueSystem::builder().topology(&topology).build();
         let system = system.context("making the workers")?;
         let attrs = Attrs::new().scope(crypt.scope).strict(crypt.strict);
@@ -136,8 +203,11 @@ impl Workers {
             .build()
             .context("making the workqueue for files")?;
         let requeue = system.workqueue("requeue").bound().highpri().build();
+        let complete = system.workqueue("complete").bound().highpri().build();
         Ok(Self {
             requeue: requeue.context("making the workqueue for requests sent again")?,
+            complete: complete.context("making the workqueue for completions")?,
+            topology,
             system,
             crypt,
             files,
@@ -179,4 +249,47 @@ impl Workers {
 pub(crate) fn describe_metrics() {
     tags::describe_metrics();
     WorkqueueSystem::describe_metrics();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::Inbox;
+    use inflight::topology::set_current_cpu_for_thread;
+
+    /// Submitted on CPU 0, seen on CPU 1, which has another cache.
+    #[test]
+    fn what_is_seen_on_another_cpu_goes_on_where_the_mode_says() {
+        for (steering, sent) in [
+            (Steering::Inline, false),
+            (Steering::SameCache, true),
+            (Steering::SameCpu, true),
+            (Steering::Force, true),
+        ] {
+            let crypt = CryptOptions {
+                scope: Scope::System,
+                strict: false,
+                max_active: 1,
+            };
+            let topology = Topology::synthetic("cache:2 core:1").unwrap();
+            let workers = Workers::on(topology, crypt, 4).unwrap();
+            let tags = Tags::new(4, steering, &workers).unwrap();
+            let tenant = tags.tenant("disk", 1).unwrap();
+            let tag = tenant.tags.alloc_blocking().unwrap();
+            set_current_cpu_for_thread(Some(0));
+            tag.submit_here();
+            set_current_cpu_for_thread(Some(1));
+            let inbox = Inbox::new().unwrap();
+            let here = tags.completer.steer(tag, inbox.ended(17));
+            assert_eq!(here.is_none(), sent, "{steering}");
+            if sent {
+                workers.complete.flush().unwrap();
+                assert_eq!(inbox.arrived(), [(17, true)], "{steering}: with its tag");
+            }
+            let counted = [("seen", u64::from(!sent)), ("submitter", u64::from(sent))];
+            assert_eq!(tags.completer.counters(), counted, "{steering}");
+            drop(here);
+            assert_eq!(tags.in_use(), 0);
+        }
+    }
 }

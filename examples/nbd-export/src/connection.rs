@@ -24,7 +24,7 @@ use nbd_export::proto::{
 };
 use rustix::io::{readv, writev};
 
-use crate::reactor::{Reactor, Ready, Running};
+use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Body, Reply, Session};
 use crate::server::Shared;
 
@@ -46,7 +46,7 @@ const MAX_REFUSED: u32 = 256 << 20;
 /// A write whose data is on the way.
 struct Receiving {
     request: Request,
-    pieces: Vec<Vec<u8>>,
+    pieces: Vec<Buffer>,
     /// The piece that is being filled, and how far.
     piece: usize,
     filled: usize,
@@ -57,7 +57,7 @@ struct Receiving {
 
 enum Part {
     Head([u8; 44], usize),
-    Data(Vec<u8>),
+    Data(Buffer),
 }
 
 impl Part {
@@ -113,7 +113,9 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, shared: &Arc<Shared>) -> Self {
         let mut output = Output::default();
-        output.parts.push_back(Part::Data(Negotiation::greeting()));
+        output
+            .parts
+            .push_back(Part::Data(Negotiation::greeting().into()));
         shared.clients.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
@@ -184,7 +186,7 @@ impl Connection {
             .negotiation
             .receive(input, &self.described, &mut answers);
         if !answers.is_empty() {
-            self.output.parts.push_back(Part::Data(answers));
+            self.output.parts.push_back(Part::Data(answers.into()));
         }
         match next {
             Next::More => {}
@@ -269,7 +271,7 @@ impl Connection {
         Request::LEN
     }
 
-    fn start(&mut self, request: Request, data: Vec<Vec<u8>>) {
+    fn start(&mut self, request: Request, data: Vec<Buffer>) {
         let session = self
             .session
             .clone()
@@ -478,7 +480,7 @@ impl Receiving {
     /// Memory for what comes next, in pieces as [`Session::piece_lengths`] says. One who announces
     /// much and sends little gets little.
     fn make_room(&mut self, reactor: &Reactor, split: usize) {
-        let room: usize = self.pieces[self.piece..].iter().map(Vec::len).sum();
+        let room: usize = self.pieces[self.piece..].iter().map(|p| p.len()).sum();
         let mut room = room - self.filled;
         while self.missing > 0 && room < AHEAD.max(self.received) {
             let len = self.missing.min(split);
@@ -557,13 +559,13 @@ impl Output {
                     extent[4..].copy_from_slice(&state.to_be_bytes());
                     extent
                 });
-                self.data(vec![bytes.collect()])
+                self.data(vec![bytes.collect::<Vec<u8>>().into()])
             }
         }
     }
 
-    fn data(&mut self, pieces: Vec<Vec<u8>>) -> usize {
-        let len = pieces.iter().map(Vec::len).sum();
+    fn data(&mut self, pieces: Vec<Buffer>) -> usize {
+        let len = pieces.iter().map(|p| p.len()).sum();
         self.parts.extend(pieces.into_iter().map(Part::Data));
         len
     }

@@ -72,11 +72,27 @@ pub(crate) struct Stats {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) other: AtomicU64,
     pub(crate) errors: AtomicU64,
+    /// Requests that wait for a tag now.
+    pub(crate) waiting: AtomicU64,
 }
 
 impl Stats {
     pub(crate) fn add(counter: &AtomicU64, more: u64) {
         counter.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Counts a request that waits for a tag, until the guard is dropped.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        Self::add(&self.waiting, 1);
+        Waiting(&self.waiting)
+    }
+}
+
+pub(crate) struct Waiting<'a>(&'a AtomicU64);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -28,12 +28,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::adapter::{CryptOptions, Tags, Workers};
 use crate::export::Export;
 use crate::options::{Engine, Options, Tenants};
-use crate::reactor::{Kind, Reactor};
+use crate::reactor::{Kind, Reactor, Setup};
 use crate::server::{Listener, Shared};
 
 fn main() -> ExitCode {
@@ -50,13 +51,14 @@ fn serve(options: &Options) -> Result<()> {
     let kind = choose_engine(options.engine)?;
     let depth = usize::from(options.depth);
     let scope: Scope = options.scope.parse().context("--scope")?;
+    let steering: Steering = options.steer.parse().context("--steer")?;
     let crypt = CryptOptions {
         scope,
         strict: options.strict,
         max_active: options.max_active.into(),
     };
     let workers = Arc::new(Workers::new(crypt, depth)?);
-    let tags = Tags::new(depth, &workers)?;
+    let tags = Tags::new(depth, steering, &workers)?;
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
         exports.push(Arc::new(Export::open(spec, &tags)?));
@@ -108,17 +110,35 @@ fn serve(options: &Options) -> Result<()> {
     shared.log(&format!(
         "serving by {engine}, {threads} threads, {depth} tags"
     ));
+    let setup = Setup {
+        kind,
+        faults: options.faults,
+        registered: registered(options.registered, threads, &shared),
+        longest: shared.max_split,
+        with_registered: shared.with_registered.clone(),
+        completer: shared.tags.completer().clone(),
+    };
     let mut status = Status::new();
     let look = || status.look(&shared);
     server::run(
         &shared,
         listeners,
-        (kind, options.faults),
+        &setup,
         threads,
         options.max_connections,
         look,
     )?;
     Ok(())
+}
+
+/// Each thread's part of the registered buffers, in bytes. Files in memory are read and written
+/// without a ring.
+fn registered(mib: u32, threads: usize, shared: &Shared) -> usize {
+    if shared.exports.iter().all(|export| export.in_memory) {
+        return 0;
+    }
+    let pages = (mib as usize * 256) / threads;
+    pages * 4096
 }
 
 fn choose_engine(engine: Engine) -> Result<Kind> {

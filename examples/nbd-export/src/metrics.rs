@@ -66,9 +66,21 @@ fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
         "nbd_clients {}",
         shared.clients.load(Ordering::Relaxed)
     )?;
+    writeln!(page, "# TYPE nbd_registered_transfers_total counter")?;
+    writeln!(
+        page,
+        "nbd_registered_transfers_total {}",
+        shared.with_registered.load(Ordering::Relaxed)
+    )?;
+    writeln!(page, "# TYPE nbd_completions_total counter")?;
+    for (cpu, count) in shared.tags.completer().counters() {
+        writeln!(page, "nbd_completions_total{{cpu={cpu:?}}} {count}")?;
+    }
     for export in &shared.exports {
         let name = &export.described.name;
         let stats = &export.stats;
+        let waiting = stats.waiting.load(Ordering::Relaxed);
+        writeln!(page, "nbd_waiting{{export={name:?}}} {waiting}")?;
         for (what, counter) in [
             ("reads_total", &stats.reads),
             ("writes_total", &stats.writes),

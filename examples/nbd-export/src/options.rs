@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Parser, ValueEnum};
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::export::Spec;
@@ -60,9 +61,21 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u32).range(4..=32_768))]
     pub(crate) max_split: u32,
 
+    /// Buffers that the rings are told of (registered buffers), in MiB for all threads together;
+    /// 0 for none. Where the kernel refuses them the server does without
+    #[arg(long, value_name = "MIB", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub(crate) registered: u32,
+
     /// Who shares the tags: exports by their weights, or clients by their exports' weights
     #[arg(long, value_enum, default_value = "export")]
     pub(crate) tenants: Tenants,
+
+    /// Which CPU gives an ended operation to its client's thread: the one that saw it end, or
+    /// the one that submitted it
+    #[arg(long, value_name = "MODE", default_value = "same_cache",
+          value_parser = PossibleValuesParser::new(Steering::ALL.map(Steering::name)))]
+    pub(crate) steer: String,
 
     /// More clients are turned away
     #[arg(long, value_name = "N", default_value_t = 4096)]

@@ -19,7 +19,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use crate::adapter::{Held, Tenant, Workers};
 use crate::crypto::Cipher;
 use crate::export::{Export, Stats};
-use crate::reactor::{Answer, FileOp, Reactor, Running};
+use crate::reactor::{Buffer, FileOp, Reactor, Running};
 
 /// A request that is refused for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub(crate) struct Session {
 pub(crate) enum Body {
     Nothing,
     /// The bytes of a read, piece by piece.
-    Data(Vec<Vec<u8>>),
+    Data(Vec<Buffer>),
     /// Extents: length and flags.
     Status(Vec<(u32, u32)>),
 }
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Carries a request out. `data` are the pieces of a write.
-    pub(crate) async fn handle(self: Rc<Self>, request: Request, data: Vec<Vec<u8>>) -> Reply {
+    pub(crate) async fn handle(self: Rc<Self>, request: Request, data: Vec<Buffer>) -> Reply {
         let stats = &self.export.stats;
         let result = match self.limits_of(&request) {
             Err(errno) => Err(errno),
@@ -98,7 +98,7 @@ impl Session {
         &self,
         command: Command,
         request: &Request,
-        data: Vec<Vec<u8>>,
+        data: Vec<Buffer>,
     ) -> Result<Body, Errno> {
         let fua = request.flags & flag::FUA != 0;
         let (offset, len) = (request.offset, u64::from(request.length));
@@ -125,15 +125,15 @@ impl Session {
         Ok(Body::Nothing)
     }
 
-    fn file(&self, op: FileOp, buffer: Vec<u8>) -> Running {
+    fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
         let export = &self.export;
         self.reactor
-            .file(&export.file, export.in_memory, op, buffer)
+            .file(&export.file, export.in_memory, op, buffer, tag)
     }
 
     /// The device's flush, by this thread's ring or workers.
     async fn flush_file(&self) -> io::Result<()> {
-        let flushed = self.file(FileOp::Flush, Vec::new());
+        let flushed = self.file(FileOp::Flush, Buffer::default(), None);
         flushed.await.0.map(drop)
     }
 
@@ -180,14 +180,14 @@ impl Session {
         self.tell_of_losses(told, durable)
     }
 
-    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buffer>, Errno> {
         let lengths = self.piece_lengths(len as usize);
         let buffers = lengths.map(|len| self.reactor.buffer(len)).collect();
         let buffers = self.transfer(offset, buffers, false).await?;
         self.encipher(offset, buffers, Cipher::decrypt).await
     }
 
-    async fn write(&self, offset: u64, data: Vec<Vec<u8>>) -> Result<(), Errno> {
+    async fn write(&self, offset: u64, data: Vec<Buffer>) -> Result<(), Errno> {
         let data = self.encipher(offset, data, Cipher::encrypt).await?;
         let buffers = self.transfer(offset, data, true).await?;
         buffers.into_iter().for_each(|b| self.reactor.recycle(b));
@@ -198,9 +198,9 @@ impl Session {
     async fn encipher(
         &self,
         mut offset: u64,
-        mut pieces: Vec<Vec<u8>>,
+        mut pieces: Vec<Buffer>,
         apply: fn(&Cipher, &mut [u8], u64),
-    ) -> Result<Vec<Vec<u8>>, Errno> {
+    ) -> Result<Vec<Buffer>, Errno> {
         let Some(cipher) = &self.export.cipher else {
             return Ok(pieces);
         };
@@ -223,12 +223,14 @@ impl Session {
     async fn transfer(
         &self,
         offset: u64,
-        mut buffers: Vec<Vec<u8>>,
+        mut buffers: Vec<Buffer>,
         write: bool,
-    ) -> Result<Vec<Vec<u8>>, Errno> {
+    ) -> Result<Vec<Buffer>, Errno> {
         let mut tags = self.tenant.pieces(buffers.len());
         if let [buffer] = &mut buffers[..] {
+            let waiting = self.export.stats.wait();
             let tag = tags.next().await.ok_or(Errno::Shutdown)?;
+            drop(waiting);
             let bytes = std::mem::take(buffer);
             let (done, bytes) = self.piece(tag, offset, bytes, write).await;
             *buffer = bytes;
@@ -240,6 +242,7 @@ impl Session {
         for number in 0..buffers.len() {
             let buffer = std::mem::take(&mut buffers[number]);
             let tag = {
+                let _waiting = self.export.stats.wait();
                 // A piece that ends frees its tag, which may be the one that is waited for.
                 let mut next = pin!(tags.next());
                 loop {
@@ -274,12 +277,17 @@ impl Session {
     }
 
     /// Carries out an operation. One that the file refuses for now is sent again.
-    async fn attempt(&self, tag: &mut Option<Held>, op: FileOp, mut buffer: Vec<u8>) -> Answer {
+    async fn attempt(
+        &self,
+        tag: &mut Option<Held>,
+        op: FileOp,
+        mut buffer: Buffer,
+    ) -> (io::Result<usize>, Buffer) {
         let began = Instant::now();
         loop {
-            let (done, bytes) = self.file(op, buffer).await;
+            let (done, bytes, held) = self.file(op, buffer, tag.take()).await;
             let for_now = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-            match (&done, tag.take()) {
+            match (&done, held) {
                 (Err(error), Some(held)) if for_now(error) && began.elapsed() < PATIENCE => {
                     *tag = self.tenant.again(held).await;
                     buffer = bytes;
@@ -297,9 +305,9 @@ impl Session {
         &self,
         tag: Held,
         offset: u64,
-        buffer: Vec<u8>,
+        buffer: Buffer,
         write: bool,
-    ) -> (io::Result<()>, Vec<u8>) {
+    ) -> (io::Result<()>, Buffer) {
         let op = |offset| match write {
             true => FileOp::Write { offset },
             false => FileOp::Read { offset },
@@ -313,7 +321,7 @@ impl Session {
         };
         // The rest of a short transfer goes through a buffer of its own.
         while at < buffer.len() {
-            let rest = buffer[at..].to_vec();
+            let rest = buffer[at..].to_vec().into();
             let more = self.attempt(&mut tag, op(offset + at as u64), rest);
             match more.await {
                 (Ok(0), _) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
@@ -332,7 +340,7 @@ impl Session {
     /// An operation without data, with one tag.
     async fn plain(&self, op: FileOp) -> io::Result<()> {
         let mut tag = self.tenant.pieces(1).next().await;
-        let (done, _) = self.attempt(&mut tag, op, Vec::new()).await;
+        let (done, _) = self.attempt(&mut tag, op, Buffer::default()).await;
         done.map(drop)
     }
 
@@ -390,9 +398,9 @@ impl Session {
     }
 }
 
-type Ended = (usize, io::Result<()>, Vec<u8>);
+type Ended = (usize, io::Result<()>, Buffer);
 
-fn collect((number, done, bytes): Ended, buffers: &mut [Vec<u8>], failed: &mut Option<io::Error>) {
+fn collect((number, done, bytes): Ended, buffers: &mut [Buffer], failed: &mut Option<io::Error>) {
     buffers[number] = bytes;
     if let Err(error) = done {
         failed.get_or_insert(error);

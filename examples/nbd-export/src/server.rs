@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::adapter::{Tags, Tenant, TenantError, Workers};
 use crate::connection::Connection;
 use crate::export::Export;
-use crate::reactor::{Faults, Kind, Reactor, Remote};
+use crate::reactor::{Reactor, Remote, Setup};
 
 /// How often the main thread looks up.
 const LOOK: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) max_split: usize,
     pub(crate) tenant_per_client: bool,
     pub(crate) clients: AtomicU64,
+    /// Reads and writes through registered buffers.
+    pub(crate) with_registered: Arc<AtomicU64>,
     /// Clients that were given a tenant of their own.
     tenants: AtomicU64,
     pub(crate) started: Instant,
@@ -53,6 +55,7 @@ impl Shared {
             max_split,
             tenant_per_client,
             clients: AtomicU64::new(0),
+            with_registered: Arc::default(),
             tenants: AtomicU64::new(0),
             started: Instant::now(),
             quiet,
@@ -181,7 +184,7 @@ impl AsFd for Listener {
 pub(crate) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
-    (kind, faults): (Kind, Faults),
+    setup: &Setup,
     threads: usize,
     max_connections: u64,
     mut status: impl FnMut(),
@@ -189,11 +192,16 @@ pub(crate) fn run(
     let (sender, remotes) = mpsc::channel();
     let mut handles = Vec::new();
     for number in 0..threads {
-        let (shared, sender) = (shared.clone(), sender.clone());
+        let (shared, sender, setup) = (shared.clone(), sender.clone(), setup.clone());
         let builder = thread::Builder::new().name(format!("nbd-{number}"));
         let handle = builder.spawn(move || -> Result<()> {
-            let reactor =
-                Reactor::new(kind, faults, shared.workers.files()).context("making an engine")?;
+            let refused = |error: &std::io::Error| {
+                shared.log(&format!(
+                    "thread {number}: buffers are not registered: {error}"
+                ));
+            };
+            let reactor = Reactor::new(&setup, shared.workers.files(), refused)
+                .context("making an engine")?;
             let _ = sender.send(reactor.remote());
             drop(sender);
             Ok(reactor.run(|| shared.draining())?)

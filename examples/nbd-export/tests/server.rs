@@ -19,7 +19,10 @@ struct Server {
 
 impl Server {
     fn start(engine: &str, export: &str, more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), engine, export, more)
+    }
+
+    fn start_in(folder: tempfile::TempDir, engine: &str, export: &str, more: &[&str]) -> Self {
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(SIZE).unwrap();
         let big = folder.path().join("big");
@@ -201,6 +204,96 @@ fn what_is_written_is_read_and_is_in_the_file() {
     }
 }
 
+/// A figure of the metrics' page.
+fn figure(address: &str, name: &str) -> u64 {
+    let page = scrape(address);
+    let line = page.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is not in {page}"))
+}
+
+fn scrape(address: &str) -> String {
+    let mut scrape = TcpStream::connect(address).unwrap();
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut page = String::new();
+    scrape.read_to_string(&mut page).unwrap();
+    page
+}
+
+fn free_address() -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    port.local_addr().unwrap().to_string()
+}
+
+/// A ring may refuse buffers: here because they are more than it takes. The bytes are the same, and
+/// those of more pieces than there are buffers.
+#[test]
+fn with_registered_buffers_and_without() {
+    let disk = |folder: &Path| folder.join("disk");
+    let mut contents = Vec::new();
+    // The kernel takes 1 GiB at most.
+    for (registered, refused) in [("0", false), ("1", false), ("1025", true)] {
+        // Files in memory need no ring.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let address = free_address();
+        let mut more = vec!["--threads", "1", "--max-split", "64"];
+        more.extend(["--metrics", &address, "--registered", registered]);
+        let server = Server::start_in(folder, "auto", "disk=disk", &more);
+        let mut client = server.connect().go("disk");
+        let large = noise(4 << 20);
+        assert_eq!(client.write(54_321, &large, 0), 0);
+        for n in 0..20 {
+            assert_eq!(client.write((5 << 20) + n * 5000, &[n as u8; 4096], 0), 0);
+        }
+        assert!(client.read_at(54_321, 4 << 20) == large);
+        assert_eq!(client.read_at((5 << 20) + 35_000, 4096), [7; 4096]);
+        let used = figure(&address, "nbd_registered_transfers_total");
+        contents.push(std::fs::read(disk(server.folder.path())).unwrap());
+        let said = server.stop();
+        assert_eq!(
+            said.matches("not registered").count(),
+            usize::from(refused),
+            "{said}"
+        );
+        let rings = said.contains("serving by io_uring");
+        assert_eq!(
+            used > 0,
+            rings && registered == "1",
+            "{used} of {registered} MiB, {said}"
+        );
+    }
+    assert!(contents.iter().all(|content| *content == contents[0]));
+}
+
+/// `force` sends each completion through the worker of the CPU that submitted, `inline` none.
+#[test]
+fn completions_go_on_where_they_are_steered() {
+    for engine in engines() {
+        for (mode, cpu) in [("inline", "seen"), ("force", "submitter")] {
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let address = free_address();
+            let more = ["--steer", mode, "--metrics", &address, "--max-split", "64"];
+            let server = Server::start_in(folder, engine, "disk=disk", &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for where_to in ["seen", "submitter"] {
+                let name = format!("nbd_completions_total{{cpu=\"{where_to}\"}}");
+                let expected = if where_to == cpu { 32 } else { 0 };
+                assert_eq!(
+                    figure(&address, &name),
+                    expected,
+                    "{engine}, {mode}: {where_to}"
+                );
+            }
+            server.stop();
+        }
+    }
+}
+
 #[test]
 fn an_encrypted_file_holds_nothing_that_can_be_read() {
     for engine in engines() {
@@ -365,17 +458,12 @@ fn a_client_that_does_not_read_does_not_keep_the_server_from_ending() {
 
 #[test]
 fn metrics_are_for_prometheus_and_workqueues_for_their_monitor() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = port.local_addr().unwrap().to_string();
-    drop(port);
+    let address = free_address();
     let more = ["--metrics", &address, "--serve", "wq.sock"];
     let server = Server::start("auto", "disk=disk", &more);
     let mut client = server.connect().go("disk");
     assert_eq!(client.write(0, &[1; 4096], proto::flag::FUA), 0);
-    let mut scrape = TcpStream::connect(&address).unwrap();
-    scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    let mut page = String::new();
-    scrape.read_to_string(&mut page).unwrap();
+    let page = scrape(&address);
     for line in [
         "nbd_writes_total{export=\"disk\"} 1",
         "nbd_flush_issued_total{export=\"disk\"} 1",

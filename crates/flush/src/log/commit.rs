@@ -150,7 +150,7 @@ impl Log {
     async fn commit_slow(self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
         let inner = &self.inner;
         let now = inner.clock.now();
-        let key = {
+        let (key, back) = {
             let mut state = inner.state.lock();
             let end = Lsn(state.end());
             if lsn > end {
@@ -159,8 +159,13 @@ impl Log {
             state.pace.commit_begins(now);
             state.counters.commits += 1;
             let grouped = state.pace.groups(inner.options.mode);
-            grouped.then(|| state.group.join(now, lsn.0, durability))
+            let key = grouped.then(|| state.group.join(now, lsn.0, durability));
+            let back = state.pace.all_are_back();
+            (key, back.then(|| state.gathering.take()).flatten())
         };
+        if let Some(leader) = back {
+            leader.unpark();
+        }
         let _under_way = UnderWay(inner);
         let ended = match key {
             None => inner.commit_alone(lsn.0, durability),
@@ -241,18 +246,29 @@ impl Inner {
 
     /// Waits for others, if that pays.
     fn gather(&self) {
-        let delay = {
+        let parker = Parker::current();
+        let (delay, regroup) = {
             let mut state = self.state.lock();
             let (most, siblings) = (self.options.max_delay, self.options.min_siblings);
             let delay = state.pace.delay(most, siblings);
-            state.counters.delays += u64::from(delay.is_some());
-            delay
+            let regroup = match delay {
+                None => state.pace.regroup(self.options.mode),
+                Some(_) => None,
+            };
+            state.gathering = regroup.map(|_| parker.unparker());
+            state.counters.delays += u64::from(delay.or(regroup).is_some());
+            (delay, regroup)
         };
-        if let Some(delay) = delay {
-            let end = self.clock.now() + delay;
-            let parker = Parker::current();
-            while parker.park_until(&self.clock, end) {}
+        let Some(limit) = delay.or(regroup) else {
+            return;
+        };
+        let end = self.clock.now() + limit;
+        while parker.park_until(&self.clock, end) {
+            if regroup.is_some() && self.state.lock().gathering.is_none() {
+                return;
+            }
         }
+        self.state.lock().gathering = None;
     }
 
     fn write_and_flush(&self) -> Result<(), DeviceError> {
@@ -416,7 +432,8 @@ impl Inner {
         let mut state = self.state.lock();
         *count(&mut state.counters) += 1;
         state.counters.flush_time.record(now - started);
-        state.pace.flushed(now, now - started);
+        let waiting = state.group.waiting_beyond(cover);
+        state.pace.flushed(now, now - started, waiting);
         state.group.durable = state.group.durable.max(cover);
         let durable = state.group.durable;
         if state.group.failed().is_none() {

@@ -144,6 +144,13 @@ impl Group {
         self.members.iter().flatten().filter(waits).count() as u64
     }
 
+    /// How many wait for a position behind `end`.
+    pub(super) fn waiting_beyond(&self, end: u64) -> usize {
+        let members = self.members.iter().flatten();
+        let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn > end;
+        members.filter(waits).count()
+    }
+
     /// Tells those whose position is reached. Each is told once.
     pub(super) fn settle(&mut self, now: Instant) -> Vec<Notify> {
         let (failed, written, durable) = (self.failed, self.written, self.durable);

@@ -42,7 +42,7 @@ use frame::{Kind, RECORD_HEADER, encode_record, fitting};
 use group::Group;
 use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, Unparker};
 use pace::Pace;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -172,6 +172,8 @@ struct State {
     checkpoints: BTreeMap<u32, u64>,
     counters: LogCounters,
     pace: Pace,
+    /// The leader, while it waits until all are back.
+    gathering: Option<Unparker>,
 }
 
 impl State {
@@ -216,6 +218,7 @@ impl Log {
             checkpoints: BTreeMap::new(),
             counters: LogCounters::default(),
             pace: Pace::default(),
+            gathering: None,
         };
         Self {
             inner: Arc::new(Inner {

@@ -23,7 +23,9 @@ pub enum GroupMode {
     /// One commit writes and flushes for all that wait.
     Leader,
     /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
-    /// the time in which the device waits for the next leader to wake.
+    /// the time in which the device waits for the next leader to wake. A leader waits for
+    /// those that the last flush has released, for half of a flush at most, if they come back
+    /// sooner.
     #[default]
     Auto,
 }
@@ -64,7 +66,7 @@ impl Default for LogOptions {
 
 impl LogOptions {
     /// The defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB, up to 4 MiB
-    /// that are not written yet, [`GroupMode::Auto`], and no delay.
+    /// that are not written yet, [`GroupMode::Auto`], and no delay of the user's choice.
     pub fn new() -> Self {
         Self {
             segment_size: 16 << 20,

@@ -31,6 +31,12 @@ impl Average {
 pub(super) struct Pace {
     /// Commits under way.
     under_way: usize,
+    /// As many were under way when the last flush ended: they are expected back.
+    expected: usize,
+    /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not
+    /// say it.
+    here: usize,
+    /// Their average.
     siblings: Average,
     flush: Average,
     /// From the end of a flush to the moment at which the next leader runs.
@@ -43,7 +49,7 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn commit_begins(&mut self, now: Instant) {
         self.under_way += 1;
-        self.siblings.add(self.under_way as f64);
+        self.here += 1;
         if self.flush.known {
             self.think.add((now - self.last_flush).as_secs_f64());
         }
@@ -53,9 +59,13 @@ impl Pace {
         self.under_way -= 1;
     }
 
-    pub(super) fn flushed(&mut self, now: Instant, took: Duration) {
+    /// A flush has ended that `waiting` commits needed more than.
+    pub(super) fn flushed(&mut self, now: Instant, took: Duration, waiting: usize) {
         self.flush.add(took.as_secs_f64());
         self.last_flush = now;
+        self.expected = self.under_way;
+        self.here = waiting;
+        self.siblings.add(self.under_way as f64);
     }
 
     pub(super) fn woken(&mut self, after: Duration) {
@@ -67,17 +77,39 @@ impl Pace {
         match mode {
             GroupMode::Off => false,
             GroupMode::Leader => true,
-            // N in lock-step share by N / 2, and one more comes early. A round is a flush and the
-            // wake of the next leader.
+            // N in lock-step share by N / 2, and one more comes early; or all of them, if the
+            // leader waits for them. A round is a flush and the wake of the next leader.
             GroupMode::Auto => {
-                let shared = (self.siblings.value + 1.0) / 2.0;
+                let shared = if self.come_back_soon() {
+                    self.siblings.value
+                } else {
+                    (self.siblings.value + 1.0) / 2.0
+                };
                 let round = self.flush.value + self.wake.value;
                 shared * self.flush.value > LEAST_GAIN * round
             }
         }
     }
 
-    /// How long a leader waits: only for enough others, who come sooner than a flush takes.
+    /// Whether commits come sooner after a flush than half of the next one takes.
+    fn come_back_soon(&self) -> bool {
+        self.think.known && self.think.value < self.flush.value / 2.0
+    }
+
+    /// Whether those are here that the last flush has released.
+    pub(super) const fn all_are_back(&self) -> bool {
+        self.here >= self.expected
+    }
+
+    /// How long a leader waits for those that the last flush has released. If one does not come,
+    /// fewer are expected the next time; a single committer never waits.
+    pub(super) fn regroup(&self, mode: GroupMode) -> Option<Duration> {
+        let pays = mode == GroupMode::Auto && !self.all_are_back() && self.come_back_soon();
+        pays.then(|| Duration::from_secs_f64(self.flush.value / 2.0))
+    }
+
+    /// How long a leader waits as it was told to: only for enough others, who come
+    /// sooner than a flush takes.
     pub(super) fn delay(&self, most: Duration, min_siblings: usize) -> Option<Duration> {
         let others = self.under_way.saturating_sub(1);
         let pays = others >= min_siblings.max(1) && self.think.value < self.flush.value;
@@ -98,7 +130,7 @@ mod tests {
             for _ in 0..at_once {
                 pace.commit_begins(pace.last_flush + MS / 100);
             }
-            pace.flushed(pace.last_flush + MS / 100 + flush, flush);
+            pace.flushed(pace.last_flush + MS / 100 + flush, flush, 0);
             for _ in 0..at_once {
                 pace.woken(wake);
                 pace.commit_ends();
@@ -126,6 +158,37 @@ mod tests {
         );
         assert!(pace(1, MS, MS).groups(GroupMode::Leader));
         assert!(!pace(8, MS, MS / 100).groups(GroupMode::Off));
+    }
+
+    #[test]
+    fn a_leader_waits_for_those_it_has_released() {
+        let auto = GroupMode::Auto;
+        let mut two = pace(2, MS, MS / 100);
+        assert!(two.groups(auto));
+        two.commit_begins(two.last_flush + MS / 100);
+        two.commit_begins(two.last_flush + MS / 100);
+        two.flushed(two.last_flush + 2 * MS, MS, 0);
+        // One begins again before the other has left.
+        two.commit_ends();
+        two.commit_begins(two.last_flush + MS / 100);
+        let delay = two.regroup(auto).unwrap();
+        assert!(delay > MS / 3 && delay <= MS / 2, "{delay:?}");
+        assert_eq!(two.regroup(GroupMode::Leader), None, "not asked for");
+        two.commit_ends();
+        two.commit_begins(two.last_flush + MS / 100);
+        assert!(two.all_are_back() && two.regroup(auto).is_none());
+        two.commit_ends();
+        // The other one has not come: the next leader does not wait for it.
+        two.flushed(two.last_flush + 2 * MS, MS, 0);
+        two.commit_ends();
+        two.commit_begins(two.last_flush + MS / 100);
+        assert_eq!(two.regroup(auto), None);
+        let mut alone = pace(1, MS, MS / 100);
+        alone.commit_begins(alone.last_flush);
+        assert_eq!(alone.regroup(auto), None, "never for one");
+        let mut slow = pace(2, MS / 100, MS / 100);
+        slow.commit_begins(slow.last_flush);
+        assert_eq!(slow.regroup(auto), None, "a flush is over before they come");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! Tasks stay on their thread. An operation owns its buffer until it has ended, also if nobody
 //! waits for it any more; so dropping a task is safe at any moment.
 
+mod arrivals;
+mod buffer;
 mod psync;
 mod uring;
 
@@ -14,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
@@ -27,8 +29,16 @@ use inflight::workqueue::Workqueue;
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
-use psync::Psync;
+pub(crate) use arrivals::Ended;
+#[cfg(test)]
+pub(crate) use arrivals::Inbox;
+use arrivals::{Arrival, Arrivals};
+pub(crate) use buffer::Buffer;
+use buffer::Fixed;
+use psync::{Psync, Report};
 use uring::Uring;
+
+use crate::adapter::{Completer, Held};
 
 /// What the kernel is asked to do with a file. Buffers come back with the answer.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +103,11 @@ impl Refusal {
     }
 }
 
-/// How the kernel answered, and the buffer.
-pub(crate) type Answer = (io::Result<usize>, Vec<u8>);
+/// How the kernel answered, the buffer, and the tag.
+pub(crate) type Answer = (io::Result<usize>, Buffer, Option<Held>);
 
-/// The key of an operation, how the kernel answered, and its buffer if that was elsewhere.
-type Finished = (usize, i32, Option<Vec<u8>>);
+/// The key of an operation, and how the kernel answered.
+type Finished = (usize, i32);
 
 /// The answer as the kernel gives it.
 fn answer(done: io::Result<usize>) -> i32 {
@@ -118,8 +128,10 @@ pub(crate) enum Ready {
 struct Op {
     waker: Option<Waker>,
     /// The kernel may use it until there is a result.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     result: Option<i32>,
+    /// Its place at the files, unless that is on its way with the answer.
+    tag: Option<Held>,
     /// It waits for a socket, and not for a file.
     poll: bool,
     /// Nobody waits for it any more.
@@ -127,11 +139,12 @@ struct Op {
 }
 
 impl Op {
-    const fn new(buffer: Vec<u8>, poll: bool) -> Self {
+    const fn new(buffer: Buffer, tag: Option<Held>, poll: bool) -> Self {
         Self {
             waker: None,
             buffer,
             result: None,
+            tag,
             poll,
             abandoned: false,
         }
@@ -152,6 +165,15 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// The calling thread's.
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            rung: AtomicBool::new(false),
+            thread: std::thread::current().id(),
+        })
+    }
+
     fn ring(&self) {
         // Ordering: AcqRel, pairs with itself and with the swap in `run`: who sets it first writes.
         let was = self.rung.swap(true, Ordering::AcqRel);
@@ -204,10 +226,13 @@ pub(crate) struct Reactor {
     bell: Arc<Bell>,
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
+    fixed: Option<Fixed>,
     under_way: Cell<usize>,
     refusal: Refusal,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
+    completer: Completer,
+    arrivals: Arc<Arrivals>,
     /// Who is woken every second or so.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
@@ -220,6 +245,20 @@ pub(crate) enum Kind {
     Psync,
 }
 
+/// What all threads do alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) kind: Kind,
+    pub(crate) faults: Faults,
+    /// Bytes of each thread's buffers that its ring is told of.
+    pub(crate) registered: usize,
+    /// The longest piece.
+    pub(crate) longest: usize,
+    /// Reads and writes through buffers that the ring was told of.
+    pub(crate) with_registered: Arc<AtomicU64>,
+    pub(crate) completer: Completer,
+}
+
 /// How long a thread sleeps at most: time limits of connections are looked at this often.
 const TICK: Duration = Duration::from_secs(1);
 /// Buffers kept for the next request, in bytes.
@@ -227,17 +266,28 @@ const KEPT: usize = 8 << 20;
 
 impl Reactor {
     /// The calling thread's. `files` is where psync does what blocks.
-    pub(crate) fn new(kind: Kind, faults: Faults, files: &Workqueue) -> io::Result<Rc<Self>> {
-        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let bell = Arc::new(Bell {
-            fd,
-            rung: AtomicBool::new(false),
-            thread: std::thread::current().id(),
-        });
+    /// `refused` is told why the kernel does not want to know the buffers.
+    pub(crate) fn new(
+        setup: &Setup,
+        files: &Workqueue,
+        refused: impl FnOnce(&io::Error),
+    ) -> io::Result<Rc<Self>> {
+        let bell = Arc::new(Bell::new()?);
         let raw = bell.fd.as_raw_fd();
-        let backend = match kind {
-            Kind::Uring => Backend::Uring(Box::new(Uring::new(raw)?)),
-            Kind::Psync => Backend::Psync(Psync::new(bell.clone(), files.clone())?),
+        let arrivals = Arrivals::new(&bell);
+        let mut fixed = None;
+        let backend = match setup.kind {
+            Kind::Uring => {
+                let mut uring = Uring::new(raw, setup.with_registered.clone())?;
+                if setup.registered > 0 {
+                    match uring.register(setup.registered, setup.longest) {
+                        Ok(registered) => fixed = Some(registered),
+                        Err(error) => refused(&error),
+                    }
+                }
+                Backend::Uring(Box::new(uring))
+            }
+            Kind::Psync => Backend::Psync(Psync::new(&bell, files.clone())?),
         };
         Ok(Rc::new(Self {
             ops: RefCell::default(),
@@ -245,12 +295,15 @@ impl Reactor {
             bell,
             inbox: Arc::default(),
             buffers: RefCell::default(),
+            fixed,
             under_way: Cell::new(0),
             refusal: Refusal {
-                faults,
+                faults: setup.faults,
                 ..Refusal::default()
             },
             done_at_once: RefCell::default(),
+            completer: setup.completer.clone(),
+            arrivals,
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
         }))
@@ -269,7 +322,10 @@ impl Reactor {
     }
 
     /// A buffer of `len` bytes; what is in it is old.
-    pub(crate) fn buffer(&self, len: usize) -> Vec<u8> {
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        if let Some(buffer) = self.fixed.as_ref().and_then(|fixed| fixed.take(len)) {
+            return buffer;
+        }
         let mut buffers = self.buffers.borrow_mut();
         let fits =
             |buffer: &Vec<u8>| buffer.capacity() >= len && buffer.capacity() <= 2 * len + 4096;
@@ -282,11 +338,14 @@ impl Reactor {
             buffer.resize(len, 0);
         }
         buffer.truncate(len);
-        buffer
+        buffer.into()
     }
 
     /// Gives a buffer back.
-    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+    pub(crate) fn recycle(&self, buffer: Buffer) {
+        let Some(buffer) = buffer.into_heap() else {
+            return;
+        };
         let mut buffers = self.buffers.borrow_mut();
         let kept: usize = buffers.iter().map(Vec::capacity).sum();
         if kept + buffer.capacity() <= KEPT && buffers.len() < 256 {
@@ -301,25 +360,41 @@ impl Reactor {
         file: &Arc<File>,
         in_memory: bool,
         op: FileOp,
-        buffer: Vec<u8>,
+        buffer: Buffer,
+        tag: Option<Held>,
     ) -> Running {
         let mut ops = self.ops.borrow_mut();
-        let key = ops.insert(Op::new(buffer, false));
+        let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
-        let buffer = &mut ops[key].buffer;
+        let Op { buffer, tag, .. } = &mut ops[key];
         let refused = self.refusal.of(op);
         match &mut *self.backend.borrow_mut() {
             _ if refused.is_some() => {
                 let result = refused.map_or(0, |errno| -errno.raw_os_error());
-                self.done_at_once.borrow_mut().push((key, result, None));
+                self.done_at_once.borrow_mut().push((key, result));
             }
             _ if in_memory => {
                 let result = answer(psync::perform(file, &op, buffer));
-                self.done_at_once.borrow_mut().push((key, result, None));
+                self.done_at_once.borrow_mut().push((key, result));
             }
-            Backend::Uring(uring) => uring.file(file, &op, buffer, key),
+            Backend::Uring(uring) => {
+                if let Some(tag) = tag {
+                    tag.submit_here();
+                }
+                uring.file(file, &op, buffer, key);
+            }
             Backend::Psync(psync) => {
-                psync.file(file.clone(), op, std::mem::take(buffer), key);
+                let ended = Ended {
+                    arrival: Arrival {
+                        key,
+                        result: -rustix::io::Errno::IO.raw_os_error(),
+                        buffer: None,
+                        tag: None,
+                    },
+                    arrivals: self.arrivals.clone(),
+                };
+                let report = Report::new(ended, tag.take(), &self.completer);
+                psync.file(file.clone(), op, std::mem::take(buffer), report);
             }
         }
         Running {
@@ -348,7 +423,10 @@ impl Reactor {
 
     /// Waits until a socket can be read or written.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
-        let key = self.ops.borrow_mut().insert(Op::new(Vec::new(), true));
+        let key = self
+            .ops
+            .borrow_mut()
+            .insert(Op::new(Buffer::default(), None, true));
         match &mut *self.backend.borrow_mut() {
             Backend::Uring(uring) => uring.poll(socket, ready, key),
             Backend::Psync(psync) => psync.poll(socket, ready, key),
@@ -359,7 +437,35 @@ impl Reactor {
         }
     }
 
-    fn complete(&self, key: usize, result: i32, buffer: Option<Vec<u8>>) {
+    /// The ring has said how an operation ended. Where it goes on is for its tag's policy.
+    fn seen(&self, key: usize, result: i32) {
+        let mut arrival = Arrival {
+            key,
+            result,
+            buffer: None,
+            tag: None,
+        };
+        let tag = self
+            .ops
+            .borrow_mut()
+            .get_mut(key)
+            .and_then(|op| op.tag.take());
+        if let Some(tag) = tag {
+            let ended = Ended {
+                arrival,
+                arrivals: self.arrivals.clone(),
+            };
+            let Some((ended, tag)) = self.completer.steer(tag, ended) else {
+                return;
+            };
+            arrival = ended.arrival;
+            arrival.tag = Some(tag);
+        }
+        self.complete(arrival);
+    }
+
+    fn complete(&self, arrival: Arrival) {
+        let Arrival { key, result, .. } = arrival;
         let mut ops = self.ops.borrow_mut();
         let Some(op) = ops.get_mut(key).filter(|op| op.result.is_none()) else {
             return;
@@ -368,8 +474,11 @@ impl Reactor {
             self.under_way.set(self.under_way.get() - 1);
         }
         op.result = Some(result);
-        if let Some(buffer) = buffer {
+        if let Some(buffer) = arrival.buffer {
             op.buffer = buffer;
+        }
+        if arrival.tag.is_some() {
+            op.tag = arrival.tag;
         }
         let waker = op.waker.take();
         let gone = op.abandoned.then(|| ops.remove(key));
@@ -399,18 +508,30 @@ impl Reactor {
             for spawn in arrived {
                 tasks.push(spawn(self));
             }
+            for arrival in self.arrivals.take() {
+                self.complete(arrival);
+            }
             while let Poll::Ready(Some(())) = tasks.poll_next_unpin(&mut cx) {}
             if done() && tasks.is_empty() && self.under_way.get() == 0 {
                 return Ok(());
             }
-            let mut completed = std::mem::take(&mut *self.done_at_once.borrow_mut());
-            let wait = !self.bell.rung.load(Ordering::Acquire) && completed.is_empty();
+            let at_once = std::mem::take(&mut *self.done_at_once.borrow_mut());
+            let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
+            let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {
-                Backend::Uring(uring) => uring.wait(wait.then_some(TICK), &mut completed)?,
-                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut completed)?,
+                Backend::Uring(uring) => uring.wait(wait.then_some(TICK), &mut seen)?,
+                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut seen)?,
             }
-            for (key, result, buffer) in completed {
-                self.complete(key, result, buffer);
+            for (key, result) in at_once {
+                self.complete(Arrival {
+                    key,
+                    result,
+                    buffer: None,
+                    tag: None,
+                });
+            }
+            for (key, result) in seen {
+                self.seen(key, result);
             }
         }
     }
@@ -437,7 +558,7 @@ impl Future for Running {
         drop(ops);
         this.key = None;
         let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-        Poll::Ready((result, op.buffer))
+        Poll::Ready((result, op.buffer, op.tag))
     }
 }
 

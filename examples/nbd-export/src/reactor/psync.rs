@@ -5,14 +5,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use inflight::workqueue::{Workqueue, blocking};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Bell, FileOp, Finished, Ready, answer};
+use super::arrivals::Ended;
+use super::{Bell, Buffer, FileOp, Finished, Ready, answer};
+use crate::adapter::{Completer, Held};
 
 /// Event data of the bell.
 const BELL: u64 = u64::MAX;
@@ -21,7 +23,8 @@ pub(super) struct Psync {
     epoll: OwnedFd,
     bell: Arc<Bell>,
     files: Workqueue,
-    finished: Arc<Mutex<Vec<Finished>>>,
+    /// Sockets that cannot be waited for: let their owners find out by asking.
+    at_once: Vec<Finished>,
     /// Sockets that are waited for. One has one entry in the epoll set, for both directions.
     sockets: HashMap<RawFd, Interest>,
 }
@@ -51,30 +54,25 @@ impl Interest {
 }
 
 impl Psync {
-    pub(super) fn new(bell: Arc<Bell>, files: Workqueue) -> io::Result<Self> {
+    pub(super) fn new(bell: &Arc<Bell>, files: Workqueue) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(BELL);
         epoll::add(&epoll, &bell.fd, data, epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
-            bell,
+            bell: bell.clone(),
             files,
-            finished: Arc::default(),
+            at_once: Vec::new(),
             sockets: HashMap::new(),
         })
     }
 
-    pub(super) fn file(&mut self, file: Arc<File>, op: FileOp, mut buffer: Vec<u8>, key: usize) {
-        let report = Report {
-            finished: self.finished.clone(),
-            bell: self.bell.clone(),
-            answer: Some((key, -(rustix::io::Errno::IO.raw_os_error()), None)),
-        };
+    pub(super) fn file(&self, file: Arc<File>, op: FileOp, mut buffer: Buffer, mut report: Report) {
         let work = move || {
             // The whole of it, so that it is dropped here.
-            let mut report = report;
+            let report = &mut report;
             let done = blocking(|| perform(&file, &op, &mut buffer));
-            report.answer = Some((key, answer(done), Some(buffer)));
+            report.answer(answer(done), buffer);
         };
         // Dropping the handle detaches; the report is made whatever happens.
         drop(self.files.spawn(work));
@@ -88,9 +86,9 @@ impl Psync {
         }
         let interest = *interest;
         if self.arm(socket, interest).is_err() {
-            // It cannot be waited for: let its owner find out by asking.
             self.forget(key);
-            self.push((key, 0, None));
+            self.at_once.push((key, 0));
+            self.bell.ring();
         }
     }
 
@@ -102,13 +100,6 @@ impl Psync {
             epoll::add(&self.epoll, fd, data, interest.events())?;
         }
         Ok(())
-    }
-
-    fn push(&self, finished: Finished) {
-        let mut all = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(finished);
-        drop(all);
-        self.bell.ring();
     }
 
     /// Nobody waits for this any more.
@@ -150,36 +141,52 @@ impl Psync {
             let flags = event.flags;
             let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             if flags.intersects(epoll::EventFlags::IN | gone) {
-                completed.extend(interest.read.take().map(|key| (key, 0, None)));
+                completed.extend(interest.read.take().map(|key| (key, 0)));
             }
             if flags.intersects(epoll::EventFlags::OUT | gone) {
-                completed.extend(interest.write.take().map(|key| (key, 0, None)));
+                completed.extend(interest.write.take().map(|key| (key, 0)));
             }
             if !interest.is_none() {
                 self.sockets.insert(socket, interest);
                 self.arm(socket, interest)?;
             }
         }
-        let mut all = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
-        completed.append(&mut all);
+        completed.append(&mut self.at_once);
         Ok(())
     }
 }
 
 /// Tells how an operation ended when it is dropped, so also if the worker panics or refuses it.
-struct Report {
-    finished: Arc<Mutex<Vec<Finished>>>,
-    bell: Arc<Bell>,
-    answer: Option<Finished>,
+pub(super) struct Report {
+    told: Option<(Ended, Option<Held>)>,
+    completer: Completer,
+}
+
+impl Report {
+    /// `ended` is told unless there is an answer.
+    pub(super) fn new(ended: Ended, tag: Option<Held>, completer: &Completer) -> Self {
+        if let Some(tag) = &tag {
+            tag.submit_here();
+        }
+        Self {
+            told: Some((ended, tag)),
+            completer: completer.clone(),
+        }
+    }
+
+    fn answer(&mut self, result: i32, buffer: Buffer) {
+        if let Some((ended, _)) = &mut self.told {
+            (ended.arrival.result, ended.arrival.buffer) = (result, Some(buffer));
+        }
+    }
 }
 
 impl Drop for Report {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take() {
-            let mut all = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push(answer);
-            drop(all);
-            self.bell.ring();
+        match self.told.take() {
+            Some((ended, Some(tag))) => self.completer.complete(tag, ended),
+            Some((ended, None)) => ended.arrivals.push(ended.arrival),
+            None => {}
         }
     }
 }

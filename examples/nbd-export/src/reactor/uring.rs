@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 
+use super::buffer::Fixed;
 use super::{FileOp, Finished, Ready};
 
 /// User data that is no operation's: the bell's poll, and answers nobody waits for.
@@ -28,6 +31,10 @@ pub(super) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Files of operations under way stay open: by key.
     files: Vec<Option<Arc<File>>>,
+    /// Where the buffers are that the kernel knows.
+    registered: Range<usize>,
+    /// Reads and writes through them.
+    with_registered: Arc<AtomicU64>,
 }
 
 impl Uring {
@@ -51,7 +58,7 @@ impl Uring {
         }
     }
 
-    pub(super) fn new(bell: RawFd) -> io::Result<Self> {
+    pub(super) fn new(bell: RawFd, with_registered: Arc<AtomicU64>) -> io::Result<Self> {
         // Completions that run when we ask for them spare interrupts; old kernels know no such
         // ring.
         let mut modern = IoUring::builder();
@@ -62,9 +69,26 @@ impl Uring {
             bell,
             backlog: VecDeque::new(),
             files: Vec::new(),
+            registered: 0..0,
+            with_registered,
         };
         uring.arm_bell();
         Ok(uring)
+    }
+
+    /// Makes buffers and tells the kernel of them, which spares it looking for their pages each
+    /// time. Old kernels, and limits on locked memory, refuse that.
+    pub(super) fn register(&mut self, bytes: usize, longest: usize) -> io::Result<Fixed> {
+        let fixed = Fixed::new(bytes, longest);
+        let addresses = fixed.addresses();
+        let whole = libc::iovec {
+            iov_base: addresses.start as *mut libc::c_void,
+            iov_len: bytes,
+        };
+        // SAFETY: the memory is never freed.
+        unsafe { self.ring.submitter().register_buffers(&[whole]) }?;
+        self.registered = addresses;
+        Ok(fixed)
     }
 
     fn arm_bell(&mut self) {
@@ -84,7 +108,21 @@ impl Uring {
     pub(super) fn file(&mut self, file: &Arc<File>, op: &FileOp, buffer: &mut [u8], key: usize) {
         let fd = Fd(file.as_raw_fd());
         let len = buffer.len() as u32;
+        let registered = self.registered.contains(&(buffer.as_ptr() as usize));
+        if registered {
+            self.with_registered.fetch_add(1, Ordering::Relaxed);
+        }
         let entry = match *op {
+            FileOp::Read { offset } if registered => {
+                opcode::ReadFixed::new(fd, buffer.as_mut_ptr(), len, 0)
+                    .offset(offset)
+                    .build()
+            }
+            FileOp::Write { offset } if registered => {
+                opcode::WriteFixed::new(fd, buffer.as_ptr(), len, 0)
+                    .offset(offset)
+                    .build()
+            }
             FileOp::Read { offset } => opcode::Read::new(fd, buffer.as_mut_ptr(), len)
                 .offset(offset)
                 .build(),
@@ -161,7 +199,7 @@ impl Uring {
                     if let Some(file) = self.files.get_mut(key) {
                         *file = None;
                     }
-                    completed.push((key, entry.result(), None));
+                    completed.push((key, entry.result()));
                 }
             }
         }
