@@ -80,8 +80,8 @@ pub struct TraceRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceStep {
-    /// It is being queued. Of a queue that takes everything this comes before all other steps; if the
-    /// queue is closed at that moment, no other step follows.
+    /// It is being queued. Of a queue that takes everything this comes before all other steps; if
+    /// the queue is closed at that moment, no other step follows.
     Queued,
     /// A worker has taken it, with a slot of `max_active`.
     Activated,
