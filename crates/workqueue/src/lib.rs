@@ -34,7 +34,7 @@
 //! | a user relies on | and gets it from |
 //! |---|---|
 //! | a work never runs twice at once, through whatever queues | [`Work`] |
-//! | a failing `queue` hands its news to the pending run | [`Queued::AlreadyPending`] |
+//! | a failing `queue` passes its news to the pending run | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
 //! | a flush is not held up by later items | [`Workqueue::flush`] |
 //! | a wait for oneself is an error, not a deadlock | [`WaitError`] |
@@ -143,7 +143,7 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 pub mod unstable {
     pub use crate::load_hint::{Lately, LoadHint};
     #[cfg(loom)]
-    pub use crate::model_support::{NumberBatch, PoolByHand};
+    pub use crate::model_support::{ManualPool, NumberBatch};
     pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{
         Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,

@@ -338,25 +338,25 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// A worker's batch gives its slots back, but that of `keep`.
+    /// A worker's batch gives its slots back, but that of `except`.
     #[inline]
-    pub fn release_held(&mut self, worker: WorkerId, keep: Option<PwqIndex>) {
+    pub fn release_held(&mut self, worker: WorkerId, except: Option<PwqIndex>) {
         if self.workers.get_mut(worker).held.is_empty() {
             return;
         }
         let mut held = std::mem::take(&mut self.workers.get_mut(worker).held);
         held.retain(|&index| {
-            let kept = Some(index) == keep;
-            if !kept {
+            let stays = Some(index) == except;
+            if !stays {
                 self.release_slot(index);
             }
-            kept
+            stays
         });
         self.workers.get_mut(worker).held = held;
     }
 
     /// The slot of that pwq, if the batch holds one, is somebody else's from now on.
-    pub(crate) fn hand_over_slot(&mut self, worker: WorkerId, index: PwqIndex) {
+    pub(crate) fn transfer_slot(&mut self, worker: WorkerId, index: PwqIndex) {
         let held = &mut self.workers.get_mut(worker).held;
         held.retain(|held| *held != index);
     }

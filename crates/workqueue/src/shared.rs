@@ -93,7 +93,7 @@ impl SystemShared {
         self.now.lock().clone()
     }
 
-    /// Whether somebody looks after pools in which items wait: in a model, by its hand.
+    /// Whether somebody looks after pools in which items wait: in a model, itself.
     pub(crate) fn looks_after_pools(&self) -> bool {
         self.sampling.on && (cfg!(loom) || !self.clock.is_manual())
     }

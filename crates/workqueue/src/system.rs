@@ -523,11 +523,11 @@ impl WorkqueueSystem {
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// A look by a model's hand: every worker that holds others back is seen asleep, or computing
-    /// for long, whatever it does. Returns whether that was news of any.
+    /// A look that a model asks for: every worker that holds others back is seen asleep, or
+    /// computing for long, whatever it does. Returns whether that was news of any.
     pub fn look(&self, asleep: bool) -> bool {
         let pools = self.inner().pools();
-        pools.iter().any(|pool| pool.look_by_hand(asleep))
+        pools.iter().any(|pool| pool.look_now(asleep))
     }
 
     /// The same, but everybody is seen on a CPU.

@@ -80,8 +80,8 @@ pub struct TraceRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceStep {
-    /// It is being queued. Of a queue that takes everything this comes before all other steps; if the
-    /// queue is closed at that moment, no other step follows.
+    /// It is being queued. Of a queue that takes everything this comes before all other steps; if
+    /// the queue is closed at that moment, no other step follows.
     Queued,
     /// A worker has taken it, with a slot of `max_active`.
     Activated,
@@ -157,7 +157,7 @@ impl Tracing {
         std::mem::take(&mut *self.recorded.lock()).into()
     }
 
-    fn keep(&self, now: Instant, event: &TraceEvent<'_>) {
+    fn push(&self, now: Instant, event: &TraceEvent<'_>) {
         let record = TraceRecord {
             at_ns: now.as_nanos(),
             queue: event.queue.to_owned(),
@@ -188,7 +188,7 @@ impl SystemShared {
             cpu,
         };
         if self.tracing.is_recording() {
-            self.tracing.keep(self.clock.now(), &event);
+            self.tracing.push(self.clock.now(), &event);
         }
         let Some(tracer) = &self.tracing.tracer else {
             return emit(&event);

@@ -52,8 +52,9 @@ fn running(sys: &WorkqueueSystem) -> usize {
     count("started") - count("completed")
 }
 
-/// Workers come for what may run: then it is like this, and each slot in use is that of an item that
-/// runs. One that has a slot and has not begun would wait again for a part that becomes smaller.
+/// Workers come for what may run: then it is like this, and each slot in use is that of an item
+/// that runs. One that has a slot and has not begun would wait again for a part that becomes
+/// smaller.
 fn become_active(sys: &WorkqueueSystem, expected: &[(usize, usize)]) {
     let is_so = || {
         let seen = nodes(sys);

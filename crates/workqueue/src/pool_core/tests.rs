@@ -22,8 +22,8 @@ impl PoolItem for Entry<'_> {
     }
 
     fn set_position(&self, position: u32) {
-        if let Some(kept) = self.position {
-            kept.set(position);
+        if let Some(place) = self.position {
+            place.set(position);
         }
     }
 }

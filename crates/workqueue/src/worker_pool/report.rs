@@ -238,8 +238,8 @@ impl WorkerPool {
     }
 
     /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
-    /// one of them, until [`return_thread`](WorkerPool::return_thread).
-    pub(crate) fn borrow_thread(&self) -> Option<PinGuard> {
+    /// one of them, until [`detach_rescuer`](WorkerPool::detach_rescuer).
+    pub(crate) fn attach_rescuer(&self) -> Option<PinGuard> {
         if let Cpus::One(cpu) = &self.attrs.cpus {
             cpu::set_current_for_thread(Some(*cpu));
         }
@@ -247,8 +247,8 @@ impl WorkerPool {
         topology.pin_current_thread(&self.attrs.allowed()).ok()
     }
 
-    /// The end of [`borrow_thread`](WorkerPool::borrow_thread).
-    pub(crate) fn return_thread(&self, pinned: Option<PinGuard>) {
+    /// The end of [`attach_rescuer`](WorkerPool::attach_rescuer).
+    pub(crate) fn detach_rescuer(&self, pinned: Option<PinGuard>) {
         drop(pinned);
         cpu::set_current_for_thread(None);
     }

@@ -133,7 +133,7 @@ impl WorkerPool {
             return false;
         };
         self.hint.tell(&load);
-        let overloaded = load.waiting > 0 && !siblings.policy.keeps(siblings.me, &load);
+        let overloaded = load.waiting > 0 && !siblings.policy.needs_no_help(siblings.me, &load);
         if overloaded != state.overloaded {
             let count = &siblings.overloaded.0;
             if overloaded {

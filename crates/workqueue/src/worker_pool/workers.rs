@@ -31,7 +31,7 @@ impl WorkerPool {
 
     /// In a model: no worker is made.
     #[cfg(loom)]
-    pub(crate) fn set_by_hand(&self) {
+    pub(crate) fn set_manual(&self) {
         self.lock().core.workers.creates = false;
     }
 
@@ -45,7 +45,7 @@ impl WorkerPool {
         }
         let mut state = self.lock();
         if cfg!(loom) && !state.core.workers.creates {
-            return Ok(()); // A model has the pool by hand.
+            return Ok(()); // A model runs what is in the pool.
         }
         if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
             self.manned.store(true, Ordering::Relaxed);

@@ -143,8 +143,8 @@ impl Subject {
                 answer
             }
         });
-        // It has begun once queueing is refused and nothing is pending; what is queued until then is
-        // taken back.
+        // It has begun once queueing is refused and nothing is pending; what is queued until then
+        // is taken back.
         let enabled = self.model.depth == 0;
         let refused = || match self.ordered.queue(&self.work).unwrap() {
             Queued::AlreadyPending => false,
