@@ -292,7 +292,7 @@ impl PoolState {
         if !self.core.has_waiting() || self.core.workers.are_enough() {
             return WakeAction::None;
         }
-        self.core.workers.bring_this(me)
+        self.core.workers.wake_this(me)
     }
 }
 
@@ -358,7 +358,7 @@ impl WorkerPool {
         poller.calls += 1;
         poller.called = Some(poller.calls);
         let me = poller.me;
-        let _ = state.core.workers.bring_this(me);
+        let _ = state.core.workers.wake_this(me);
     }
 
     /// *call*, without a lock: the poller is told, and has its time. If it is another one by now,
@@ -443,7 +443,7 @@ impl WorkerPool {
             state.core.workers.set_aside(me);
             return false;
         }
-        let _ = state.core.workers.bring_this(me);
+        let _ = state.core.workers.wake_this(me);
         state.core.workers.arrive(me);
         state.core.workers.clear_flags(me);
         true

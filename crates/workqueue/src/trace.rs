@@ -1,7 +1,7 @@
 //! What happens to items, told to whoever wants to know.
 
 use crate::panics::contained;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, cpu};

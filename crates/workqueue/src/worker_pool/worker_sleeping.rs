@@ -1,4 +1,5 @@
-//! *look*: what the timer does for a pool in which something waits for those that run.
+//! *look*: what the timer does for a pool in which something waits for those that run: who sleeps
+//! without having said so does not count as running any more, nor who computes for long.
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
