@@ -5,8 +5,12 @@ use super::Finding;
 use super::file::File;
 use crate::scan::Kind;
 
-/// Crates that the rule is for: folders below `crates/`.
-const CRATES: [&str; 1] = ["workqueue"];
+/// Crates that the rule is for, folders below `crates/`, with the words that it is about there; all
+/// of them, if there are none.
+const CRATES: [(&str, &[&str]); 2] = [
+    ("steering", &["bell", "mailbox", "seat"]),
+    ("workqueue", &[]),
+];
 
 /// What is written nowhere in such a crate, in the singular. Beside each the word to use.
 const WORDS: [(&str, &str); 23] = [
@@ -43,15 +47,16 @@ const FOREIGN: [&str; 1] = ["Visit"];
 
 /// Words of their own in the text, and in the name, of a file.
 pub(crate) fn check(file: &File) -> Vec<Finding> {
-    let ours = |p: &String| CRATES.contains(&p.as_str());
-    let changelog = file.path.ends_with("CHANGELOG.md");
-    if changelog || !file.package.as_ref().is_some_and(ours) {
+    let package = file.package.as_deref();
+    let ours = CRATES.iter().find(|(name, _)| Some(*name) == package);
+    let Some((_, only)) = ours.filter(|_| !file.path.ends_with("CHANGELOG.md")) else {
         return Vec::new();
-    }
+    };
     let mut findings = Vec::new();
     let mut look = |line, text: &str| {
         let words = words(text);
-        let own = words.iter().find_map(|word| own(word));
+        let mut own = words.iter().filter_map(|word| own(word));
+        let own = own.find(|(word, _)| only.is_empty() || only.contains(word));
         if let Some((word, instead)) = own {
             let message = format!("\"{word}\": say {instead}, or what the glossary says");
             findings.push(file.finding(line, "own-word", message));
@@ -61,7 +66,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     for (number, line) in file.text.lines().enumerate() {
         look(number + 1, line);
     }
-    let Some((source, _)) = &file.rust else {
+    let Some((source, _)) = file.rust.as_ref().filter(|_| only.is_empty()) else {
         return findings;
     };
     for i in 0..source.tokens.len() {
@@ -167,6 +172,11 @@ mod tests {
                     struct JoinHandle; impl Visit for A {}";
         assert!(said(check, LIB, good).is_empty());
         assert!(said(check, "crates/tags/src/a.rs", "fn gate() {}").is_empty());
+        assert!(said(check, "crates/steering/src/a.rs", "fn keep_hand() {}").is_empty());
+        assert_eq!(
+            lines(check, "crates/steering/src/a.rs", "struct MailboxHandle;"),
+            [1]
+        );
         assert!(said(check, "crates/workqueue/CHANGELOG.md", "gate").is_empty());
     }
 }
