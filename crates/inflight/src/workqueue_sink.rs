@@ -1,10 +1,10 @@
 //! Completions of tags on the workers of a workqueue.
 
-use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
+use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_topology::CpuSet;
 use inflight_workqueue::{Queued, Work, Workqueue};
 
-/// Runs completions on a workqueue: each mailbox is emptied by a [`Work`] of its own, queued for
+/// Runs completions on a workqueue: each done list is emptied by a [`Work`] of its own, queued for
 /// the CPU that submitted.
 ///
 /// A [bound](inflight_workqueue::WorkqueueDraft::bound) queue runs it on that very CPU; an
@@ -15,8 +15,8 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 ///
 /// When the queue takes no more work (it drains, it was destroyed, its system has gone) completions
 /// run where they are seen. A callback that panics is that work's panic: the queue counts it, and
-/// the other completions of the batch have run. The callbacks of one mailbox never run at the same
-/// time on the queue's workers, since a work never runs twice at once.
+/// the other completions of the batch have run. The callbacks of one done list never run at the
+/// same time on the queue's workers, since a work never runs twice at once.
 ///
 /// ```
 /// use inflight::prelude::*;
@@ -73,8 +73,8 @@ impl From<Workqueue> for WorkqueueSink {
 }
 
 impl CompletionSink for WorkqueueSink {
-    fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
-        let work = Work::named(format!("completions of {cpus}"), move || mailbox.run());
+    fn runner(&self, cpus: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+        let work = Work::named(format!("completions of {cpus}"), move || list.run());
         Some(Box::new(Emptier {
             queue: self.0.clone(),
             work,
@@ -82,7 +82,7 @@ impl CompletionSink for WorkqueueSink {
     }
 }
 
-/// Has one mailbox emptied.
+/// Has one done list emptied.
 struct Emptier {
     queue: Workqueue,
     work: Work,

@@ -43,7 +43,7 @@ impl Waiter {
     pub const fn is_in_line(&self) -> bool {
         match &self.0 {
             At::Turns(stay) => stay.is_in_list(),
-            At::Batched(seat) => seat.is_in_list(),
+            At::Batched(waiter) => waiter.is_in_list(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Waiter {
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
         match (&queue.inner, &mut self.0) {
-            (Inner::Batched(queue), At::Batched(seat)) => queue.poll_seat(seat, cx),
+            (Inner::Batched(queue), At::Batched(waiter)) => queue.poll_waiter(waiter, cx),
             (_, At::Turns(stay)) => {
                 let outcome = on_turns!(queue, turns => turns.poll_stay(stay, cx));
                 outcome.map(|outcome| outcome.map(Ids::only).map_err(GetManyError::of_one))
@@ -87,8 +87,8 @@ impl Waiter {
         deadline: Option<Instant>,
     ) -> Result<usize, GetError> {
         match (&queue.inner, &mut self.0) {
-            (Inner::Batched(batched), At::Batched(seat)) => {
-                batched.block_seat(seat, &queue.clock, deadline)
+            (Inner::Batched(batched), At::Batched(waiter)) => {
+                batched.block_waiter(waiter, &queue.clock, deadline)
             }
             (_, At::Turns(stay)) => {
                 let outcome = on_turns!(queue, turns => turns.block_stay(stay, deadline));
@@ -160,7 +160,7 @@ impl Waiter {
 
     pub(crate) fn leave(&mut self, queue: &SbitmapQueue) {
         match (&queue.inner, &mut self.0) {
-            (Inner::Batched(queue), At::Batched(seat)) => queue.leave_seat(seat),
+            (Inner::Batched(queue), At::Batched(waiter)) => queue.leave_waiter(waiter),
             (_, At::Turns(stay)) => on_turns!(queue, turns => turns.leave_stay(stay)),
             _ => unreachable!("a waiter belongs to one queue"),
         }

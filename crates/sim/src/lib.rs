@@ -3,7 +3,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`exec`] | the executor: a heap of events, tasks that run when they are woken and some latency later, a clock moved by hand |
+//! | [`exec`] | the executor: a heap of events, tasks that run when they are woken and some latency later, a clock that its user moves |
 //! | [`cpus`] | CPUs, caches and a scheduler, with threads that run segments of work |
 //! | [`dmcrypt`] | encryption under affinity scopes, with the shipped decisions of worker pools |
 //! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |

@@ -78,7 +78,7 @@ impl Pool {
         if self.core.workers.are_enough() {
             return WakeAction::None;
         }
-        self.core.workers.bring()
+        self.core.workers.wake_or_create()
     }
 
     /// The worker has come, if it was on its way, or its item has ended. Returns the pwqs, of this

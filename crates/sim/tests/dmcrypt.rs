@@ -40,7 +40,7 @@ fn mib_s(issuers: usize, scope: Scope, change: impl Fn(&mut DmCrypt3900x)) -> f6
     mean(issuers, scope, change).mean.mib_s
 }
 
-/// Issuers that stay where they are crowd no cache, so being strict costs nothing.
+/// Issuers that stay where they are fill no cache, so being strict costs nothing.
 #[test]
 fn the_fit_fails_when_issuers_do_not_drift() {
     let still = |model: &mut DmCrypt3900x| model.scheduler.drift_per_s = 0.0;
@@ -87,7 +87,7 @@ fn without_the_rule_of_siblings_ours_loses() {
 
 /// Pools that do not hear who submits take the core of the one that does.
 #[test]
-fn without_the_rule_of_the_crowd_ours_loses() {
+fn without_the_rule_of_submitters_ours_loses() {
     let with = mib_s(1, Scope::Ours, |_| ());
     let without = mib_s(1, Scope::Ours, |model| model.hears = false);
     assert!(without < 0.98 * with, "{without} of {with}");
@@ -109,9 +109,9 @@ fn a_wrong_estimate_of_what_items_take_hardly_matters() {
 }
 
 #[test]
-fn issuers_that_crowd_one_cache_are_helped_by_all() {
+fn issuers_in_one_cache_are_helped_by_all() {
     let run = |scope| {
-        let scenario = Scenario::new(8, scope).seconds(SECONDS).crowd();
+        let scenario = Scenario::new(8, scope).seconds(SECONDS).one_cache();
         scenario.mean(SEEDS).mean.mib_s
     };
     let (ours, system) = (run(Scope::Ours), run(Scope::System));

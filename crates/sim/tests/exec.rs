@@ -32,13 +32,13 @@ impl WakeModel for Fixed {
 
 /// Waits until it is let go; keeps the waker of the last poll.
 #[derive(Default)]
-struct Gate {
+struct Switch {
     open: Cell<bool>,
     polls: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Gate {
+impl Switch {
     async fn wait(&self) {
         poll_fn(|cx| {
             self.polls.set(self.polls.get() + 1);
@@ -116,9 +116,9 @@ proptest! {
 fn a_woken_task_runs_after_the_delay_of_the_model_and_a_sleeper_at_once() {
     let mut executor = Executor::new(1, Fixed);
     let log: Log<(u32, Duration)> = Log::default();
-    let gate = Rc::new(Gate::default());
+    let switch = Rc::new(Switch::default());
     for number in 0..3 {
-        let (log, world, gate) = (log.clone(), executor.world().clone(), gate.clone());
+        let (log, world, switch) = (log.clone(), executor.world().clone(), switch.clone());
         executor.spawn(0, async move {
             let note = || {
                 let now = world.now() - Instant::default();
@@ -126,11 +126,11 @@ fn a_woken_task_runs_after_the_delay_of_the_model_and_a_sleeper_at_once() {
             };
             note();
             if number == 2 {
-                gate.wait().await;
+                switch.wait().await;
             } else {
                 world.sleep(US * 100).await;
-                gate.open.set(true);
-                gate.wake();
+                switch.open.set(true);
+                switch.wake();
             }
             note();
         });
@@ -143,16 +143,16 @@ fn a_woken_task_runs_after_the_delay_of_the_model_and_a_sleeper_at_once() {
 #[test]
 fn wakes_that_arrive_together_are_one_poll_and_one_during_the_poll_is_another() {
     let mut executor = Executor::new(1, Fixed);
-    let gate = Rc::new(Gate::default());
+    let switch = Rc::new(Switch::default());
     executor.spawn(0, {
-        let gate = gate.clone();
-        async move { gate.wait().await }
+        let switch = switch.clone();
+        async move { switch.wait().await }
     });
     assert_eq!(executor.run(), End::Stuck { tasks: 1 });
-    assert_eq!(gate.polls.get(), 1);
-    (0..3).for_each(|_| gate.wake());
+    assert_eq!(switch.polls.get(), 1);
+    (0..3).for_each(|_| switch.wake());
     assert_eq!(executor.run(), End::Stuck { tasks: 1 });
-    assert_eq!(gate.polls.get(), 2);
+    assert_eq!(switch.polls.get(), 2);
 
     let yields = Rc::new(Cell::new(0));
     let seen = yields.clone();
@@ -170,16 +170,16 @@ fn wakes_that_arrive_together_are_one_poll_and_one_during_the_poll_is_another() 
     executor.run();
     assert_eq!(yields.get(), 5);
 
-    gate.open.set(true);
-    gate.wake();
+    switch.open.set(true);
+    switch.wake();
     assert_eq!(executor.run(), End::Finished);
-    gate.wake();
+    switch.wake();
     assert_eq!(
         executor.run(),
         End::Finished,
         "it is gone, and its waker harmless"
     );
-    assert_eq!(gate.polls.get(), 3);
+    assert_eq!(switch.polls.get(), 3);
 }
 
 /// Says when it is dropped.
@@ -213,14 +213,14 @@ fn an_aborted_task_is_dropped_where_it_stands() {
     executor.world().abort(asleep);
 
     // The timer of the one that was aborted fires while another has its place.
-    let gate = Rc::new(Gate::default());
+    let switch = Rc::new(Switch::default());
     executor.spawn(0, {
-        let gate = gate.clone();
-        async move { gate.wait().await }
+        let switch = switch.clone();
+        async move { switch.wait().await }
     });
     assert_eq!(executor.run(), End::Stuck { tasks: 1 });
     assert_eq!(
-        gate.polls.get(),
+        switch.polls.get(),
         1,
         "a wake of the task before is none of this one"
     );

@@ -1,13 +1,13 @@
-//! Which CPUs share a mailbox: a map for each topology, and what is kept from one to the next.
+//! Which CPUs share a done list: a map for each topology, and what is kept from one to the next.
 
 use crate::item::{Item, TenantId};
-use crate::shard::{Core, MailboxRef, Panic, Shard, first_of};
+use crate::shard::{Core, Panic, Shard, ShardRef, first_of};
 use crate::sink::CompletionSink;
 use crate::stats::{ShardStats, SteeringStats};
 use inflight_sync::{Arc, Mutex, Versions};
 use inflight_topology::{Scope, Topology};
 
-/// What is left to do: runs what was in mailboxes that are closed.
+/// What is left to do: runs what was in done lists that are closed.
 ///
 /// # Errors
 /// The first panic of a callback, after all have been called.
@@ -17,39 +17,39 @@ const NONE: u32 = u32::MAX;
 
 pub(crate) struct CpuMap<I: Item> {
     pub(crate) topology: Topology,
-    /// The mailbox of each CPU; `NONE` if the topology does not know it.
-    mailbox_of: Box<[u32]>,
-    mailboxes: Box<[MailboxRef<I>]>,
+    /// The done list of each CPU; `NONE` if the topology does not know it.
+    list_of: Box<[u32]>,
+    lists: Box<[ShardRef<I>]>,
 }
 
 impl<I: Item> CpuMap<I> {
-    fn new(topology: Topology, mailboxes: Box<[MailboxRef<I>]>) -> Self {
-        let cpus = mailboxes.iter().filter_map(|mailbox| mailbox.cpus.last());
-        let mut mailbox_of = vec![NONE; cpus.max().map_or(0, |last| last + 1)];
-        for (index, mailbox) in mailboxes.iter().enumerate() {
-            for cpu in &mailbox.cpus {
-                mailbox_of[cpu] = index as u32;
+    fn new(topology: Topology, lists: Box<[ShardRef<I>]>) -> Self {
+        let cpus = lists.iter().filter_map(|list| list.cpus.last());
+        let mut list_of = vec![NONE; cpus.max().map_or(0, |last| last + 1)];
+        for (index, list) in lists.iter().enumerate() {
+            for cpu in &list.cpus {
+                list_of[cpu] = index as u32;
             }
         }
         Self {
             topology,
-            mailbox_of: mailbox_of.into(),
-            mailboxes,
+            list_of: list_of.into(),
+            lists,
         }
     }
 
-    pub(crate) fn mailbox(&self, cpu: usize) -> Option<&MailboxRef<I>> {
-        let mailbox = *self.mailbox_of.get(cpu)?;
-        (mailbox != NONE).then(|| &self.mailboxes[mailbox as usize])
+    pub(crate) fn done_list(&self, cpu: usize) -> Option<&ShardRef<I>> {
+        let list = *self.list_of.get(cpu)?;
+        (list != NONE).then(|| &self.lists[list as usize])
     }
 
     /// Where what is seen on a CPU is counted.
     pub(crate) fn counting(&self, cpu: usize) -> &Shard<I> {
-        &self.mailbox(cpu).unwrap_or(&self.mailboxes[0]).shard
+        &self.done_list(cpu).unwrap_or(&self.lists[0]).shard
     }
 
     pub(crate) fn is_one_shard(&self) -> bool {
-        self.mailboxes.len() == 1
+        self.lists.len() == 1
     }
 }
 
@@ -71,37 +71,32 @@ struct Shards<I: Item> {
 
 struct Known<I: Item> {
     /// With the CPUs it serves, or served last.
-    mailbox: MailboxRef<I>,
-    /// It is in the present map. Else its mailbox is closed until it is in one again.
+    list: ShardRef<I>,
+    /// It is in the present map. Else its done list is closed until it is in one again.
     posted: bool,
 }
 
-/// The mailboxes of a topology: each pod gets the shard that has served most of its CPUs and that
+/// The done lists of a topology: each pod gets the shard that has served most of its CPUs and that
 /// no other pod got, or a new one.
-fn mailboxes<I: Item>(
+fn lists<I: Item>(
     pods: &Topology,
     scope: Scope,
-    known: &[MailboxRef<I>],
+    known: &[ShardRef<I>],
     core: &Arc<Core<I>>,
     sink: &dyn CompletionSink,
-) -> Box<[MailboxRef<I>]> {
-    let mut left: Vec<&MailboxRef<I>> = known.iter().collect();
-    let mailbox = |cpus: &inflight_topology::CpuSet| {
-        let common = |mailbox: &MailboxRef<I>| {
-            mailbox
-                .cpus
-                .iter()
-                .filter(|&cpu| cpus.contains(cpu))
-                .count()
-        };
+) -> Box<[ShardRef<I>]> {
+    let mut left: Vec<&ShardRef<I>> = known.iter().collect();
+    let list = |cpus: &inflight_topology::CpuSet| {
+        let common =
+            |list: &ShardRef<I>| list.cpus.iter().filter(|&cpu| cpus.contains(cpu)).count();
         let best = (0..left.len()).max_by_key(|&n| (common(left[n]), std::cmp::Reverse(n)));
         if let Some(best) = best.filter(|&n| common(left[n]) > 0) {
-            let mailbox = left.remove(best);
-            return mailbox.of(cpus.clone());
+            let list = left.remove(best);
+            return list.of(cpus.clone());
         }
         let shard = Arc::new(Shard::new());
         let runner = sink.runner(cpus, core.handle(&shard)).map(Arc::from);
-        MailboxRef {
+        ShardRef {
             cpus: cpus.clone(),
             shard,
             runner,
@@ -110,7 +105,7 @@ fn mailboxes<I: Item>(
     pods.pods(scope)
         .iter()
         .map(|pod| pod.cpus())
-        .map(mailbox)
+        .map(list)
         .collect()
 }
 
@@ -121,20 +116,20 @@ impl<I: Item> CpuMaps<I> {
         scope: Scope,
         sink: Box<dyn CompletionSink>,
     ) -> Self {
-        let mailboxes = mailboxes(&topology, scope, &[], &core, &*sink);
-        let known = |mailbox: &MailboxRef<I>| Known {
-            mailbox: mailbox.of(mailbox.cpus.clone()),
+        let lists = lists(&topology, scope, &[], &core, &*sink);
+        let known = |list: &ShardRef<I>| Known {
+            list: list.of(list.cpus.clone()),
             posted: true,
         };
         let shards = Shards {
-            known: mailboxes.iter().map(known).collect(),
+            known: lists.iter().map(known).collect(),
             closed: false,
         };
         Self {
             core,
             scope,
             sink,
-            map: Versions::new(CpuMap::new(topology, mailboxes)),
+            map: Versions::new(CpuMap::new(topology, lists)),
             shards: Mutex::new(shards),
         }
     }
@@ -156,18 +151,16 @@ impl<I: Item> CpuMaps<I> {
         self.map.replace(
             |map| map.topology == *topology,
             || {
-                let known: Vec<MailboxRef<I>> = {
+                let known: Vec<ShardRef<I>> = {
                     let shards = self.shards.lock();
-                    let mailboxes = shards.known.iter().map(|known| &known.mailbox);
-                    mailboxes
-                        .map(|mailbox| mailbox.of(mailbox.cpus.clone()))
-                        .collect()
+                    let lists = shards.known.iter().map(|known| &known.list);
+                    lists.map(|list| list.of(list.cpus.clone())).collect()
                 };
-                let mailboxes = mailboxes(topology, self.scope, &known, &self.core, &*self.sink);
-                CpuMap::new(topology.clone(), mailboxes)
+                let lists = lists(topology, self.scope, &known, &self.core, &*self.sink);
+                CpuMap::new(topology.clone(), lists)
             },
         );
-        let left = self.shards.lock().follow(&self.current().mailboxes);
+        let left = self.shards.lock().follow(&self.current().lists);
         // M4 now, before the next refresh may open them.
         let left = left.into_iter().map(|shard| (shard.close(), shard));
         let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
@@ -183,7 +176,7 @@ impl<I: Item> CpuMaps<I> {
         for known in &self.shards.lock().known {
             tenants
                 .iter()
-                .for_each(|&tenant| known.mailbox.shard.forget(tenant));
+                .for_each(|&tenant| known.list.shard.forget(tenant));
         }
     }
 
@@ -196,7 +189,7 @@ impl<I: Item> CpuMaps<I> {
             let mut shards = self.shards.lock();
             shards.closed = true;
             let known = shards.known.iter();
-            known.map(|known| known.mailbox.shard.clone()).collect()
+            known.map(|known| known.list.shard.clone()).collect()
         };
         first_of(shards.iter().map(|shard| self.core.close(shard)))
     }
@@ -204,7 +197,7 @@ impl<I: Item> CpuMaps<I> {
     pub(crate) fn stats(&self, tenant: Option<TenantId>) -> SteeringStats {
         let mut sum = SteeringStats::default();
         for known in &self.shards.lock().known {
-            let shard = &known.mailbox.shard;
+            let shard = &known.list.shard;
             sum.add(&tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
         }
         sum
@@ -213,8 +206,8 @@ impl<I: Item> CpuMaps<I> {
     pub(crate) fn shard_stats(&self) -> Vec<ShardStats> {
         let shards = self.shards.lock();
         let of = |known: &Known<I>| ShardStats {
-            cpus: known.mailbox.cpus.clone(),
-            stats: known.mailbox.shard.stats(),
+            cpus: known.list.cpus.clone(),
+            stats: known.list.shard.stats(),
         };
         shards.known.iter().map(of).collect()
     }
@@ -222,30 +215,30 @@ impl<I: Item> CpuMaps<I> {
 
 impl<I: Item> Shards<I> {
     /// Opens those that are back and makes the new ones known. Those that have left now.
-    fn follow(&mut self, mailboxes: &[MailboxRef<I>]) -> Vec<Arc<Shard<I>>> {
+    fn follow(&mut self, lists: &[ShardRef<I>]) -> Vec<Arc<Shard<I>>> {
         let mut left = Vec::new();
         for known in &mut self.known {
-            let same = |mailbox: &&MailboxRef<I>| Arc::ptr_eq(&mailbox.shard, &known.mailbox.shard);
-            let now = mailboxes.iter().find(same);
-            if let Some(mailbox) = now {
-                known.mailbox.cpus = mailbox.cpus.clone();
+            let same = |list: &&ShardRef<I>| Arc::ptr_eq(&list.shard, &known.list.shard);
+            let now = lists.iter().find(same);
+            if let Some(list) = now {
+                known.list.cpus = list.cpus.clone();
                 if !known.posted && !self.closed {
-                    known.mailbox.shard.open();
+                    known.list.shard.open();
                 }
             } else if known.posted {
-                left.push(known.mailbox.shard.clone());
+                left.push(known.list.shard.clone());
             }
             known.posted = now.is_some();
         }
-        for mailbox in mailboxes {
-            let is_known = |known: &Known<I>| Arc::ptr_eq(&known.mailbox.shard, &mailbox.shard);
+        for list in lists {
+            let is_known = |known: &Known<I>| Arc::ptr_eq(&known.list.shard, &list.shard);
             if !self.known.iter().any(is_known) {
                 if self.closed {
                     // It is new and empty.
-                    drop(mailbox.shard.close());
+                    drop(list.shard.close());
                 }
                 self.known.push(Known {
-                    mailbox: mailbox.of(mailbox.cpus.clone()),
+                    list: list.of(list.cpus.clone()),
                     posted: true,
                 });
             }

@@ -42,7 +42,7 @@ impl TenantId {
     }
 }
 
-/// What a request in a mailbox points to: the next older one.
+/// What a request in a done list points to: the next older one.
 ///
 /// Only the owner of the request uses it, and M2 hands it over, so all accesses are Relaxed.
 ///
@@ -53,7 +53,7 @@ impl TenantId {
 pub struct Link(pub(crate) AtomicPtr<()>);
 
 impl Link {
-    /// Of a request that is in no mailbox.
+    /// Of a request that is in no done list.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))

@@ -4,25 +4,25 @@
 //! are where it was submitted. If the two CPUs share a cache the completion may as well run at
 //! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
 //! A [`Router`] decides that for each completion by the request's own [`Submission`], with
-//! [`decide`](inflight_topology::steering::decide), and keeps the mailboxes; a [`CompletionSink`]
+//! [`decide`](inflight_topology::steering::decide), and keeps the done lists; a [`CompletionSink`]
 //! knows the threads that empty them. Requests are whatever implements [`Item`]: the tags of
 //! `inflight-tags` do, whose `Completions` are the usual way to use this crate.
 //!
 //! | a user relies on | by |
 //! |---|---|
 //! | each completion runs once | it starts from an [`Item`], of which there is one owner |
-//! | completions of one mailbox run in the order they were handed over | one list per shard, turned round when it is taken |
-//! | no completion is left in a mailbox | a push that finds it empty wakes; [`close`](Router::close) runs what is left |
+//! | completions of one done list run in the order they were handed over | one list per shard, turned round when it is taken |
+//! | no completion is left in a done list | a push that finds it empty wakes; [`close`](Router::close) runs what is left |
 //! | a callback may complete others | no lock is held; from 8 levels on they are deferred |
 //! | a policy changes for later requests only | it is noted when the request is submitted |
 //!
-//! After the way of Linux's block layer (`rq_affinity`). The protocol of the mailboxes is in
+//! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
 //! `PROTOCOL.md` beside the sources; the models are those of `inflight-tags`, `loom_steering.rs`.
 #![deny(missing_docs)]
 
 mod cpu_map;
+mod done_list;
 mod item;
-mod mailbox;
 mod nesting;
 mod router;
 mod shard;
@@ -37,7 +37,7 @@ pub use inflight_topology::steering::{
 pub use item::{Item, Link, TenantId};
 pub use router::{Router, Steered};
 pub use shard::{Panic, first_of};
-pub use sink::{CompletionSink, InlineSink, MailboxHandle, Runner};
+pub use sink::{CompletionSink, DoneListHandle, InlineSink, Runner};
 pub use stats::{ShardStats, SteeringStats};
 pub use submit_info::{Policies, Submission, SubmitInfo};
 

@@ -1,6 +1,6 @@
 //! How many callbacks run inside each other on this thread, and what waits for their end.
 
-use crate::sink::MailboxHandle;
+use crate::sink::DoneListHandle;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) trait Later: Any {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-impl Later for MailboxHandle {
+impl Later for DoneListHandle {
     fn run(self: Box<Self>) {
         Self::run(&self);
     }

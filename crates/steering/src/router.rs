@@ -8,15 +8,15 @@ use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
 use inflight_sync::{Arc, cpu, thread};
-use inflight_topology::steering::{Completion, Decision, InlineReason, Mailbox, RedirectReason};
+use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs the callback of completed requests where they were submitted, or here: mailboxes by CPU,
+/// Runs the callback of completed requests where they were submitted, or here: done lists by CPU,
 /// and the decision for each request.
 ///
-/// When it is dropped the mailboxes are [closed](Self::close).
+/// When it is dropped the done lists are [closed](Self::close).
 ///
 /// ```
 /// # use inflight_steering::*;
@@ -63,7 +63,7 @@ pub struct Router<I: Item> {
 /// fn run<I>(steered: Steered<I>, finish: impl FnOnce(I)) {
 ///     match steered {
 ///         Steered::Here(req, _) => finish(req),
-///         Steered::Sent { .. } => {} // its mailbox's worker calls the callback
+///         Steered::Sent { .. } => {} // its done list's worker calls the callback
 ///     }
 /// }
 /// ```
@@ -72,7 +72,7 @@ pub struct Router<I: Item> {
 pub enum Steered<I> {
     /// It belongs here: whoever steered it runs it.
     Here(I, InlineReason),
-    /// It is in the mailbox of a CPU, whose worker calls the callback.
+    /// It is in the done list of a CPU, whose worker calls the callback.
     Sent {
         /// The CPU.
         cpu: usize,
@@ -87,14 +87,14 @@ fn counters<I: Item>(map: &CpuMap<I>, cpu: usize, tenant: TenantId) -> &Counters
 }
 
 impl<I: Item> Router<I> {
-    /// With a mailbox for each pod of `scope`, whose workers `sink` has.
+    /// With a done list for each pod of `scope`, whose workers `sink` has.
     ///
-    /// `callback` runs on whatever thread sees a completion or empties a mailbox, outside all
+    /// `callback` runs on whatever thread sees a completion or empties a done list, outside all
     /// locks; it may complete others.
     ///
     /// # Panics
     ///
-    /// With [`CompletionSink::runner`], which is asked here for each mailbox.
+    /// With [`CompletionSink::runner`], which is asked here for each done list.
     pub fn new(
         topology: Topology,
         scope: Scope,
@@ -108,11 +108,11 @@ impl<I: Item> Router<I> {
     }
 
     /// Has the callback run where the request wants it, which may be here and now. Returns what was
-    /// decided, or for a mailbox that turned out to be closed, what was done instead.
+    /// decided, or for a done list that turned out to be closed, what was done instead.
     ///
     /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in a
-    /// mailbox, or, if nobody empties that, for the end of the callbacks around it: then it runs on
-    /// this thread (reason [`Depth`](RedirectReason::Depth) either way).
+    /// done list, or, if nobody empties that, for the end of the callbacks around it: then it runs
+    /// on this thread (reason [`Depth`](RedirectReason::Depth) either way).
     ///
     /// # Panics
     ///
@@ -189,9 +189,9 @@ impl<I: Item> Router<I> {
         self.maps.shard_stats()
     }
 
-    /// Closes all mailboxes, and runs what is in them on the calling thread. From now on every
-    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a mailbox again.
-    /// Callbacks that workers have begun may still run when this returns.
+    /// Closes all done lists, and runs what is in them on the calling thread. From now on every
+    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a done list
+    /// again. Callbacks that workers have begun may still run when this returns.
     ///
     /// # Panics
     ///
@@ -207,7 +207,7 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Closes the mailbox of the shard that `cpu` is in, and runs what is in it on the calling
+    /// Closes the done list of the shard that `cpu` is in, and runs what is in it on the calling
     /// thread: for a CPU that goes away. Until [`open_cpu`](Self::open_cpu) completions for that
     /// shard run where they are seen. Nothing happens if there is no such shard.
     ///
@@ -215,23 +215,23 @@ impl<I: Item> Router<I> {
     ///
     /// As [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
-        if let Some(mailbox) = self.maps.current().mailbox(cpu) {
-            let closed = self.maps.core().close(&mailbox.shard);
+        if let Some(list) = self.maps.current().done_list(cpu) {
+            let closed = self.maps.core().close(&list.shard);
             closed.unwrap_or_else(|panic| resume_unwind(panic));
         }
     }
 
-    /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
-    /// shard, or if the sink has no worker for it.
+    /// Opens the done list of `cpu`'s shard again. Nothing happens if it is open, if there is no
+    /// such shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
-        let mailbox = self.maps.current().mailbox(cpu);
-        if let Some(mailbox) = mailbox.filter(|mailbox| mailbox.runner.is_some()) {
-            mailbox.shard.open();
+        let list = self.maps.current().done_list(cpu);
+        if let Some(list) = list.filter(|list| list.runner.is_some()) {
+            list.shard.open();
         }
     }
 
     /// Decides by another topology from now on. One call at a time. What comes back is to be called
-    /// outside all locks: it runs what was in mailboxes that are closed.
+    /// outside all locks: it runs what was in done lists that are closed.
     #[must_use = "completions wait for it"]
     pub fn refresh(&self, topology: &Topology) -> Leftover {
         self.maps.refresh(topology)
@@ -265,21 +265,22 @@ impl<I: Item> Router<I> {
     }
 
     /// # Errors
-    /// Nobody empties the mailbox of that CPU.
+    /// Nobody empties the done list of that CPU.
     fn push(&self, map: &CpuMap<I>, cpu: usize, item: I) -> Result<(), I> {
-        let Some(mailbox) = map.mailbox(cpu) else {
+        let Some(list) = map.done_list(cpu) else {
             return Err(item);
         };
-        let Some(runner) = &mailbox.runner else {
+        let Some(runner) = &list.runner else {
             return Err(item);
         };
-        let counters = mailbox.shard.counters(item.tenant());
-        if mailbox.shard.push(item, counters)?.was_empty() {
+        let counters = list.shard.counters(item.tenant());
+        if list.shard.push(item, counters)?.was_empty() {
             let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
             if !matches!(woken, Ok(true)) {
-                // Also after a panic: the next push will find the mailbox not empty, and not wake.
+                // Also after a panic: the next push will find the done list not empty, and not
+                // wake.
                 counters.refused();
-                self.maps.core().run_soon(&mailbox.shard);
+                self.maps.core().run_soon(&list.shard);
             }
             woken.unwrap_or_else(|panic| resume_unwind(panic));
         }
@@ -294,18 +295,18 @@ fn decide<I: Item>(
     depth: u32,
 ) -> Decision {
     let submitter = submission.cpu.unwrap_or(usize::MAX);
-    let mailbox = match map.mailbox(submitter) {
+    let list = match map.done_list(submitter) {
         // The rules say that it is unknown.
-        None => Mailbox::Awake,
-        Some(mailbox) => match &mailbox.runner {
-            Some(runner) => mailbox.shard.state(&**runner),
-            None => Mailbox::Closed,
+        None => DoneList::Awake,
+        Some(list) => match &list.runner {
+            Some(runner) => list.shard.state(&**runner),
+            None => DoneList::Closed,
         },
     };
     Completion::new(observer, submitter)
         .policy(submission.policy)
         .polled(submission.polled)
-        .mailbox(mailbox)
+        .done_list(list)
         .one_shard(map.is_one_shard())
         .depth(depth)
         .decide(&map.topology)

@@ -1,14 +1,14 @@
-//! The shards of a set of completions: a mailbox each, and what runs its contents.
+//! The shards of a set of completions: a done list each, and what runs its contents.
 
+use crate::done_list::{Batch, DoneList, Pushed};
 use crate::item::{Item, TenantId};
-use crate::mailbox::{Batch, Mailbox, Pushed};
 use crate::nesting::{self, Later, dispose};
-use crate::sink::{MailboxHandle, RunMailbox, Runner};
+use crate::sink::{DoneListHandle, RunDoneList, Runner};
 use crate::stats::{Batches, ByTenant, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
-use inflight_topology::steering::{Completion, Mailbox as Seen};
+use inflight_topology::steering::{Completion, DoneList as Seen};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -21,9 +21,9 @@ pub(crate) struct Core<I: Item> {
     callback: Callback<I>,
 }
 
-/// The mailbox of some CPUs, and what was counted there.
+/// The done list of some CPUs, and what was counted there.
 pub(crate) struct Shard<I: Item> {
-    mailbox: CachePadded<Mailbox<I>>,
+    list: CachePadded<DoneList<I>>,
     /// Calls of `run` under way.
     running: CachePadded<AtomicUsize>,
     batches: CachePadded<Batches>,
@@ -38,9 +38,9 @@ impl<I: Item> Core<I> {
         Self { callback }
     }
 
-    /// The mailbox of a shard, for its worker.
-    pub(crate) fn handle(self: &Arc<Self>, shard: &Arc<Shard<I>>) -> MailboxHandle {
-        MailboxHandle::new(Handle {
+    /// The done list of a shard, for its worker.
+    pub(crate) fn handle(self: &Arc<Self>, shard: &Arc<Shard<I>>) -> DoneListHandle {
+        DoneListHandle::new(Handle {
             core: self.clone(),
             shard: shard.clone(),
         })
@@ -71,7 +71,7 @@ impl<I: Item> Core<I> {
         }
     }
 
-    /// Runs what is in a mailbox that has lost its worker: now, unless too many callbacks are
+    /// Runs what is in a done list that has lost its worker: now, unless too many callbacks are
     /// around this.
     pub(crate) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<I>>) {
         let later = nesting::current() >= Completion::MAX_DEPTH
@@ -81,10 +81,10 @@ impl<I: Item> Core<I> {
         }
     }
 
-    /// Runs what is in a mailbox.
+    /// Runs what is in a done list.
     pub(crate) fn run(&self, shard: &Shard<I>) {
         shard.running.fetch_add(1, Ordering::Relaxed);
-        let panic = self.run_batch(shard, shard.mailbox.take());
+        let panic = self.run_batch(shard, shard.list.take());
         shard.running.fetch_sub(1, Ordering::Relaxed);
         finish(panic);
     }
@@ -153,7 +153,7 @@ pub fn first_of(results: impl Iterator<Item = Result<(), Panic>>) -> Result<(), 
 impl<I: Item> Shard<I> {
     pub(crate) fn new() -> Self {
         Self {
-            mailbox: CachePadded::new(Mailbox::new()),
+            list: CachePadded::new(DoneList::new()),
             running: CachePadded::new(AtomicUsize::new(0)),
             batches: CachePadded::new(Batches::default()),
             tenants: Grown::new(),
@@ -195,11 +195,11 @@ impl<I: Item> Shard<I> {
         }
     }
 
-    /// Whether somebody looks into the mailbox. A hint.
+    /// Whether somebody looks into the done list. A hint.
     pub(crate) fn state(&self, runner: &dyn Runner) -> Seen {
-        if self.mailbox.is_closed() {
+        if self.list.is_closed() {
             Seen::Closed
-        } else if !self.mailbox.is_empty()
+        } else if !self.list.is_empty()
             || self.running.load(Ordering::Relaxed) > 0
             || runner.is_awake()
         {
@@ -210,42 +210,42 @@ impl<I: Item> Shard<I> {
     }
 
     /// # Errors
-    /// The mailbox is closed.
+    /// The done list is closed.
     pub(crate) fn push(&self, item: I, counters: &Counters) -> Result<Pushed, I> {
-        if self.mailbox.is_closed() {
+        if self.list.is_closed() {
             return Err(item);
         }
         // Before the push, so that whoever sees the completion run sees it counted.
         counters.pushed();
-        self.mailbox
+        self.list
             .push(item, |wakes| counters.wakes(wakes))
             .inspect_err(|_| counters.not_pushed())
     }
 
     /// M4. What was in it.
     pub(crate) fn close(&self) -> Batch<I> {
-        self.mailbox.close()
+        self.list.close()
     }
 
     /// M5.
     pub(crate) fn open(&self) {
-        self.mailbox.open();
+        self.list.open();
     }
 }
 
-/// The mailbox of one shard.
+/// The done list of one shard.
 struct Handle<I: Item> {
     core: Arc<Core<I>>,
     shard: Arc<Shard<I>>,
 }
 
-impl<I: Item> RunMailbox for Handle<I> {
+impl<I: Item> RunDoneList for Handle<I> {
     fn run(&self) {
         self.core.run(&self.shard);
     }
 
     fn is_empty(&self) -> bool {
-        self.shard.mailbox.is_empty()
+        self.shard.list.is_empty()
     }
 }
 
@@ -265,15 +265,15 @@ impl<I: Item> Later for Deferred<I> {
     }
 }
 
-/// CPUs that share a mailbox, in one map.
-pub(crate) struct MailboxRef<I: Item> {
+/// CPUs that share a done list, in one map.
+pub(crate) struct ShardRef<I: Item> {
     pub(crate) cpus: CpuSet,
     pub(crate) shard: Arc<Shard<I>>,
-    /// None: nobody empties the mailbox, which is closed.
+    /// None: nobody empties the done list, which is closed.
     pub(crate) runner: Option<Arc<dyn Runner>>,
 }
 
-impl<I: Item> MailboxRef<I> {
+impl<I: Item> ShardRef<I> {
     /// The same for other CPUs.
     pub(crate) fn of(&self, cpus: CpuSet) -> Self {
         Self {

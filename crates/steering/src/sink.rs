@@ -1,4 +1,4 @@
-//! Who empties the mailboxes: the seam to whatever has threads.
+//! Who empties the done lists: the seam to whatever has threads.
 
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
@@ -9,22 +9,22 @@ use std::fmt;
 ///
 /// It is asked once for each shard: when a [`Router`](crate::Router) is made, which keeps it, and
 /// when CPUs come that nobody knew ([`Router::refresh`](crate::Router::refresh)). From then on
-/// completions are handed over in the shard's mailbox, and the [`Runner`] is called when one
-/// arrives in an empty mailbox.
+/// completions are handed over in the shard's done list, and the [`Runner`] is called when one
+/// arrives in an empty done list.
 ///
 /// ```
-/// use inflight_steering::{CompletionSink, MailboxHandle, Runner};
+/// use inflight_steering::{CompletionSink, DoneListHandle, Runner};
 /// use inflight_topology::CpuSet;
 /// use std::sync::mpsc;
 ///
-/// /// A thread that runs whatever mailbox it is told about:
-/// /// `inbox.iter().for_each(|mailbox| mailbox.run())`.
-/// struct Threaded(mpsc::Sender<MailboxHandle>);
-/// struct ToThread(mpsc::Sender<MailboxHandle>, MailboxHandle);
+/// /// A thread that runs whatever done list it is told about:
+/// /// `inbox.iter().for_each(|list| list.run())`.
+/// struct Threaded(mpsc::Sender<DoneListHandle>);
+/// struct ToThread(mpsc::Sender<DoneListHandle>, DoneListHandle);
 ///
 /// impl CompletionSink for Threaded {
-///     fn runner(&self, _: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
-///         Some(Box::new(ToThread(self.0.clone(), mailbox)))
+///     fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+///         Some(Box::new(ToThread(self.0.clone(), list)))
 ///     }
 /// }
 /// impl Runner for ToThread {
@@ -34,32 +34,32 @@ use std::fmt;
 /// }
 /// ```
 pub trait CompletionSink: Send + Sync + 'static {
-    /// The runner of the shard that serves `cpus` and whose completions are in `mailbox`. `None`:
+    /// The runner of the shard that serves `cpus` and whose completions are in `list`. `None`:
     /// the sink has no worker there, and what would be sent to these CPUs runs where it is seen.
     ///
     /// A shard keeps its runner when some of its CPUs leave or others join them. It must not
     /// change which CPUs there are.
-    fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>>;
+    fn runner(&self, cpus: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>>;
 }
 
-/// Gets one mailbox emptied. Made by a [`CompletionSink`].
+/// Gets one done list emptied. Made by a [`CompletionSink`].
 ///
 /// ```
-/// use inflight_steering::{MailboxHandle, Runner};
+/// use inflight_steering::{DoneListHandle, Runner};
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// use std::sync::{Arc, mpsc};
 ///
-/// /// The loop of one CPU: `while let Ok(mailbox) = inbox.recv() { mailbox.run() }`.
+/// /// The loop of one CPU: `while let Ok(list) = inbox.recv() { list.run() }`.
 /// struct Loop {
-///     mailbox: MailboxHandle,
-///     inbox: mpsc::Sender<MailboxHandle>,
+///     list: DoneListHandle,
+///     inbox: mpsc::Sender<DoneListHandle>,
 ///     /// Set while the loop is not in `recv`.
 ///     awake: Arc<AtomicBool>,
 /// }
 ///
 /// impl Runner for Loop {
 ///     fn wake(&self, _cpu: usize) -> bool {
-///         self.inbox.send(self.mailbox.clone()).is_ok() // else the loop has ended
+///         self.inbox.send(self.list.clone()).is_ok() // else the loop has ended
 ///     }
 ///
 ///     fn is_awake(&self) -> bool {
@@ -68,41 +68,41 @@ pub trait CompletionSink: Send + Sync + 'static {
 /// }
 /// ```
 pub trait Runner: Send + Sync {
-    /// Has [`MailboxHandle::run`] called, on `cpu` or near it, at least once by a call that begins
+    /// Has [`DoneListHandle::run`] called, on `cpu` or near it, at least once by a call that begins
     /// after this one did. A call that is under way already does not count: it may have looked.
     /// What the caller did before must be visible to it, as it is by a channel, a lock, an unpark
     /// or a workqueue.
     ///
-    /// Called by whoever completes, for a completion that finds the mailbox empty; it should not
-    /// block. Returns false if nobody will call `run`: then the caller runs what is in the mailbox.
-    /// So it does after a panic, which then comes out of the completing call.
+    /// Called by whoever completes, for a completion that finds the done list empty; it should not
+    /// block. Returns false if nobody will call `run`: then the caller runs what is in the done
+    /// list. So it does after a panic, which then comes out of the completing call.
     fn wake(&self, cpu: usize) -> bool;
 
-    /// Whether the worker runs, so that `wake` costs little. A hint, asked of an empty mailbox that
-    /// nobody is running. By default it sleeps.
+    /// Whether the worker runs, so that `wake` costs little. A hint, asked of an empty done list
+    /// that nobody is running. By default it sleeps.
     fn is_awake(&self) -> bool {
         false
     }
 }
 
-/// The mailbox of a shard, for the worker that empties it.
+/// The done list of a shard, for the worker that empties it.
 ///
-/// It does not keep the mailbox open: that does the [`Router`](crate::Router). See
+/// It does not keep the done list open: that does the [`Router`](crate::Router). See
 /// [`CompletionSink`] for its use.
 #[derive(Clone)]
-pub struct MailboxHandle(Arc<dyn RunMailbox>);
+pub struct DoneListHandle(Arc<dyn RunDoneList>);
 
-pub(crate) trait RunMailbox: Send + Sync {
+pub(crate) trait RunDoneList: Send + Sync {
     fn run(&self);
     fn is_empty(&self) -> bool;
 }
 
-impl MailboxHandle {
-    pub(crate) fn new(mailbox: impl RunMailbox + 'static) -> Self {
-        Self(Arc::new(mailbox))
+impl DoneListHandle {
+    pub(crate) fn new(list: impl RunDoneList + 'static) -> Self {
+        Self(Arc::new(list))
     }
 
-    /// Takes everything that is in the mailbox and runs it, in the order in which it came. What
+    /// Takes everything that is in the done list and runs it, in the order in which it came. What
     /// arrives meanwhile wakes again. Two calls at once are possible, and then each keeps the order
     /// of what it took.
     ///
@@ -121,9 +121,9 @@ impl MailboxHandle {
     }
 }
 
-impl fmt::Debug for MailboxHandle {
+impl fmt::Debug for DoneListHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MailboxHandle")
+        f.debug_struct("DoneListHandle")
             .field("empty", &self.is_empty())
             .finish()
     }
@@ -132,9 +132,9 @@ impl fmt::Debug for MailboxHandle {
 /// Has no workers: every completion runs where it is seen, whatever the policy.
 ///
 /// ```
-/// use inflight_steering::{CompletionSink, InlineSink, MailboxHandle};
-/// fn nobody(mailbox: MailboxHandle) -> bool {
-///     InlineSink.runner(&"0-3".parse().unwrap(), mailbox).is_none()
+/// use inflight_steering::{CompletionSink, InlineSink, DoneListHandle};
+/// fn nobody(list: DoneListHandle) -> bool {
+///     InlineSink.runner(&"0-3".parse().unwrap(), list).is_none()
 /// }
 /// # let _ = nobody;
 /// ```
@@ -142,7 +142,7 @@ impl fmt::Debug for MailboxHandle {
 pub struct InlineSink;
 
 impl CompletionSink for InlineSink {
-    fn runner(&self, _cpus: &CpuSet, _mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
+    fn runner(&self, _cpus: &CpuSet, _done_list: DoneListHandle) -> Option<Box<dyn Runner>> {
         None
     }
 }

@@ -29,22 +29,22 @@ pub struct SteeringStats {
     pub inline_one_shard: u64,
     /// Because the submitter polled and so saw them itself.
     pub inline_polled: u64,
-    /// Because the submitter's mailbox is closed, or there never was one.
+    /// Because the submitter's done list is closed, or there never was one.
     pub inline_closed: u64,
     /// Because a CPU is not known: offline, or the request carried no note.
     pub inline_unknown_cpu: u64,
     /// Because the submitter's worker sleeps and the cache is the same.
     pub inline_asleep: u64,
     /// Put off until the callbacks around them had ended, because too many ran inside each other
-    /// and no mailbox would take them.
+    /// and no done list would take them.
     pub inline_depth: u64,
-    /// Put into a mailbox.
+    /// Put into a done list.
     pub redirected: u64,
-    /// Of those, how many found the mailbox empty and woke its worker.
+    /// Of those, how many found the done list empty and woke its worker.
     pub redirect_wakeups: u64,
-    /// Of those wakeups, how many the worker refused; whoever pushed ran the mailbox.
+    /// Of those wakeups, how many the worker refused; whoever pushed ran the done list.
     pub refused_wakeups: u64,
-    /// How often a mailbox was taken with something in it.
+    /// How often a done list was taken with something in it.
     pub batches: u64,
     /// How many completions all these batches had.
     pub batched: u64,
@@ -56,7 +56,7 @@ pub struct SteeringStats {
 }
 
 impl SteeringStats {
-    /// How many ran without going through a mailbox.
+    /// How many ran without going through a done list.
     ///
     /// ```
     /// # use inflight_steering::SteeringStats;
@@ -75,7 +75,7 @@ impl SteeringStats {
             + self.inline_depth
     }
 
-    /// How many requests were completed: those that ran and those in a mailbox.
+    /// How many requests were completed: those that ran and those in a done list.
     ///
     /// ```
     /// # use inflight_steering::SteeringStats;

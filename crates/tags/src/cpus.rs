@@ -116,7 +116,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// stay as it is, because each hardware queue is a ring that belongs to the thread of a CPU,
     /// say, use these two alone.
     ///
-    /// The mailboxes of CPUs that are not in the topology are closed, and what is in them runs on
+    /// The done lists of CPUs that are not in the topology are closed, and what is in them runs on
     /// the calling thread; they open again when their CPUs are back. CPUs that nobody knew get
     /// theirs, with a runner of the [sink](crate::CompletionSink). What was submitted on a CPU that
     /// is gone completes where it is seen. Each topology that the set has not seen before costs

@@ -418,7 +418,7 @@ pub(crate) struct Slot<T> {
     pub(crate) tag: usize,
     /// Who submitted it, and how it wants to be completed.
     pub(crate) info: SubmitInfo,
-    /// Its place in a mailbox.
+    /// Its place in a done list.
     pub(crate) link: Link,
     /// There unless the record is `Absent`.
     payload: UnsafeCell<MaybeUninit<T>>,

@@ -1,4 +1,4 @@
-//! Models of the mailboxes of completions (`PROTOCOL.md` of `inflight-steering`, M1 to M5, W1,
+//! Models of the done lists of completions (`PROTOCOL.md` of `inflight-steering`, M1 to M5, W1,
 //! R1), driving the shipped set. CPU 0 sees every completion, CPU 1 has submitted them.
 //!
 //! | weaken | fails |
@@ -9,7 +9,7 @@
 //! | M2, a load and a store for the exchange | `p4_two_pushes_*`, `p5_*` |
 //! | M3, the same | `p4_two_pushes_*`, `p5_push_take_close` |
 //! | M4, the same | `p5_*` |
-//! | a push takes a closed mailbox for a filled one | `p5_*` |
+//! | a push takes a closed done list for a filled one | `p5_*` |
 //! | M3 a swap, with the closed mark put back | `p5_push_take_close` |
 //! | W1 left out | `p4_*` |
 //! | W1 for `Joined` in place of `WasEmpty` | `p4_push_against_take` |
@@ -23,7 +23,7 @@ use inflight_sync::atomic::{AtomicU32, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, cpu, thread};
-use inflight_tags::steering::{CompletionSink, Completions, MailboxHandle, Runner};
+use inflight_tags::steering::{CompletionSink, Completions, DoneListHandle, Runner};
 use inflight_tags::{Steering, Tag, TagSet};
 use inflight_topology::{CpuSet, Topology};
 
@@ -41,61 +41,61 @@ const TWO: Bound = Bound {
     deep: Some(3),
 };
 
-/// The worker of CPU 1: a bell, and its mailbox.
+/// The worker of CPU 1: its wakeups, and its done list.
 #[derive(Clone)]
-struct Worker(Arc<Bell>);
+struct Worker(Arc<Wakeups>);
 
-struct Bell {
-    rung: AtomicU32,
+struct Wakeups {
+    woken: AtomicU32,
     event: Event,
-    mailbox: Mutex<Option<MailboxHandle>>,
+    list: Mutex<Option<DoneListHandle>>,
 }
 
-struct Ringer(Worker);
+struct WakesWorker(Worker);
 
 impl CompletionSink for Worker {
-    fn runner(&self, cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
+    fn runner(&self, cpus: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
         cpus.contains(1).then(|| {
-            *self.0.mailbox.lock() = Some(mailbox);
-            Box::new(Ringer(self.clone())) as Box<dyn Runner>
+            *self.0.list.lock() = Some(list);
+            Box::new(WakesWorker(self.clone())) as Box<dyn Runner>
         })
     }
 }
 
-impl Runner for Ringer {
+impl Runner for WakesWorker {
     fn wake(&self, cpu: usize) -> bool {
         assert_eq!(cpu, 1);
-        let Worker(bell) = &self.0;
+        let Worker(wakeups) = &self.0;
         // Ordering: pairs with the loads in `work`, as the contract of `wake` asks.
-        bell.rung.fetch_add(1, Ordering::Release);
-        bell.event.notify_all();
+        wakeups.woken.fetch_add(1, Ordering::Release);
+        wakeups.event.notify_all();
         true
     }
 }
 
 impl Worker {
     fn new() -> Self {
-        Self(Arc::new(Bell {
-            rung: AtomicU32::new(0),
+        Self(Arc::new(Wakeups {
+            woken: AtomicU32::new(0),
             event: Event::new(),
-            mailbox: Mutex::new(None),
+            list: Mutex::new(None),
         }))
     }
 
-    fn mailbox(&self) -> MailboxHandle {
-        self.0.mailbox.lock().clone().unwrap()
+    fn list(&self) -> DoneListHandle {
+        self.0.list.lock().clone().unwrap()
     }
 
     /// R1 for each W1, until `done`.
     fn work(&self, done: impl Fn() -> bool) {
-        let mailbox = self.mailbox();
+        let list = self.list();
         let mut heard = 0;
         while !done() {
             // Ordering: pairs with the Release in `wake`.
-            let rung = || self.0.rung.load(Ordering::Acquire);
-            self.0.event.wait_while(|| rung() == heard);
-            heard = rung();
-            mailbox.run();
+            let woken = || self.0.woken.load(Ordering::Acquire);
+            self.0.event.wait_while(|| woken() == heard);
+            heard = woken();
+            list.run();
         }
     }
 }
@@ -176,7 +176,7 @@ fn p4_push_against_take() {
     });
 }
 
-/// Two pushers, of whom the second may find the mailbox filled and wake nobody.
+/// Two pushers, of whom the second may find the done list filled and wake nobody.
 #[test]
 fn p4_two_pushes_against_take() {
     check("p4_two_pushes_against_take", ONE, || {
@@ -235,13 +235,13 @@ fn p5_push_against_close() {
         m.completions.close();
         let closer_ran = m.log.len() == 1;
         let inline = pusher.join().unwrap();
-        assert!(inline || closer_ran, "it is in no mailbox");
+        assert!(inline || closer_ran, "it is in no list");
         assert_eq!(m.log.sorted(), [11], "once");
         assert_eq!(m.completions.set().in_use(), 0);
     });
 }
 
-/// M2, M3 and M4 at once: whoever it is, one of them runs it, and the mailbox stays closed.
+/// M2, M3 and M4 at once: whoever it is, one of them runs it, and the done list stays closed.
 #[test]
 fn p5_push_take_close() {
     check("p5_push_take_close", TWO, || {
@@ -255,8 +255,8 @@ fn p5_push_take_close() {
             }
         });
         let taker = thread::spawn({
-            let mailbox = m.worker.mailbox();
-            move || mailbox.run()
+            let list = m.worker.list();
+            move || list.run()
         });
         m.completions.close();
         taker.join().unwrap();

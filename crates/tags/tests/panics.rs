@@ -5,7 +5,7 @@
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
+use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_tags::{
     Admission, AllocOptions, NoPreempt, SharePolicy, Steering, Tag, TagSet, Tenant,
 };
@@ -319,12 +319,12 @@ fn a_tag_is_freed_although_the_freezers_waker_panics() {
 #[derive(Clone, Default)]
 struct Workers {
     told: Arc<AtomicUsize>,
-    mailbox: Arc<inflight_sync::Mutex<Option<MailboxHandle>>>,
+    list: Arc<inflight_sync::Mutex<Option<DoneListHandle>>>,
 }
 
 impl CompletionSink for Workers {
-    fn runner(&self, _: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
-        *self.mailbox.lock() = Some(mailbox);
+    fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+        *self.list.lock() = Some(list);
         Some(Box::new(self.clone()))
     }
 }
@@ -373,8 +373,8 @@ fn a_completion_is_run_although_its_wake_panics() {
                         1,
                         "the worker has not come yet"
                     );
-                    let mailbox = workers.mailbox.lock().clone().unwrap();
-                    mailbox.run();
+                    let list = workers.list.lock().clone().unwrap();
+                    list.run();
                 }
             }
             assert_eq!(ran.load(Ordering::Relaxed), n + 1, "{policy:?}");

@@ -1,5 +1,5 @@
-//! A small engine on a machine that changes: one mailbox and one worker for each cache, completions
-//! sent where the submitter's cache is, and a new plan when CPUs leave.
+//! A small engine on a machine that changes: one done list and one worker for each cache,
+//! completions sent where the submitter's cache is, and a new plan when CPUs leave.
 //!
 //! ```console
 //! $ cargo run --release -p inflight-topology --example pods
@@ -19,9 +19,9 @@ use inflight_topology::{PinError, Refresh, Scope, Topology, set_current_cpu_for_
 /// What is derived from one snapshot: it is thrown away with it.
 struct Plan {
     topo: Topology,
-    /// By the id of a cache pod. A mailbox for each cache goes with `Steering::SameCache`: any CPU
-    /// of the pod is as good as the submitter's. `Steering::SameCpu` wants one for each CPU.
-    mailboxes: Vec<mpsc::Sender<usize>>,
+    /// By the id of a cache pod. A done list for each cache goes with `Steering::SameCache`: any
+    /// CPU of the pod is as good as the submitter's. `Steering::SameCpu` wants one for each CPU.
+    lists: Vec<mpsc::Sender<usize>>,
     workers: Vec<thread::JoinHandle<usize>>,
 }
 
@@ -29,13 +29,13 @@ impl Plan {
     fn new(topo: &Topology) -> Self {
         let mut plan = Self {
             topo: topo.clone(),
-            mailboxes: Vec::new(),
+            lists: Vec::new(),
             workers: Vec::new(),
         };
         for pod in topo.pods(Scope::Cache) {
-            let (mailbox, inbox) = mpsc::channel();
+            let (list, inbox) = mpsc::channel();
             let (topo, cpus) = (topo.clone(), pod.cpus().clone());
-            plan.mailboxes.push(mailbox);
+            plan.lists.push(list);
             plan.workers.push(thread::spawn(move || {
                 // The guard belongs to this thread, and lives as long as it. Threads started from
                 // here would inherit the pinning: start them elsewhere.
@@ -65,17 +65,17 @@ impl Plan {
         match decide(observer, submitter, Steering::SameCache, &self.topo, true) {
             Decision::Inline(_) => true,
             Decision::Redirect { cpu, .. } => {
-                // A redirect names a CPU. One that is isolated is in no pod, and has no mailbox.
+                // A redirect names a CPU. One that is isolated is in no pod, and has no done list.
                 let pod = self.topo.pod_of(Scope::Cache, cpu);
-                let sent = pod.is_some_and(|pod| self.mailboxes[pod.id()].send(request).is_ok());
+                let sent = pod.is_some_and(|pod| self.lists[pod.id()].send(request).is_ok());
                 !sent
             }
         }
     }
 
-    /// Closes the mailboxes and waits for the workers; how much each of them did.
+    /// Closes the done lists and waits for the workers; how much each of them did.
     fn stop(self) -> Vec<usize> {
-        drop(self.mailboxes);
+        drop(self.lists);
         let joined = self.workers.into_iter().map(thread::JoinHandle::join);
         joined.map(|done| done.unwrap_or(0)).collect()
     }
@@ -138,9 +138,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             inline,
             sent,
         } = outcome;
-        println!(
-            "snapshot {version}: {inline} ran where they were seen, {sent:?} in the mailboxes"
-        );
+        println!("snapshot {version}: {inline} ran where they were seen, {sent:?} in the lists");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!
 //! Latency: an item sleeps in foreign code until the next one of its CPU wakes it; the time from
 //! its last step to the next one's first, the start of another worker included. Cost: CPU time of
-//! the timekeeper's thread while items compute and others wait all the time. On Linux only.
+//! the timer's thread while items compute and others wait all the time. On Linux only.
 
 use inflight_topology::Topology;
 use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
@@ -42,7 +42,7 @@ fn pair(listener: &TcpListener) -> Outcome<(TcpStream, TcpStream)> {
 }
 
 /// From the sleep of one item to the start of the next.
-fn hand_over(wq: &Workqueue, listener: &TcpListener, how: Sleep) -> Outcome<Duration> {
+fn handshake(wq: &Workqueue, listener: &TcpListener, how: Sleep) -> Outcome<Duration> {
     let (mut sleeps, mut wakes) = pair(listener)?;
     let (queued, both_are) = mpsc::channel::<()>();
     let first = wq.spawn_on(0, move || {
@@ -83,7 +83,7 @@ fn latency(name: &str, how: Sleep, new: bool, rounds: usize) -> Outcome<()> {
         }
         // So that looking has ended each time.
         std::thread::sleep(Duration::from_millis(30));
-        times.push(hand_over(&wq, &listener, how)?);
+        times.push(handshake(&wq, &listener, how)?);
     }
     times.sort();
     let at = |part: usize| times[(times.len() - 1) * part / 100];
@@ -96,8 +96,8 @@ fn latency(name: &str, how: Sleep, new: bool, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// CPU time of the timekeeper so far.
-fn timekeeper() -> Option<Duration> {
+/// CPU time of the timer so far.
+fn timer() -> Option<Duration> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let mut tasks = tasks.flatten().map(|task| task.path());
     let own = tasks.find(|path| {
@@ -122,9 +122,9 @@ fn cost(workers: usize, time: Duration) -> Outcome<()> {
         }));
     }
     std::thread::sleep(Duration::from_millis(50));
-    let (before, begin) = (timekeeper(), Instant::now());
+    let (before, begin) = (timer(), Instant::now());
     std::thread::sleep(time);
-    let (after, took) = (timekeeper(), begin.elapsed());
+    let (after, took) = (timer(), begin.elapsed());
     stop.store(true, Ordering::Relaxed);
     let used = after.zip(before).map(|(after, before)| after - before);
     match used {

@@ -1,8 +1,8 @@
 //! Whoever runs the items of BH queues on its own thread.
 //!
 //! To its pool a poller is a worker without a thread. While it comes in time it is the one that is
-//! called, and a thread that has become a worker hands over to it after its item. A poller that
-//! does not come is late: the thread is brought, until the poller comes again.
+//! called, and a thread that has become a worker leaves the rest to it after its item. A poller
+//! that does not come is late: the thread is brought, until the poller comes again.
 
 use crate::attrs::HIGHPRI;
 use crate::current::{self, Context};
@@ -143,7 +143,7 @@ impl BhPoller {
             });
             let shared = WorkerShared::new(shared);
             // Who has the first has both.
-            let me = pool.seat_poller(notify.clone(), &shared);
+            let me = pool.register_poller(notify.clone(), &shared);
             let me = me.ok_or(PollerError::Taken(cpu))?;
             poller.pools.push(Polling { pool, me, shared });
         }
@@ -292,13 +292,13 @@ impl PoolState {
         if !self.core.has_waiting() || self.core.workers.are_enough() {
             return WakeAction::None;
         }
-        self.core.workers.bring_this(me)
+        self.core.workers.wake_this(me)
     }
 }
 
 impl WorkerPool {
     /// The pool's poller, unless it has one.
-    fn seat_poller(&self, notify: Notify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
+    fn register_poller(&self, notify: Notify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
         let mut state = self.lock();
         if state.poller.is_some() {
             return None;
@@ -358,7 +358,7 @@ impl WorkerPool {
         poller.calls += 1;
         poller.called = Some(poller.calls);
         let me = poller.me;
-        let _ = state.core.workers.bring_this(me);
+        let _ = state.core.workers.wake_this(me);
     }
 
     /// *call*, without a lock: the poller is told, and has its time. If it is another one by now,
@@ -443,7 +443,7 @@ impl WorkerPool {
             state.core.workers.set_aside(me);
             return false;
         }
-        let _ = state.core.workers.bring_this(me);
+        let _ = state.core.workers.wake_this(me);
         state.core.workers.arrive(me);
         state.core.workers.clear_flags(me);
         true

@@ -5,7 +5,7 @@
 //! constant time, and no lock but that of one pool.
 
 use crate::batch::Entry;
-use crate::delay;
+use crate::delayed_work::timer;
 use crate::error::{DisableError, WaitError};
 use crate::item::word::{self, PARKED, PENDING, RUNNING, Seq, TIMER};
 use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle};
@@ -117,7 +117,7 @@ pub(crate) fn cancel(item: &ReusableRef) -> bool {
 
 fn finish(item: &ReusableRef, taken: &Taken) {
     if taken.old & TIMER != 0 {
-        drop(delay::disarm(item, word::seq(taken.old)));
+        drop(timer::disarm(item, word::seq(taken.old)));
     }
     taken.trace(item.name());
     item.tell_cancelled(taken.old);

@@ -115,7 +115,7 @@ impl Metered {
 /// One pool's readings.
 #[derive(Default)]
 pub(crate) struct Meter {
-    /// The timer has an alarm.
+    /// The timer has an entry for it.
     armed: AtomicBool,
     readings: Mutex<Readings>,
 }
@@ -171,7 +171,7 @@ impl Reading {
 }
 
 impl Meter {
-    /// U1: a worker is about to run. Returns whether an alarm has to be set for it.
+    /// U1: a worker is about to run. Returns whether the timer has to be set for it.
     ///
     /// Relaxed: the pool's lock orders this, after the worker's leaving the idle list, with the one
     /// who looks whether anybody runs after [`disarm`](Meter::disarm).

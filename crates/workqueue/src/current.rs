@@ -1,16 +1,20 @@
 //! What the calling thread runs, and what the code that it runs can ask.
 
+mod blocking;
+
+pub use blocking::blocking;
+
 use crate::batch::{Entry, Taken};
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
-use crate::pool_core::{BLOCKED, WorkerId};
+use crate::pool_core::WorkerId;
 use crate::pwq::Pwq;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::observer::{self, BlockObserver, ObserverGuard};
+use inflight_sync::observer::{self, ObserverGuard};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -230,76 +234,11 @@ impl Context {
         }
         appended
     }
-
-    /// A blocking section begins.
-    fn enter(&self) {
-        // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
-        // else may run.
-        let Some(running) = self.item.get().filter(|running| !running.bh) else {
-            return;
-        };
-        let depth = self.blocked.get();
-        self.blocked.set(depth + 1);
-        if depth > 0 {
-            return;
-        }
-        self.has_blocked.set(true);
-        let state = self
-            .pool
-            .return_batch(self.me, &self.shared.batch, running.i);
-        let brought = match &self.own {
-            None => self.pool.block(state, self.me),
-            Some((own, me)) => {
-                self.pool.unlock(state, true);
-                own.block(own.lock(), *me)
-            }
-        };
-        if brought {
-            running.pwq().wq().counted(Count::CmWakeup, 1);
-        }
-    }
-
-    fn leave(&self) {
-        if self.item.get().is_none_or(|running| running.bh) {
-            return;
-        }
-        let depth = self.blocked.get() - 1;
-        self.blocked.set(depth);
-        if depth == 0 {
-            let (pool, me) = match &self.own {
-                None => (&self.pool, self.me),
-                Some((own, me)) => (own, *me),
-            };
-            pool.unblock(me);
-        }
-    }
-
-    pub(crate) fn begin_blocking(&self) -> impl Drop + '_ {
-        struct Section<'a>(&'a Context);
-        impl Drop for Section<'_> {
-            fn drop(&mut self) {
-                self.0.leave();
-            }
-        }
-        self.enter();
-        Section(self)
-    }
 }
 
 /// The item was found asleep, or computing for long.
 pub(crate) const FOUND_ASLEEP: u8 = 1;
 pub(crate) const FOUND_INTENSIVE: u8 = 2;
-
-impl BlockObserver for Context {
-    fn blocking(&self) {
-        refuse_sleep();
-        self.enter();
-    }
-
-    fn unblocked(&self) {
-        self.leave();
-    }
-}
 
 /// The thread is what its context says until this is dropped.
 pub(crate) struct Installed {
@@ -403,77 +342,4 @@ pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> O
     let context = current()?;
     let running = context.item.get()?;
     Some(f(running.item?, running.pwq(), &context))
-}
-
-impl WorkerPool {
-    /// *block*: the worker does not count as running. Returns whether another one is brought.
-    fn block(
-        &self,
-        mut state: inflight_sync::MutexGuard<'_, crate::worker_pool::PoolState>,
-        me: WorkerId,
-    ) -> bool {
-        state.core.workers.set_flag(me, BLOCKED, true);
-        self.unlock(state, true)
-    }
-
-    /// The worker counts again. One that comes back may be one too many.
-    fn unblock(&self, me: WorkerId) {
-        let mut state = self.lock();
-        state.core.workers.set_flag(me, BLOCKED, false);
-        self.unlock(state, false);
-    }
-}
-
-/// Says that the calling item gets on, though it takes long: the
-/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
-/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
-/// that is no worker it does nothing.
-///
-/// ```
-/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
-/// use std::time::Duration;
-///
-/// let builder = WorkqueueSystem::builder();
-/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
-/// let wq = sys.workqueue("scrub").bound().build()?;
-/// let scrubbed = wq.spawn(|| {
-///     let regions = 0..8;
-///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
-/// });
-/// assert_eq!(scrubbed.wait()?, 56);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn touch_watchdog() {
-    let _ = with_running(|_, pwq, context| {
-        context.pool.touch();
-        pwq.wq().counted(Count::Touched, 1);
-    });
-}
-
-/// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
-///
-/// Around a read from a file, a lock that is held for long, a wait for a device. The pool wakes or
-/// starts another worker if work waits, at the price of one lock section before and one after. When
-/// `f` has returned, the item goes on at once, even if that makes one running worker too many for a
-/// while. Waiting with this library's own means (`flush`, `JoinHandle::wait`, bits, tags) counts as
-/// blocking by itself. Nested sections count once. On a thread that is no worker it just calls `f`.
-///
-/// # Panics
-///
-/// Inside an item of a BH queue, which may not sleep; `f` is not called.
-///
-/// ```
-/// use inflight_workqueue::{WorkqueueSystem, blocking};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("reads").bound().build()?;
-/// let read = wq.spawn(|| blocking(|| std::fs::read("Cargo.toml")));
-/// assert!(!read.wait()??.is_empty());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    refuse_sleep();
-    let context = current();
-    let _section = context.as_ref().map(|context| context.begin_blocking());
-    f()
 }

@@ -1,8 +1,9 @@
 //! A work item that is queued when its time has come, as its users see it.
 
+pub(crate) mod timer;
+
 use crate::cancel::{self, Until};
 use crate::completion::Wait;
-use crate::delay;
 use crate::error::{DisableError, FlushError, NotDisabled, WaitError};
 use crate::item::ReusableRef;
 use crate::work::{Once, describe};
@@ -148,7 +149,7 @@ impl DelayedWork {
     /// If it waits for its time, it is queued now.
     fn expedite(&self) -> Result<bool, FlushError> {
         self.item.refuse_own()?;
-        delay::expedite(&self.item).map_err(FlushError::Rejected)
+        timer::expedite(&self.item).map_err(FlushError::Rejected)
     }
 
     /// Takes a pending instance back, from its timer too; `true` if there was one. A run that has

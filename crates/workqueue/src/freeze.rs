@@ -1,6 +1,8 @@
 //! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
 
+use crate::pool_attrs::Settings;
 use crate::system_inner::SystemInner;
+use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use std::fmt;
 
@@ -60,5 +62,37 @@ impl Drop for Frozen {
 impl fmt::Debug for Frozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frozen").finish_non_exhaustive()
+    }
+}
+
+impl SystemInner {
+    /// From now on freezable queues let nothing begin.
+    pub(crate) fn freeze(&self) {
+        self.change_freezes(|settings| settings.freezes += 1);
+    }
+
+    /// The end of one [`freeze`](SystemInner::freeze).
+    pub(crate) fn thaw(&self) {
+        self.change_freezes(|settings| settings.freezes -= 1);
+    }
+
+    pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.lock();
+        let before = settings.is_frozen();
+        change(&mut settings);
+        let now = settings.is_frozen();
+        if before != now {
+            self.freezable().for_each(|queue| queue.set_frozen(now));
+        }
+    }
+
+    fn freezable(&self) -> impl Iterator<Item = Arc<WorkqueueInner>> {
+        let queues = self.queues().into_iter();
+        queues.filter(|queue| queue.is_freezable())
+    }
+
+    /// Whether items of freezable queues run.
+    pub(crate) fn is_freezing(&self) -> bool {
+        self.freezable().any(|queue| queue.activity().0 > 0)
     }
 }

@@ -1,7 +1,7 @@
 //! Functions that have been found to compute for long on a bound queue.
 
-use crate::report::Reporter;
-use crate::shared::SystemShared;
+use crate::reporter::Reporter;
+use crate::system_shared::SystemShared;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -34,7 +34,7 @@
 //! | a user relies on | and gets it from |
 //! |---|---|
 //! | a work never runs twice at once, through whatever queues | [`Work`] |
-//! | a failing `queue` hands its news to the pending run | [`Queued::AlreadyPending`] |
+//! | a failing `queue` passes its news to the pending run | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
 //! | a flush is not held up by later items | [`Workqueue::flush`] |
 //! | a wait for oneself is an error, not a deadlock | [`WaitError`] |
@@ -58,21 +58,22 @@ mod error;
 mod freeze;
 mod join_handle;
 mod leftover;
-mod on_cpus;
 mod spawn;
 mod stats;
 mod system;
 mod system_queues;
 mod work;
+mod work_on_cpu;
 mod workqueue;
 mod wq_builder;
 
 // What handles share.
 mod cancel;
-mod delay;
 mod future;
-mod shared;
+mod hotplug;
+mod ordered;
 mod system_inner;
+mod system_shared;
 mod workqueue_inner;
 
 // Items, pools and workers.
@@ -93,7 +94,7 @@ mod rescuer;
 mod steal;
 mod submitters;
 mod threads;
-mod timer;
+mod timer_queue;
 mod worker;
 mod worker_pool;
 
@@ -104,7 +105,7 @@ mod hog;
 mod known_blockers;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod report;
+mod reporter;
 mod sampler;
 #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
 pub mod serve;
@@ -115,7 +116,7 @@ pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
 pub use completion::Wait;
-pub use current::{blocking, touch_watchdog};
+pub use current::blocking;
 pub use current_work::{CurrentItem, current_item, current_work};
 pub use delayed_work::DelayedWork;
 pub use error::{
@@ -130,7 +131,7 @@ pub use leftover::Leftover;
 pub use stats::WorkqueueStats;
 pub use system::WorkqueueSystem;
 pub use trace::{TraceEvent, TraceRecord, TraceStep};
-pub use watchdog::Stall;
+pub use watchdog::{Stall, touch_watchdog};
 pub use work::{Modified, Queued, Work};
 pub use workqueue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use workqueue_inner::Share;
@@ -143,10 +144,12 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 pub mod unstable {
     pub use crate::load_hint::{Lately, LoadHint};
     #[cfg(loom)]
-    pub use crate::model_support::{NumberBatch, PoolByHand};
-    pub use crate::nr_active::{NodeShares, NrActive, PwqId, default_min_active, node_shares};
+    pub use crate::model_support::{ManualPool, NumberBatch};
+    pub use crate::nr_active::{
+        Limit, NodeShares, NrActive, PwqId, default_min_active, node_shares,
+    };
     pub use crate::pool_core::{
-        Deferred, Limit, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,
+        Deferred, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,
     };
     pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;

@@ -162,7 +162,7 @@ impl Line {
 }
 
 impl WorkqueueSystem {
-    /// Hands the counters of all queues and pools to the recorder of the `metrics` crate, as they
+    /// Gives the counters of all queues and pools to the recorder of the `metrics` crate, as they
     /// are now. To be called before figures are collected: by the handler of a scrape, or every few
     /// seconds. Between two calls nothing is counted that would not be counted anyway.
     ///

@@ -1,5 +1,5 @@
-//! What models do by hand. A pool *by hand* has no worker: each thread of the model is one while it
-//! calls [`draw`](PoolByHand::draw), on the paths of a rescuer and of a thief.
+//! What models drive themselves. A *manual* pool has no worker: each thread of the model is one
+//! while it calls [`draw`](ManualPool::draw), on the paths of a rescuer and of a thief.
 
 use crate::batch::{Batch, Entry, Taken};
 use crate::current::Context;
@@ -14,14 +14,14 @@ use std::ptr::NonNull;
 
 /// A pool for which no worker is made.
 #[derive(Clone, Debug)]
-pub struct PoolByHand(Arc<WorkerPool>);
+pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {
     /// The pool where items run that are queued on that CPU, from now on without workers.
-    pub fn by_hand(&self, cpu: usize) -> PoolByHand {
+    pub fn manual_pool(&self, cpu: usize) -> ManualPool {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
-        pwq.pool().set_by_hand();
-        PoolByHand(pwq.pool().clone())
+        pwq.pool().set_manual();
+        ManualPool(pwq.pool().clone())
     }
 
     /// Items of the pool where that CPU's run take so many ns, as far as it knows.
@@ -35,7 +35,7 @@ impl Workqueue {
     }
 }
 
-impl PoolByHand {
+impl ManualPool {
     /// Takes a batch of up to `most` entries and runs it. What its items append may fill it up.
     /// Returns how many were taken.
     pub fn draw(&self, most: usize) -> usize {

@@ -1,4 +1,5 @@
-//! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one.
+//! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one. What
+//! a pwq does with it, or with a limit of its own, is in [`limit`].
 //!
 //! The protocol, in the words of `PROTOCOL.md`, part *slot and pending*:
 //!
@@ -11,6 +12,10 @@
 //! Either A3 comes before R2, and R3 sees who pends; or R2 before A3, and A4 sees the slot.
 //! Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a
 //! lock.
+
+mod limit;
+
+pub use limit::Limit;
 
 use inflight_sync::Mutex;
 use inflight_sync::asym::fence_after_rmw;

@@ -1,7 +1,7 @@
 //! Foreign code and its panics.
 //!
 //! What a panic throws is foreign too: its destructor may panic in its turn. So whoever catches
-//! either hands the payload on or gives it to [`dispose`], and drops it nowhere else.
+//! either passes the payload on or gives it to [`dispose`], and drops it nowhere else.
 
 use std::any::Any;
 use std::mem;

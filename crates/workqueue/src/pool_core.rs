@@ -11,19 +11,18 @@
 //!   brought.
 
 use crate::flush_colour::FlushNumber;
-use crate::nr_active::{NrActive, PwqId};
+use crate::nr_active::{Limit, NrActive, PwqId};
 use inflight_sync::Arc;
 use std::collections::VecDeque;
 
+mod nr_running;
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
-mod workers;
 
-pub use pwq_state::Limit;
+pub(crate) use nr_running::{ASLEEP, BLOCKED, INTENSIVE};
+pub use nr_running::{WakeAction, WorkerId, WorkerPhase, Workers};
 pub(crate) use pwq_state::PwqState;
-pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
-pub use workers::{WakeAction, WorkerId, WorkerPhase, Workers};
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;
@@ -338,25 +337,25 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// A worker's batch gives its slots back, but that of `keep`.
+    /// A worker's batch gives its slots back, but that of `except`.
     #[inline]
-    pub fn release_held(&mut self, worker: WorkerId, keep: Option<PwqIndex>) {
+    pub fn release_held(&mut self, worker: WorkerId, except: Option<PwqIndex>) {
         if self.workers.get_mut(worker).held.is_empty() {
             return;
         }
         let mut held = std::mem::take(&mut self.workers.get_mut(worker).held);
         held.retain(|&index| {
-            let kept = Some(index) == keep;
-            if !kept {
+            let stays = Some(index) == except;
+            if !stays {
                 self.release_slot(index);
             }
-            kept
+            stays
         });
         self.workers.get_mut(worker).held = held;
     }
 
     /// The slot of that pwq, if the batch holds one, is somebody else's from now on.
-    pub(crate) fn hand_over_slot(&mut self, worker: WorkerId, index: PwqIndex) {
+    pub(crate) fn transfer_slot(&mut self, worker: WorkerId, index: PwqIndex) {
         let held = &mut self.workers.get_mut(worker).held;
         held.retain(|held| *held != index);
     }
@@ -456,7 +455,7 @@ impl<T: PoolItem> PoolCore<T> {
         if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {
             return WakeAction::None;
         }
-        self.workers.bring()
+        self.workers.wake_or_create()
     }
 
     /// Whether listed work waits for workers that run.

@@ -4,8 +4,8 @@
 use crate::batch::Entry;
 use crate::completion::Completion;
 use crate::flush_colour::FlushNumber;
-use crate::nr_active::{NrActive, PwqId};
-use crate::pool_core::{Limit, PoolCore, PwqIndex};
+use crate::nr_active::{Limit, NrActive, PwqId};
+use crate::pool_core::{PoolCore, PwqIndex};
 use crate::worker_pool::{Later, PoolState, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub(crate) struct Pwq {
     /// Flushes that wait for it, by number. Locked inside the pool's lock.
     flushes: Mutex<Vec<(FlushNumber, Arc<Completion>)>>,
     /// The pwq that waits until this one is idle.
-    successor: Mutex<Option<Arc<Pwq>>>,
+    pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
 
 /// There are as many pwqs as items can name.
@@ -237,22 +237,6 @@ impl Pwq {
         }
     }
 
-    /// It is retired, and idle or about to be: `successor` is to wait for that.
-    pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
-        *self.successor.lock() = Some(successor.clone());
-    }
-
-    /// If it is retired and idle, the pwq that waits for that goes on.
-    pub(crate) fn unplug_successor(&self) {
-        let mut next = self.take_successor();
-        while let Some(pwq) = next {
-            let mut state = pwq.lock();
-            state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
-            pwq.pool.unlock(state, false);
-            next = pwq.take_successor();
-        }
-    }
-
     /// Nothing is in flight and nobody queues: it leaves its pool.
     pub(crate) fn remove(&self) {
         let mut state = self.lock();
@@ -264,25 +248,8 @@ impl Pwq {
     }
 
     /// Under the lock.
-    fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.flags() & GONE != 0
-    }
-
-    /// Whether it is idle, and neither waits for another one nor is waited for.
-    pub(crate) fn has_had_its_turn(&self) -> bool {
-        let state = self.lock();
-        let pwq = state.core.pwq(self.index);
-        pwq.is_idle() && !pwq.plugged && self.successor.lock().is_none()
-    }
-
-    fn take_successor(&self) -> Option<Arc<Self>> {
-        let state = self.lock();
-        if self.is_gone() {
-            return None;
-        }
-        let pwq = state.core.pwq(self.index);
-        let over = pwq.retired && pwq.is_idle() && !pwq.plugged;
-        over.then(|| self.successor.lock().take()).flatten()
     }
 
     /// A queueing that a cancel has counted was refused before it had an entry.

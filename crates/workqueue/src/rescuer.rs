@@ -8,8 +8,8 @@ use crate::attrs::HIGHPRI;
 use crate::current::Context;
 use crate::pool_core::WorkerId;
 use crate::sampler::proc;
-use crate::shared::SystemShared;
 use crate::submitters;
+use crate::system_shared::SystemShared;
 use crate::threads::End;
 use crate::worker;
 use crate::worker_pool::{WorkerPool, WorkerShared};
@@ -126,13 +126,13 @@ impl Rescuer {
         let shared = WorkerShared::new(pool.shared());
         let me = pool.attach(shared.clone());
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
-        let pinned = pool.borrow_thread();
+        let pinned = pool.attach_rescuer();
         let mut rescued = 0;
         while rescued < BATCH && self.take(pool, me, &shared) {
             worker::run_as_guest(&context);
             rescued += 1;
         }
-        pool.return_thread(pinned);
+        pool.detach_rescuer(pinned);
         pool.detach(me, &shared);
         if rescued == BATCH {
             self.call(pool);

@@ -21,7 +21,7 @@ const QUIET_LOOKS: u32 = 20;
 
 /// The files of so many workers of a pool stay open from one look to the next: to open one takes
 /// as long as ten looks at it.
-const KEPT_OPEN: usize = 32;
+const MAX_OPEN: usize = 32;
 
 /// How systems look at their workers.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Sampler {
         };
         memory.quiet = 0;
         let mut verdicts = Vec::new();
-        if memory.watched.len() + candidates.len() > KEPT_OPEN {
+        if memory.watched.len() + candidates.len() > MAX_OPEN {
             let is_candidate = |worker| candidates.iter().any(|s| s.worker == worker);
             memory.watched.retain(|worker, _| is_candidate(*worker));
         }
@@ -221,7 +221,7 @@ pub(crate) mod proc {
         stack.ok().filter(|stack| !stack.is_empty())
     }
 
-    /// The state's letter. It comes after the name, which may have blanks and parentheses.
+    /// The state's character. It comes after the name, which may have blanks and parentheses.
     pub(super) fn state(stat: &[u8]) -> Option<u8> {
         let name_ends = stat.iter().rposition(|b| *b == b')')?;
         stat.get(name_ends + 2).copied()

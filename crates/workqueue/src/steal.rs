@@ -132,7 +132,7 @@ impl StealPolicy {
     /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its
     /// own to be woken, or what waits there is worth no move.
     #[must_use]
-    pub fn keeps(&self, own: usize, mine: &Load) -> bool {
+    pub fn needs_no_help(&self, own: usize, mine: &Load) -> bool {
         let nearest = self.costs.near.min(self.costs.far);
         let backlog = self.is_full(own, mine) && self.drain_ns(own, mine) >= nearest;
         !(self.seeks_place(own, mine) || backlog)
@@ -144,7 +144,7 @@ impl StealPolicy {
     pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
         let sibling =
             self.is_packed(own, mine) && self.sibling_loss(own, mine) > self.costs.transfer;
-        sibling || self.is_crowded(own, mine)
+        sibling || self.is_short_of_cpus(own, mine)
     }
 
     /// Its workers have all the whole cores. An item that leaves is run elsewhere instead of here:
@@ -155,9 +155,9 @@ impl StealPolicy {
 
     /// Half of the pod's CPUs or more are needed by those who submit there, and its workers have
     /// the rest.
-    fn is_crowded(&self, pod: usize, load: &Load) -> bool {
-        let crowd = 2 * load.submitters >= self.pods[pod].cpus;
-        crowd && load.awake >= self.cpus_left(pod, load)
+    fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
+        let taken = 2 * load.submitters >= self.pods[pod].cpus;
+        taken && load.awake >= self.cpus_left(pod, load)
     }
 
     /// All workers that it may have are awake.
@@ -252,7 +252,7 @@ impl StealPolicy {
                 return WakeTarget::Other(to, Reason::Sibling);
             }
         }
-        if self.is_crowded(own, mine) {
+        if self.is_short_of_cpus(own, mine) {
             let place = |to: &usize| loads[*to].waiting == 0 && self.has_place(*to, &loads[*to]);
             if let Some(to) = self.others(own).find(place) {
                 return WakeTarget::Other(to, Reason::Submitters);
@@ -292,8 +292,8 @@ impl StealPolicy {
         }
         let has_place = mine.submitters < self.pods[thief].cpus;
         if has_place && mine.awake <= self.cpus_left(thief, mine) {
-            let crowded = |from: &usize| self.is_crowded(*from, &loads[*from]);
-            if let Some(from) = self.longest(thief, loads, crowded) {
+            let short_of_cpus = |from: &usize| self.is_short_of_cpus(*from, &loads[*from]);
+            if let Some(from) = self.longest(thief, loads, short_of_cpus) {
                 return Some((from, Reason::Submitters));
             }
         }
@@ -382,7 +382,7 @@ mod tests {
         loads[0].awake = 1;
         let sent = WakeTarget::Other(1, Reason::Sibling);
         assert_eq!(policy().wake_for(0, &loads), sent);
-        // A crowd: items of any length leave, as long as somebody of the pod is awake.
+        // No CPU is left: items of any length leave, as long as somebody of the pod is awake.
         loads.iter_mut().for_each(|load| load.service = 2_000);
         loads[0].submitters = 6;
         let sent = WakeTarget::Other(1, Reason::Submitters);
@@ -484,7 +484,7 @@ mod tests {
                 WakeTarget::Other(to, reason) => {
                     let seeks = policy.seeks_place(own, &loads[own]);
                     prop_assert!(seeks || reason == Reason::Backlog);
-                    prop_assert!(!policy.keeps(own, &loads[own]));
+                    prop_assert!(!policy.needs_no_help(own, &loads[own]));
                     prop_assert!(to != own && loads[own].awake > 0);
                     prop_assert_eq!(loads[to].waiting, 0);
                     loads[to].awake += 1;
@@ -502,7 +502,7 @@ mod tests {
         fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
             if let Some((from, _)) = policy().victim(thief, &loads) {
                 prop_assert!(from != thief && loads[from].waiting > 0);
-                prop_assert!(loads[from].awake > 0 && !policy().keeps(from, &loads[from]));
+                prop_assert!(loads[from].awake > 0 && !policy().needs_no_help(from, &loads[from]));
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::system_queues::SystemQueues;
 use crate::trace::TraceRecord;
 use crate::wq_builder::WorkqueueDraft;
 use inflight_sync::Arc;
-use inflight_topology::{CpuSet, Scope, Topology};
+use inflight_topology::{CpuSet, Scope};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -362,39 +362,6 @@ impl WorkqueueSystem {
         self.inner().settings().unbound_cpus()
     }
 
-    /// The machine has changed: CPUs have gone, or come back. `topology` is what
-    /// [`Topology::refresh`] has found; the system does not look by itself.
-    ///
-    /// Unbound queues go over to the pools that their attributes give on the new machine, all or
-    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues, BH queues
-    /// among them, have a pool for each CPU that was [possible](Topology::possible) when they were
-    /// made: while its CPU is away, its workers run where the system lets them, and each is pinned
-    /// before the first item it runs after the CPU has come, be it again or for the first time.
-    /// Items queued on a CPU that was not even possible then have another one stand in. So it is
-    /// for unbound queues with CPUs that were not there when they were made.
-    ///
-    /// # Errors
-    ///
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread. All goes on
-    /// as before, and the call can be repeated.
-    ///
-    /// ```
-    /// # use inflight_topology::{Refresh, Topology};
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let topo = Topology::discover()?;
-    /// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
-    /// if let Refresh::Changed(now) = topo.refresh()? {
-    ///     sys.refresh(&now)?;
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn refresh(&self, topology: &Topology) -> Result<(), AttrsError> {
-        self.inner().reconfigure(|settings| {
-            settings.topology = topology.clone();
-            Ok(())
-        })
-    }
-
     /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none, all or nothing.
     ///
     /// # Errors
@@ -523,11 +490,11 @@ impl WorkqueueSystem {
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// A look by a model's hand: every worker that holds others back is seen asleep, or computing
-    /// for long, whatever it does. Returns whether that was news of any.
+    /// A look that a model asks for: every worker that holds others back is seen asleep, or
+    /// computing for long, whatever it does. Returns whether that was news of any.
     pub fn look(&self, asleep: bool) -> bool {
         let pools = self.inner().pools();
-        pools.iter().any(|pool| pool.look_by_hand(asleep))
+        pools.iter().any(|pool| pool.look_now(asleep))
     }
 
     /// The same, but everybody is seen on a CPU.

@@ -7,10 +7,9 @@ use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
 use crate::workqueue_inner::{Refused, WorkqueueInner};
-use inflight_sync::atomic::Ordering;
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
@@ -20,7 +19,7 @@ use inflight_topology::CpuSet;
 pub(crate) struct SystemInner {
     shared: Arc<SystemShared>,
     /// The first lock of all.
-    settings: Mutex<Settings>,
+    pub(crate) settings: Mutex<Settings>,
     pools: Mutex<Pools>,
     registry: Mutex<Registry>,
     /// Nothing is in flight and nothing will be.
@@ -216,86 +215,12 @@ impl SystemInner {
         })
     }
 
-    /// Other settings for all unbound queues, or for none.
-    pub(crate) fn reconfigure(
-        &self,
-        change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
-    ) -> Result<(), AttrsError> {
-        let mut later = Later::default();
-        let mut settings = self.settings.lock();
-        if self.is_stopped() {
-            return Err(AttrsError::ShutDown);
-        }
-        let mut new = settings.clone();
-        change(&mut new)?;
-        let queues = self.queues();
-        let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
-        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
-        let changes = changes.collect::<Result<Vec<_>, _>>();
-        let changes = changes.map_err(|refused| self.refused(refused))?;
-        let machine_changed = new.topology.version() != settings.topology.version()
-            || new.topology != settings.topology;
-        if machine_changed {
-            *self.shared.now.lock() = new.topology.clone();
-        }
-        let unbound_cpus = new.unbound_cpus();
-        let cpus_changed = *self.shared.unbound_cpus.lock() != unbound_cpus;
-        *self.shared.unbound_cpus.lock() = unbound_cpus;
-        if machine_changed || cpus_changed {
-            // Relaxed: as said where it is.
-            self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
-        }
-        for change in changes {
-            change.commit(&mut later);
-        }
-        *settings = new;
-        drop(settings);
-        drop(later);
-        if machine_changed || cpus_changed {
-            self.shared.timers.poke();
-            self.shared.reporter.poke();
-            let rescuers = queues.iter().filter_map(|queue| queue.rescuer());
-            rescuers.for_each(|rescuer| rescuer.poke());
-        }
-        Ok(())
-    }
-
-    fn refused(&self, refused: Refused) -> AttrsError {
+    pub(crate) fn refused(&self, refused: Refused) -> AttrsError {
         match refused {
             Refused::NoWorker(e) => AttrsError::NoWorker(e.kind()),
             Refused::Queue(QueueError::TooManyQueues) => AttrsError::TooManyQueues,
             Refused::Queue(_) => AttrsError::ShutDown,
         }
-    }
-
-    /// From now on freezable queues let nothing begin.
-    pub(crate) fn freeze(&self) {
-        self.change_freezes(|settings| settings.freezes += 1);
-    }
-
-    /// The end of one [`freeze`](SystemInner::freeze).
-    pub(crate) fn thaw(&self) {
-        self.change_freezes(|settings| settings.freezes -= 1);
-    }
-
-    fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
-        let mut settings = self.settings.lock();
-        let before = settings.is_frozen();
-        change(&mut settings);
-        let now = settings.is_frozen();
-        if before != now {
-            self.freezable().for_each(|queue| queue.set_frozen(now));
-        }
-    }
-
-    fn freezable(&self) -> impl Iterator<Item = Arc<WorkqueueInner>> {
-        let queues = self.queues().into_iter();
-        queues.filter(|queue| queue.is_freezable())
-    }
-
-    /// Whether items of freezable queues run.
-    pub(crate) fn is_freezing(&self) -> bool {
-        self.freezable().any(|queue| queue.activity().0 > 0)
     }
 
     /// A queue as the settings want it, in the list of those to which changes of them go.
@@ -383,7 +308,7 @@ impl SystemInner {
         self.shared.is_own_thread() || called()
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.is_done()
     }
 

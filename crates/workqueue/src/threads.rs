@@ -1,7 +1,7 @@
 //! The threads of a system, from their start to their being joined.
 
 use crate::panics::dispose;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use inflight_sync::Arc;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_topology::CpuSet;
@@ -127,7 +127,7 @@ impl SystemShared {
 
 /// Priorities of threads.
 pub(crate) mod nice {
-    use crate::shared::SystemShared;
+    use crate::system_shared::SystemShared;
 
     /// The priority of the process: that of its first thread.
     #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]

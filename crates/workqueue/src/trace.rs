@@ -1,7 +1,7 @@
 //! What happens to items, told to whoever wants to know.
 
 use crate::panics::contained;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, cpu};
@@ -157,7 +157,7 @@ impl Tracing {
         std::mem::take(&mut *self.recorded.lock()).into()
     }
 
-    fn keep(&self, now: Instant, event: &TraceEvent<'_>) {
+    fn push(&self, now: Instant, event: &TraceEvent<'_>) {
         let record = TraceRecord {
             at_ns: now.as_nanos(),
             queue: event.queue.to_owned(),
@@ -188,7 +188,7 @@ impl SystemShared {
             cpu,
         };
         if self.tracing.is_recording() {
-            self.tracing.keep(self.clock.now(), &event);
+            self.tracing.push(self.clock.now(), &event);
         }
         let Some(tracer) = &self.tracing.tracer else {
             return emit(&event);

@@ -1,7 +1,9 @@
 //! Notices when nothing moves.
 
-use crate::shared::SystemShared;
+use crate::current::with_running;
 use crate::stats::Counted;
+use crate::system_shared::SystemShared;
+use crate::workqueue_inner::Count;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex};
@@ -157,4 +159,30 @@ impl Watchdog {
         }
         *seen = still;
     }
+}
+
+/// Says that the calling item gets on, though it takes long: the
+/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
+/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
+/// that is no worker it does nothing.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
+/// use std::time::Duration;
+///
+/// let builder = WorkqueueSystem::builder();
+/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+/// let wq = sys.workqueue("scrub").bound().build()?;
+/// let scrubbed = wq.spawn(|| {
+///     let regions = 0..8;
+///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
+/// });
+/// assert_eq!(scrubbed.wait()?, 56);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn touch_watchdog() {
+    let _ = with_running(|_, pwq, context| {
+        context.pool.touch();
+        pwq.wq().counted(Count::Touched, 1);
+    });
 }

@@ -3,8 +3,8 @@
 use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
 use crate::rescuer::Rescuer;
-use crate::shared::SystemShared;
 use crate::system_inner::SystemInner;
+use crate::system_shared::SystemShared;
 use crate::workqueue::{DEFAULT_MAX_ACTIVE, NO_LIMIT, Workqueue, checked_max_active, checked_name};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;

@@ -12,7 +12,7 @@ use inflight_workqueue::{
 use proptest::prelude::*;
 use std::io;
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, builder, gated, system, until};
+use support::{Inside, Level, Log, bound, builder, held_work, system, until};
 
 fn unbound(sys: &WorkqueueSystem, attrs: Attrs) -> Workqueue {
     sys.workqueue("unbound").unbound(attrs).build().unwrap()
@@ -78,12 +78,12 @@ fn pools_go_with_the_last_queue_that_uses_them() {
 fn a_pool_lives_as_long_as_its_items() {
     let sys = system();
     let wq = unbound(&sys, cache());
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     drop(wq);
     begun.wait(1);
     assert_eq!(pools(&sys).len(), 2);
-    gate.raise();
+    release.raise();
     await_pools(&sys, &[]);
 }
 
@@ -129,7 +129,7 @@ fn inactive_items_end_where_they_were_queued() {
     let builder = sys.workqueue("one").unbound(cache());
     let wq = builder.max_active(1).build().unwrap();
     let log = Log::new();
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     let item = |n: u32| {
@@ -139,7 +139,7 @@ fn inactive_items_end_where_they_were_queued() {
     item(1);
     wq.set_attrs(cache().strict(true)).unwrap();
     item(2);
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(log.entries(), [(1, "u0".into()), (2, "u2".into())]);
     await_pools(&sys, &["2 cpus 0-1 strict", "3 cpus 2-3 strict"]);
@@ -187,7 +187,7 @@ fn all_or_nothing() {
     assert_eq!(pool_of(&wq, 0), "u0");
     assert_eq!(pool_of(&wq, 2), "u1");
     let before = pools(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     faults.refuse_spawns(true);
@@ -204,7 +204,7 @@ fn all_or_nothing() {
     assert_eq!(pools(&sys), before, "nothing is left of the attempt");
     assert_eq!(pool_of(&wq, 3), "u1", "and it goes on as before");
     // A queue without items needs nothing yet.
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(wq.set_attrs(cache().strict(true)), Ok(()));
 }
@@ -340,7 +340,7 @@ fn i27_the_new_pool_waits_for_the_old_one() {
     let sys = system();
     let wq = sys.workqueue("log").ordered_with(cache()).build().unwrap();
     let (log, inside) = (Log::new(), Inside::new());
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     wq.set_attrs(Attrs::new().scope(Scope::Cpu)).unwrap();
@@ -353,7 +353,7 @@ fn i27_the_new_pool_waits_for_the_old_one() {
         }));
     }
     assert_eq!((wq.stats().active, wq.stats().inactive), (1, 3));
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!((log.entries(), inside.most()), (vec![3, 1, 2], 1));
 }

@@ -163,7 +163,7 @@ fn a_poller_that_does_not_come_is_relieved_by_the_thread() {
     calls.wait(2); // By the thread, if it has not parked yet.
     assert_eq!(poller.poll(1).ran, 1);
     assert_eq!(log.entries()[2], thread::current_id());
-    // And late again; the alarm may be that of the call before, and ask again.
+    // And late again; the timer may be that of the call before, and ask again.
     queue(&wq, &work);
     while log.entries().len() < 4 {
         clock.advance(BH_PATIENCE);
@@ -189,7 +189,7 @@ fn a_poller_that_does_not_come_again_is_relieved_by_the_thread() {
             let queued = other.queue_delayed_on(1, &after, BH_PATIENCE);
             assert!(queued.unwrap().is_queued());
             clock.advance(BH_PATIENCE);
-            passed.wait_silently(1); // The alarm of its call came before.
+            passed.wait_silently(1); // The timer of its call came before.
         })
     };
     let log = Log::new();
@@ -204,7 +204,7 @@ fn a_poller_that_does_not_come_again_is_relieved_by_the_thread() {
 }
 
 #[test]
-fn the_thread_hands_over_to_a_poller_that_comes_back() {
+fn the_thread_leaves_work_to_a_poller_that_comes_back() {
     let (sys, clock) = still();
     let (mut poller, calls) = polled(&sys);
     let wq = done(&sys);

@@ -68,7 +68,7 @@ fn a_poller_runs_items_while_threads_are_refused() {
     let before = rig.faults.spawn_attempts();
     rig.clock.advance(BH_PATIENCE);
     while rig.faults.spawn_attempts() == before {
-        thread::yield_now(); // The timekeeper asks for the thread.
+        thread::yield_now(); // The timer asks for the thread.
     }
     assert_eq!(poller.poll(10).ran, 2);
     assert!(works.iter().all(|work| !work.is_pending()));
@@ -86,7 +86,7 @@ fn what_a_poller_leaves_waits_for_a_thread() {
     assert!(work.is_pending());
     rig.faults.refuse_spawns(false);
     while work.is_pending() {
-        // A pool in distress asks again by the clock.
+        // A pool that has called mayday asks again by the clock.
         rig.clock.advance(Duration::from_secs(1));
         thread::yield_now();
     }

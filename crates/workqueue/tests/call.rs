@@ -50,7 +50,7 @@ fn a_bound_queue_runs_it_on_a_worker() {
     assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
 }
 
-/// A thread whose call has begun and runs until the gate is raised.
+/// A thread whose call has begun and runs until the level is raised.
 fn called(wq: &Workqueue) -> (thread::JoinHandle<Result<(), JoinError>>, Level) {
     let (begun, open) = (Level::new(), Level::new());
     let caller = thread::spawn({

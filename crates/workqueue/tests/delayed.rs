@@ -32,7 +32,7 @@ fn counting() -> (DelayedWork, Level) {
     (work, runs)
 }
 
-/// Waits until the timekeeper sleeps towards a time that has not come.
+/// Waits until the timer sleeps towards a time that has not come.
 fn settled(clock: &Clock) {
     while clock.sleepers() == 0 {
         thread::yield_now();
@@ -244,9 +244,9 @@ fn shutdown_does_not_wait_for_times() {
     assert_eq!(wq.queue_delayed(&work, MS), Err(QueueError::ShutDown));
 }
 
-/// The last handle on the system goes on the timekeeper's own thread: it does not wait for itself.
+/// The last handle on the system goes on the timer's own thread: it does not wait for itself.
 #[test]
-fn the_last_handle_may_go_on_the_timekeeper() {
+fn the_last_handle_may_go_on_the_timer_thread() {
     let (sys, wq, clock) = manual();
     let gone = Level::new();
     struct Says(Level, Option<WorkqueueSystem>);
@@ -267,7 +267,7 @@ fn the_last_handle_may_go_on_the_timekeeper() {
 
 /// Without a thread to wait on, the caller is told at once and the work is idle.
 #[test]
-fn a_refused_timekeeper_is_an_error() {
+fn a_refused_timer_thread_is_an_error() {
     let faults = Faults::new();
     let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
@@ -306,9 +306,9 @@ fn an_item_whose_pool_has_no_worker_yet_is_tried_again() {
     runs.wait(1);
 }
 
-/// While nothing waits for its time the timekeeper sleeps without limit.
+/// While nothing waits for its time the timer sleeps without limit.
 #[test]
-fn the_timekeeper_sleeps_when_nothing_is_armed() {
+fn the_timer_thread_sleeps_when_nothing_is_armed() {
     let (_sys, wq, clock) = manual();
     let (work, runs) = counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());

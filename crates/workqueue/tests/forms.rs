@@ -182,14 +182,14 @@ fn an_unmanaged_queue_runs_all_that_its_limit_lets() {
 #[test]
 fn unmanaged_items_hold_managed_ones_not_back() {
     let sys = one_cpu().sampling(false).build().unwrap();
-    let crowd = unmanaged(&sys, 8, Attrs::new());
+    let many = unmanaged(&sys, 8, Attrs::new());
     let wq = sys.workqueue("managed").unbound(Attrs::new());
     let wq = wq.build().unwrap();
     let (begun, open, inside) = (Level::new(), Level::new(), Inside::new());
     let held: Vec<_> = (0..3)
         .map(|_| {
             let (begun, open) = (begun.clone(), open.clone());
-            crowd.spawn(move || {
+            many.spawn(move || {
                 begun.raise();
                 open.wait_silently(1);
             })
@@ -300,24 +300,24 @@ fn a_work_finds_itself() {
 fn a_work_that_finds_itself_goes_with_its_last_handle() {
     let sys = system();
     let wq = bound(&sys);
-    let (held, kept) = (Arc::new(()), Arc::new(Mutex::new(Vec::new())));
+    let (held, handles) = (Arc::new(()), Arc::new(Mutex::new(Vec::new())));
     let work = Work::new({
-        let (held, kept) = (held.clone(), kept.clone());
+        let (held, handles) = (held.clone(), handles.clone());
         move || {
             let _held = &held;
-            kept.lock().push(current_work().unwrap());
+            handles.lock().push(current_work().unwrap());
         }
     });
     assert!(wq.queue(&work).unwrap().is_queued());
     wq.flush_blocking().unwrap();
     drop(work);
     assert_eq!(Arc::strong_count(&held), 2, "the list has a handle");
-    let again = kept.lock().remove(0);
+    let again = handles.lock().remove(0);
     assert!(wq.queue(&again).unwrap().is_queued());
     again.flush_blocking().unwrap();
     drop(again);
     // The list is the work's, and holds it.
-    assert_eq!(std::mem::take(&mut *kept.lock()).len(), 1);
+    assert_eq!(std::mem::take(&mut *handles.lock()).len(), 1);
     wq.flush_blocking().unwrap();
     assert_eq!(Arc::strong_count(&held), 1);
 }

@@ -8,7 +8,7 @@ use inflight_workqueue::{
     Attrs, DelayedWork, Share, TraceStep, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
 };
 use std::time::Duration;
-use support::{Level, Log, four_cpus, gated, system};
+use support::{Level, Log, four_cpus, held_work, system};
 
 fn each_kind(sys: &WorkqueueSystem) -> [Workqueue; 3] {
     let build = |builder: WorkqueueBuilder| builder.freezable().build().unwrap();
@@ -24,7 +24,7 @@ fn each_kind(sys: &WorkqueueSystem) -> [Workqueue; 3] {
 fn b35_nothing_starts_until_the_thaw() {
     let sys = system();
     for wq in each_kind(&sys) {
-        let (work, gate, begun) = gated();
+        let (work, release, begun) = held_work();
         assert!(wq.queue_on(0, &work).unwrap().is_queued());
         begun.wait(1);
         let frozen = sys.freeze();
@@ -34,7 +34,7 @@ fn b35_nothing_starts_until_the_thaw() {
             let log = log.clone();
             drop(wq.spawn_on(0, move || log.push(n)));
         }
-        gate.raise();
+        release.raise();
         work.flush_blocking().unwrap();
         while frozen.is_busy() {
             thread::yield_now();

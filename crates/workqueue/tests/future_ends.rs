@@ -8,7 +8,7 @@ use inflight_workqueue::{JoinError, QueueError, Work};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use support::{Level, bound, gated, system, until};
+use support::{Level, bound, held_work, system, until};
 
 /// Something that happens once. It keeps the waker of who waits for it.
 #[derive(Clone, Default)]
@@ -128,7 +128,7 @@ fn a_future_woken_during_a_drain_goes_on() {
     signal.wait_until_awaited();
     wq.flush_blocking().unwrap();
     // Holds the drain up.
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue(&work).unwrap().is_queued());
     begun.wait(1);
     let drainer = thread::spawn({
@@ -147,6 +147,6 @@ fn a_future_woken_during_a_drain_goes_on() {
         7,
         "woken by nobody of the queue's own"
     );
-    gate.raise();
+    release.raise();
     drainer.join().unwrap().unwrap();
 }

@@ -29,16 +29,16 @@ fn waiting_for_a_handle_on_a_worker_lets_others_run() {
     assert_eq!(depth(&wq, 6), 6);
 }
 
-/// A queue that runs one item at a time, and now this one until the gate is raised.
+/// A queue that runs one item at a time, and now this one until the level is raised.
 fn occupied(sys: &WorkqueueSystem) -> (Workqueue, Level, JoinHandle<()>) {
     let one = sys.workqueue("one").unbound(Attrs::new());
     let one = one.max_active(1).build().unwrap();
-    let gate = Level::new();
+    let release = Level::new();
     let first = one.spawn({
-        let gate = gate.clone();
-        move || gate.wait(1)
+        let release = release.clone();
+        move || release.wait(1)
     });
-    (one, gate, first)
+    (one, release, first)
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn handles_give_results_panics_and_cancellations() {
         panic!("the panic is reported");
     };
     assert_eq!(payload.message(), Some("on purpose"));
-    let (one, gate, first) = occupied(&sys);
+    let (one, release, first) = occupied(&sys);
     let second = one.spawn(|| ());
     assert!(second.try_cancel());
     assert!(second.is_finished() && !second.try_cancel());
     assert!(matches!(second.wait(), Err(JoinError::Cancelled)));
-    gate.raise();
+    release.raise();
     first.wait().unwrap();
 }
 
@@ -63,7 +63,7 @@ fn handles_give_results_panics_and_cancellations() {
 #[test]
 fn cancelling_drops_the_function() {
     let sys = system();
-    let (one, gate, first) = occupied(&sys);
+    let (one, release, first) = occupied(&sys);
     let held = Arc::new(());
     let second = one.spawn({
         let held = held.clone();
@@ -71,7 +71,7 @@ fn cancelling_drops_the_function() {
     });
     assert!(second.try_cancel());
     assert_eq!(Arc::strong_count(&held), 1);
-    gate.raise();
+    release.raise();
     first.wait().unwrap();
 }
 
@@ -80,10 +80,10 @@ fn a_timed_wait_gives_the_handle_back() {
     let clock = Clock::manual();
     let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
-    let gate = Level::new();
+    let release = Level::new();
     let mut handle = wq.spawn({
-        let gate = gate.clone();
-        move || gate.wait(1)
+        let release = release.clone();
+        move || release.wait(1)
     });
     let too_late = handle.wait_timeout(Duration::ZERO);
     assert!(matches!(too_late, Err(JoinError::TimedOut)));
@@ -94,7 +94,7 @@ fn a_timed_wait_gives_the_handle_back() {
     clock.advance(Duration::from_secs(1));
     let (too_late, mut handle) = waiter.join().unwrap();
     assert!(matches!(too_late, Err(JoinError::TimedOut)));
-    gate.raise();
+    release.raise();
     handle.wait_timeout(Duration::MAX).unwrap();
 }
 
@@ -128,8 +128,8 @@ inflight_sync::thread_local! {
 fn waiting_waker() -> Waker {
     static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
     fn clone(_: *const ()) -> RawWaker {
-        if let Some((gate, wq)) = TO_END.with(RefCell::take) {
-            gate.raise();
+        if let Some((release, wq)) = TO_END.with(RefCell::take) {
+            release.raise();
             wq.flush_blocking().unwrap();
         }
         RawWaker::new(std::ptr::null(), &TABLE)
@@ -145,15 +145,15 @@ fn waiting_waker() -> Waker {
 fn a_waker_is_not_cloned_under_the_lock() {
     let sys = system();
     let wq = bound(&sys);
-    let gate = Level::new();
+    let release = Level::new();
     let mut handle = pin!(wq.spawn({
-        let gate = gate.clone();
+        let release = release.clone();
         move || {
-            gate.wait(1);
+            release.wait(1);
             7
         }
     }));
-    TO_END.with(|slot| slot.replace(Some((gate, wq.clone()))));
+    TO_END.with(|slot| slot.replace(Some((release, wq.clone()))));
     let seen = handle
         .as_mut()
         .poll(&mut Context::from_waker(&waiting_waker()));
@@ -172,7 +172,7 @@ impl Drop for PanicsInDrop {
 #[test]
 fn a_cancelled_function_that_panics_in_its_drop_still_resolves() {
     let sys = system();
-    let (one, gate, first) = occupied(&sys);
+    let (one, release, first) = occupied(&sys);
     let bomb = PanicsInDrop;
     let second = one.spawn(move || {
         let _bomb = &bomb;
@@ -180,7 +180,7 @@ fn a_cancelled_function_that_panics_in_its_drop_still_resolves() {
     let cancelled = catch_unwind(AssertUnwindSafe(|| second.try_cancel()));
     assert!(cancelled.is_err(), "the panic is the caller's");
     assert!(matches!(second.wait(), Err(JoinError::Cancelled)));
-    gate.raise();
+    release.raise();
     first.wait().unwrap();
 }
 
@@ -195,18 +195,18 @@ fn a_panicking_waker_is_not_counted_as_the_items_panic() {
     }
     let sys = system();
     let wq = bound(&sys);
-    let gate = Level::new();
+    let release = Level::new();
     let mut handle = pin!(wq.spawn({
-        let gate = gate.clone();
+        let release = release.clone();
         move || {
-            gate.wait(1);
+            release.wait(1);
             5
         }
     }));
     let waker = Waker::from(Arc::new(Bomb));
     let first = handle.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(first.is_pending());
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     let stats = wq.stats();
     assert_eq!((stats.completed, stats.panicked), (1, 0));

@@ -29,7 +29,7 @@ fn on(topology: &Topology) -> WorkqueueSystem {
 
 /// B33: its queue was made while it was away.
 #[test]
-fn b33_a_cpu_that_comes_later_has_a_gate_and_workers_of_its_own() {
+fn b33_a_cpu_that_comes_later_has_a_pwq_and_workers_of_its_own() {
     let sys = on(&machine("core:4 offline:3"));
     let wq = sys.workqueue("irq").bound().max_active(1).build().unwrap();
     let done = sys.workqueue("done").bh().build().unwrap();

@@ -122,7 +122,7 @@ fn a_process_with_nothing_to_do_makes_no_wakeups() {
 }
 
 /// The child: each kind of thread has been there, and had something to do. An item slept without
-/// saying so, so the timekeeper has looked at workers; another waited for its time; a queue has a
+/// saying so, so the timer has looked at workers; another waited for its time; a queue has a
 /// rescuer; the CPU time of its items is measured.
 #[cfg(target_os = "linux")]
 #[test]

@@ -22,7 +22,7 @@ fn parameter(name: &str) -> Option<u64> {
 /// What a queue lets through, and what has come of each accepted item. Relaxed, all of these: they
 /// are compared when everything has ended.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     accepted: AtomicU64,
     ran: AtomicU64,
     cancelled: AtomicU64,
@@ -30,7 +30,7 @@ struct Tally {
     news: AtomicUsize,
 }
 
-impl Tally {
+impl Counts {
     fn add(&self, count: &AtomicU64, n: u64) {
         count.fetch_add(n, Ordering::Relaxed);
         self.news.fetch_add(1, Ordering::Relaxed);
@@ -42,52 +42,52 @@ fn of(count: &AtomicU64) -> u64 {
 }
 
 /// Some end at once, some let another worker run meanwhile.
-fn works(tally: &Arc<Tally>, count: usize) -> Vec<Work> {
+fn works(counts: &Arc<Counts>, count: usize) -> Vec<Work> {
     let work = |n: usize| {
-        let tally = tally.clone();
+        let counts = counts.clone();
         Work::new(move || {
-            tally.inside.enter();
+            counts.inside.enter();
             if n % 8 == 0 {
                 blocking(thread::yield_now);
             }
-            tally.inside.leave();
-            tally.add(&tally.ran, 1);
+            counts.inside.leave();
+            counts.add(&counts.ran, 1);
         })
     };
     (0..count).map(work).collect()
 }
 
 /// As many run at once as the limit lets: each waits for so many.
-fn fill(wq: &Workqueue, tally: &Arc<Tally>, limit: usize) {
+fn fill(wq: &Workqueue, counts: &Arc<Counts>, limit: usize) {
     let begun = Level::new();
     for n in 0..limit + 50 {
-        let (tally, begun) = (tally.clone(), begun.clone());
+        let (counts, begun) = (counts.clone(), begun.clone());
         let fills = move || {
-            tally.inside.enter();
+            counts.inside.enter();
             begun.raise();
             begun.wait(limit);
-            tally.inside.leave();
+            counts.inside.leave();
         };
         wq.spawn_on(n % 8, fills).detach();
     }
     wq.flush_blocking().unwrap();
-    assert_eq!(tally.inside.most(), limit);
+    assert_eq!(counts.inside.most(), limit);
 }
 
 /// Queues and cancels until so many have been accepted.
-fn submit(wq: &Workqueue, tally: &Tally, works: &[Work], seed: u64, items: u64) {
+fn submit(wq: &Workqueue, counts: &Counts, works: &[Work], seed: u64, items: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    while of(&tally.accepted) < items {
+    while of(&counts.accepted) < items {
         let work = &works[rng.usize(..works.len())];
         match rng.u8(..10) {
             0..=6 => {
                 let queued = wq.queue_on(rng.usize(..8), work).unwrap().is_queued();
-                tally.add(&tally.accepted, u64::from(queued));
+                counts.add(&counts.accepted, u64::from(queued));
             }
-            7 => tally.add(&tally.cancelled, u64::from(work.cancel())),
+            7 => counts.add(&counts.cancelled, u64::from(work.cancel())),
             8 if rng.u8(..8) == 0 => {
                 let cancelled = work.cancel_sync_blocking().unwrap();
-                tally.add(&tally.cancelled, u64::from(cancelled));
+                counts.add(&counts.cancelled, u64::from(cancelled));
             }
             _ => thread::yield_now(),
         }
@@ -95,9 +95,9 @@ fn submit(wq: &Workqueue, tally: &Tally, works: &[Work], seed: u64, items: u64) 
 }
 
 /// Moves the limit below its largest value, and freezes, until it is over.
-fn change(sys: &WorkqueueSystem, wq: &Workqueue, tally: &Tally, limit: usize, items: u64) {
+fn change(sys: &WorkqueueSystem, wq: &Workqueue, counts: &Counts, limit: usize, items: u64) {
     let mut rng = fastrand::Rng::with_seed(limit as u64);
-    while of(&tally.accepted) < items {
+    while of(&counts.accepted) < items {
         wq.set_max_active(rng.usize(1..=limit)).unwrap();
         if rng.u8(..16) == 0 {
             let frozen = sys.freeze();
@@ -118,28 +118,31 @@ fn stress(limit: usize, items: u64, seed: u64) {
         .unbound(Attrs::new().scope(Scope::Numa));
     let wq = wq.share(Share::Lend).max_active(limit).freezable();
     let wq = wq.build().unwrap();
-    let tally = Arc::new(Tally::default());
-    fill(&wq, &tally, limit);
+    let counts = Arc::new(Counts::default());
+    fill(&wq, &counts, limit);
     let before = wq.stats().completed;
-    let works = Arc::new(works(&tally, 2 * limit.max(64)));
+    let works = Arc::new(works(&counts, 2 * limit.max(64)));
     let mut threads: Vec<_> = (0..3)
         .map(|n| {
-            let (wq, tally, works) = (wq.clone(), tally.clone(), works.clone());
-            thread::spawn(move || submit(&wq, &tally, &works, seed + n, items))
+            let (wq, counts, works) = (wq.clone(), counts.clone(), works.clone());
+            thread::spawn(move || submit(&wq, &counts, &works, seed + n, items))
         })
         .collect();
     threads.push(thread::spawn({
-        let (sys, wq, tally) = (sys.clone(), wq.clone(), tally.clone());
-        move || change(&sys, &wq, &tally, limit, items)
+        let (sys, wq, counts) = (sys.clone(), wq.clone(), counts.clone());
+        move || change(&sys, &wq, &counts, limit, items)
     }));
-    watch(&tally.news, threads, || sys.dump());
+    watch(&counts.news, threads, || sys.dump());
     wq.flush_blocking().unwrap();
-    assert_eq!(tally.inside.most(), limit, "never more");
-    assert_eq!(of(&tally.accepted), of(&tally.ran) + of(&tally.cancelled));
+    assert_eq!(counts.inside.most(), limit, "never more");
+    assert_eq!(
+        of(&counts.accepted),
+        of(&counts.ran) + of(&counts.cancelled)
+    );
     let stats = wq.stats();
     assert_eq!((stats.active, stats.inactive), (0, 0));
-    assert_eq!(stats.queued - before, of(&tally.accepted));
-    assert_eq!(stats.completed - before, of(&tally.ran));
+    assert_eq!(stats.queued - before, of(&counts.accepted));
+    assert_eq!(stats.completed - before, of(&counts.ran));
 }
 
 #[test]

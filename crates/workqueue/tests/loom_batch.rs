@@ -11,7 +11,7 @@ mod model_support;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::check;
 use inflight_sync::{Arc, Mutex, block_on, thread};
-use inflight_workqueue::unstable::{NumberBatch, PoolByHand};
+use inflight_workqueue::unstable::{ManualPool, NumberBatch};
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem, blocking};
 use model_support::{ALL, Count, FIVE, FOUR, Log, Started, THREE, Touched, draw_all, system};
 use std::future::Future;
@@ -161,7 +161,7 @@ fn a_skipped_entry_is_known() {
 struct Pool {
     sys: WorkqueueSystem,
     wq: Workqueue,
-    pool: PoolByHand,
+    pool: ManualPool,
     ordered: bool,
     log: Log,
     touched: Touched,
@@ -173,7 +173,7 @@ impl Pool {
         let wq = sys.workqueue("drawn").bound().freezable();
         let wq = wq.max_active(max_active).build().unwrap();
         Arc::new(Self {
-            pool: wq.by_hand(0),
+            pool: wq.manual_pool(0),
             sys,
             wq,
             ordered: max_active == 1,

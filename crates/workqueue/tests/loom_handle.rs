@@ -56,7 +56,7 @@ fn completion_against_drop() {
 fn i18_a_value_goes_after_its_run() {
     check("i18_a_value_goes_after_its_run", FOUR, || {
         let (sys, wq) = system(1, 8);
-        let pool = wq.by_hand(0);
+        let pool = wq.manual_pool(0);
         let (ran, owned) = (Touched::new(), Touched::new());
         let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
         let handle = wq.spawn({
@@ -80,7 +80,7 @@ fn i18_a_value_goes_after_its_run() {
 fn i18_a_value_goes_after_it_was_awaited() {
     check("i18_a_value_goes_after_it_was_awaited", FOUR, || {
         let (sys, wq) = system(1, 8);
-        let pool = wq.by_hand(0);
+        let pool = wq.manual_pool(0);
         let (ran, owned) = (Touched::new(), Touched::new());
         let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
         let mut handle = wq.spawn({

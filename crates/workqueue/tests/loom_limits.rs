@@ -11,7 +11,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::{Arc, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::unstable::{NrActive, PoolByHand};
+use inflight_workqueue::unstable::{ManualPool, NrActive};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use model_support::{ALL, Count, FIVE, FOUR, Log, Own, THREE, Touched, draw_all};
 use std::time::Duration;
@@ -184,8 +184,8 @@ fn i16_lower_against_release() {
 struct Pools {
     sys: WorkqueueSystem,
     wq: Workqueue,
-    a: PoolByHand,
-    b: PoolByHand,
+    a: ManualPool,
+    b: ManualPool,
     inside: Touched,
     log: Log,
 }
@@ -199,8 +199,8 @@ impl Pools {
         let wq = sys.workqueue("shared").unbound(attrs).freezable();
         let wq = wq.max_active(max_active).build().unwrap();
         Arc::new(Self {
-            a: wq.by_hand(0),
-            b: wq.by_hand(1),
+            a: wq.manual_pool(0),
+            b: wq.manual_pool(1),
             sys,
             wq,
             inside: Touched::new(),
@@ -403,7 +403,7 @@ fn i24_a_parked_entry_has_the_shared_slot() {
     check("i24_a_parked_entry_has_the_shared_slot", FOUR, || {
         let pools = Pools::new(1);
         let bound = pools.sys.workqueue("bound").bound().build().unwrap();
-        let runner = bound.by_hand(0);
+        let runner = bound.manual_pool(0);
         let (runs, cancelled) = (Count::new(), Count::new());
         let started = model_support::Started::default();
         let own = Own::new({

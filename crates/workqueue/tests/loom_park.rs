@@ -11,7 +11,7 @@ mod model_support;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::thread;
 use inflight_topology::Topology;
-use inflight_workqueue::unstable::PoolByHand;
+use inflight_workqueue::unstable::ManualPool;
 use inflight_workqueue::{Work, Workqueue, WorkqueueSystem};
 use model_support::{Count, FOUR, Log, Own, Started, THREE, TWO, Touched, draw_all};
 use std::time::Duration;
@@ -21,8 +21,8 @@ struct Pools {
     sys: WorkqueueSystem,
     here: Workqueue,
     there: Workqueue,
-    a: PoolByHand,
-    b: PoolByHand,
+    a: ManualPool,
+    b: ManualPool,
 }
 
 fn pools(max_active: usize) -> Pools {
@@ -32,9 +32,9 @@ fn pools(max_active: usize) -> Pools {
     let here = sys.workqueue("here").bound().build().unwrap();
     let there = sys.workqueue("there").bound().freezable();
     let there = there.max_active(max_active).build().unwrap();
-    let (a, b) = (here.by_hand(0), here.by_hand(1));
-    there.by_hand(0);
-    there.by_hand(1);
+    let (a, b) = (here.manual_pool(0), here.manual_pool(1));
+    there.manual_pool(0);
+    there.manual_pool(1);
     Pools {
         sys,
         here,
@@ -101,7 +101,7 @@ fn while_x_runs(
 }
 
 /// A thread that draws from a pool, so many times.
-fn draws(started: &Started, pool: &PoolByHand, most: usize, times: usize) {
+fn draws(started: &Started, pool: &ManualPool, most: usize, times: usize) {
     let pool = pool.clone();
     started.start(move || {
         for _ in 0..times {

@@ -45,8 +45,8 @@ fn i2_block_against_queue() {
     });
 }
 
-/// I.33: sections nest, by hand and by parking inside. The inner end must not count: the first item
-/// would seem to run while it waits, and the second would find no worker.
+/// I.33: sections nest, by calls and by parking inside. The inner end must not count: the first
+/// item would seem to run while it waits, and the second would find no worker.
 #[test]
 fn i33_nested_sections_count_once() {
     check("i33_nested_sections_count_once", ONE, || {

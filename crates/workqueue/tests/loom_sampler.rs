@@ -1,5 +1,5 @@
 //! Models of a worker that says that it sleeps while it is found asleep, or computing for long.
-//! Events as in `PROTOCOL.md`. The model looks by hand, and sees everybody
+//! Events as in `PROTOCOL.md`. The model looks when it says so, and sees everybody
 //! asleep, or computing, whatever he does: the worst sampler there could be.
 
 #![cfg(loom)]

@@ -12,7 +12,7 @@ use inflight_sync::model::check;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use inflight_topology::Scope;
-use inflight_workqueue::unstable::PoolByHand;
+use inflight_workqueue::unstable::ManualPool;
 use inflight_workqueue::{Attrs, JoinHandle, Work, Workqueue, WorkqueueSystem, blocking};
 use model_support::{Count, FIVE, FOUR, Log, Own, THREE, TWO, Touched, ZERO, draw_all, timed};
 
@@ -37,8 +37,8 @@ fn taught() -> (WorkqueueSystem, Workqueue) {
 struct Pools {
     sys: WorkqueueSystem,
     wq: Workqueue,
-    home: PoolByHand,
-    thief: PoolByHand,
+    home: ManualPool,
+    thief: ManualPool,
     log: Log,
 }
 
@@ -46,8 +46,8 @@ impl Pools {
     fn new() -> Arc<Self> {
         let (sys, wq) = taught();
         Arc::new(Self {
-            home: wq.by_hand(HOME),
-            thief: wq.by_hand(THIEF),
+            home: wq.manual_pool(HOME),
+            thief: wq.manual_pool(THIEF),
             sys,
             wq,
             log: Log::default(),

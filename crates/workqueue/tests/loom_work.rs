@@ -46,7 +46,7 @@ fn i9_queue_against_cancel() {
 fn i18_a_work_goes_after_its_run() {
     check("i18_a_work_goes_after_its_run", FOUR, || {
         let (sys, wq) = system(1, 8);
-        let pool = wq.by_hand(0);
+        let pool = wq.manual_pool(0);
         let (ran, owned) = (Touched::new(), Touched::new());
         let work = Work::new({
             let value = [&ran, &owned].map(|touched| TouchedByDrop(touched.clone()));
@@ -95,7 +95,7 @@ fn i18_a_work_goes_with_its_last_handle() {
 fn i26_a_cancel_sees_what_it_takes_back() {
     check("i26_a_cancel_sees_what_it_takes_back", ALL, || {
         let (sys, wq) = system(1, 8);
-        wq.by_hand(0);
+        wq.manual_pool(0);
         let (touched, event) = (Touched::new(), Count::new());
         let work = Work::new(|| ());
         let canceller = thread::spawn({

@@ -94,10 +94,10 @@ fn cancelled_entries_leave_nothing() {
             work.cancel();
         }
         drop(many);
-        let kept = live() - before;
+        let grown = live() - before;
         assert!(
-            kept < 65_536,
-            "{kept} bytes of a list of {} are kept",
+            grown < 65_536,
+            "{grown} bytes of a list of {} are kept",
             loops()
         );
         open.raise();

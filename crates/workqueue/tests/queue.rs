@@ -142,16 +142,16 @@ fn items_of_one_cpu_start_in_the_order_they_came() {
     let sys = system();
     let wq = sys.workqueue("fifo").bound().max_active(2).build().unwrap();
     let starts = Log::new();
-    let gate = Level::new();
+    let release = Level::new();
     for n in 0..50 {
-        let (starts, gate) = (starts.clone(), gate.clone());
+        let (starts, release) = (starts.clone(), release.clone());
         let work = Work::new(move || {
             starts.push(n);
-            gate.wait(1);
+            release.wait(1);
         });
         assert!(wq.queue_on(1, &work).unwrap().is_queued());
     }
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(starts.entries(), (0..50).collect::<Vec<_>>());
 }
@@ -244,13 +244,13 @@ fn items_do_not_overlap(wq: &inflight_workqueue::Workqueue) {
 /// Queues items from so many CPUs in turn. All of them block, so the limit is all that holds them
 /// back; it is reached, and never exceeded.
 fn is_the_limit_of(wq: &Workqueue, cpus: usize, items: usize, limit: usize) {
-    let (inside, gate, begun) = (Inside::new(), Level::new(), Level::new());
+    let (inside, release, begun) = (Inside::new(), Level::new(), Level::new());
     for n in 0..items {
-        let (inside, gate, begun) = (inside.clone(), gate.clone(), begun.clone());
+        let (inside, release, begun) = (inside.clone(), release.clone(), begun.clone());
         let work = Work::new(move || {
             inside.enter();
             begun.raise();
-            gate.wait(1);
+            release.wait(1);
             inside.leave();
         });
         assert!(wq.queue_on(n % cpus, &work).unwrap().is_queued());
@@ -258,7 +258,7 @@ fn is_the_limit_of(wq: &Workqueue, cpus: usize, items: usize, limit: usize) {
     begun.wait(limit);
     let counts = (wq.stats().active, wq.stats().inactive);
     assert_eq!(counts, (limit, items - limit));
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(inside.most(), limit);
 }
@@ -291,12 +291,12 @@ fn the_limit_changes_while_items_wait() {
         .max_active(1)
         .build()
         .unwrap();
-    let (gate, begun) = (Level::new(), Level::new());
+    let (release, begun) = (Level::new(), Level::new());
     for n in 0..6 {
-        let (gate, begun) = (gate.clone(), begun.clone());
+        let (release, begun) = (release.clone(), begun.clone());
         let work = Work::new(move || {
             begun.raise();
-            gate.wait(1 + n / 4);
+            release.wait(1 + n / 4);
         });
         assert!(wq.queue_on(0, &work).unwrap().is_queued());
     }
@@ -305,10 +305,10 @@ fn the_limit_changes_while_items_wait() {
     begun.wait(4);
     assert_eq!((wq.stats().active, wq.stats().inactive), (4, 2));
     wq.set_max_active(1).unwrap();
-    gate.raise();
+    release.raise();
     begun.wait(5);
     assert_eq!(wq.stats().inactive, 1, "only one at a time again");
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(
         wq.set_max_active(0),
@@ -481,11 +481,11 @@ fn equal_attributes_share_pools_and_others_do_not() {
 fn flush_waits_for_running_pending_and_inactive() {
     let sys = system();
     let wq = sys.workqueue("f").bound().max_active(2).build().unwrap();
-    let (gate, ended) = (Level::new(), Level::new());
+    let (release, ended) = (Level::new(), Level::new());
     for n in 0..8 {
-        let (gate, ended) = (gate.clone(), ended.clone());
+        let (release, ended) = (release.clone(), ended.clone());
         let work = Work::new(move || {
-            gate.wait(1);
+            release.wait(1);
             ended.raise();
         });
         assert!(wq.queue_on(n % 2, &work).unwrap().is_queued());
@@ -497,7 +497,7 @@ fn flush_waits_for_running_pending_and_inactive() {
             ended.get()
         }
     });
-    gate.raise();
+    release.raise();
     assert_eq!(flusher.join().unwrap(), 8);
 }
 
@@ -556,23 +556,23 @@ fn flush_waits_until_the_items_values_are_dropped() {
 fn i22_many_flushers_at_once() {
     let sys = system();
     let wq = bound(&sys);
-    let gate = Level::new();
+    let release = Level::new();
     let held = Work::new({
-        let gate = gate.clone();
-        move || gate.wait(1)
+        let release = release.clone();
+        move || release.wait(1)
     });
     assert!(wq.queue_on(0, &held).unwrap().is_queued());
     let flushers: Vec<_> = (0..17)
         .map(|_| {
             drop(wq.spawn(|| ()));
-            let (wq, gate) = (wq.clone(), gate.clone());
+            let (wq, release) = (wq.clone(), release.clone());
             thread::spawn(move || {
                 wq.flush_blocking().unwrap();
-                assert_eq!(gate.get(), 1, "not before the old item has ended");
+                assert_eq!(release.get(), 1, "not before the old item has ended");
             })
         })
         .collect();
-    gate.raise();
+    release.raise();
     flushers.into_iter().for_each(|f| f.join().unwrap());
 }
 
@@ -580,13 +580,13 @@ fn i22_many_flushers_at_once() {
 fn drain_lets_the_queue_finish_its_chains() {
     let sys = system();
     let wq = bound(&sys);
-    let (gate, last) = (Level::new(), Level::new());
+    let (release, last) = (Level::new(), Level::new());
     let chain = {
-        let (wq, gate, last) = (wq.clone(), gate.clone(), last.clone());
+        let (wq, release, last) = (wq.clone(), release.clone(), last.clone());
         Work::new(move || {
-            gate.wait(1);
+            release.wait(1);
             let (inner, last) = (wq.clone(), last.clone());
-            // From CPU to CPU, so that a look at one gate after the other would miss it.
+            // From CPU to CPU, so that a look at one pwq after the other would miss it.
             let two = Work::new(move || {
                 let last = last.clone();
                 let three = Work::new(move || last.raise());
@@ -605,7 +605,7 @@ fn drain_lets_the_queue_finish_its_chains() {
     });
     let outsider = Work::new(|| ());
     while wq.queue_on(2, &outsider) != Err(QueueError::Draining) {}
-    gate.raise();
+    release.raise();
     assert_eq!(drainer.join().unwrap(), 1, "the chain had ended");
     assert_eq!(wq.stats().panicked, 0);
     assert!(

@@ -35,12 +35,12 @@ fn without_any_worker_the_item_is_refused_and_not_left_pending() {
 fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
     let (wq, faults, _sys) = with_faults(builder());
     wq.spawn(|| ()).wait().unwrap();
-    let (gate, begun, ended) = (Level::new(), Level::new(), Level::new());
+    let (release, begun, ended) = (Level::new(), Level::new(), Level::new());
     let blocker = Work::new({
-        let (gate, begun) = (gate.clone(), begun.clone());
+        let (release, begun) = (release.clone(), begun.clone());
         move || {
             begun.raise();
-            gate.wait(1);
+            release.wait(1);
         }
     });
     let quick = |ended: &Level| {
@@ -59,21 +59,21 @@ fn a_pool_with_a_worker_goes_on_when_threads_are_refused() {
     }
     assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
     assert_eq!(ended.get(), 0);
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(ended.get(), 2, "the old worker has run them");
     // With threads allowed again, a blocked worker is relieved.
     begun.wait(1);
-    let (gate, ended) = (Level::new(), Level::new());
+    let (release, ended) = (Level::new(), Level::new());
     let blocker = Work::new({
-        let gate = gate.clone();
-        move || gate.wait(1)
+        let release = release.clone();
+        move || release.wait(1)
     });
     assert!(wq.queue_on(1, &blocker).unwrap().is_queued());
     faults.refuse_spawns(false);
     assert!(wq.queue_on(1, &quick(&ended)).unwrap().is_queued());
     ended.wait(1);
-    gate.raise();
+    release.raise();
 }
 
 /// One CPU, and an item that waits for another one of its pool, in several ways, while threads are

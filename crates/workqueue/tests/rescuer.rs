@@ -39,20 +39,20 @@ fn reclaim(sys: &WorkqueueSystem, name: &str) -> Workqueue {
     sys.workqueue(name).bound().mem_reclaim().build().unwrap()
 }
 
-/// An item that holds the pool's only worker, blocked, until the gate is raised.
+/// An item that holds the pool's only worker, blocked, until the level is raised.
 fn block_the_worker(wq: &Workqueue) -> Level {
-    let (gate, begun) = (Level::new(), Level::new());
+    let (release, begun) = (Level::new(), Level::new());
     drop(wq.spawn({
-        let (gate, begun) = (gate.clone(), begun.clone());
+        let (release, begun) = (release.clone(), begun.clone());
         move || {
             blocking(|| {
                 begun.raise();
-                gate.wait_silently(1);
+                release.wait_silently(1);
             })
         }
     }));
     begun.wait(1);
-    gate
+    release
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_pool_without_any_worker_runs_rescued_items_only() {
 fn it_is_called_after_a_while_and_runs_its_own_items_only() {
     let rig = rig();
     let other = bound(&rig.sys);
-    let gate = block_the_worker(&other);
+    let release = block_the_worker(&other);
     rig.faults.refuse_spawns(true);
     let log = Log::new();
     let item = |name: &'static str| {
@@ -131,17 +131,17 @@ fn it_is_called_after_a_while_and_runs_its_own_items_only() {
     let stats = rig.safe.stats();
     assert_eq!((stats.rescued, stats.completed), (2, 2));
     assert!(stats.maydays > 0);
-    gate.raise();
+    release.raise();
     theirs.wait().unwrap();
 }
 
-/// While the timekeeper looks after the distress, events ask for no thread; after a second it asks,
+/// While the timer looks after the mayday, events ask for no thread; after a second it asks,
 /// and with threads to be had all goes on.
 #[test]
 fn threads_are_asked_for_again_after_the_cooldown() {
     let rig = rig();
     let other = bound(&rig.sys);
-    let gate = block_the_worker(&other);
+    let release = block_the_worker(&other);
     rig.faults.refuse_spawns(true);
     let waits = other.spawn(|| ());
     let asked = rig.faults.spawn_attempts();
@@ -155,7 +155,7 @@ fn threads_are_asked_for_again_after_the_cooldown() {
         thread::yield_now();
     }
     assert_eq!(rig.faults.spawn_attempts(), asked + 1);
-    gate.raise();
+    release.raise();
     other.flush_blocking().unwrap();
 }
 

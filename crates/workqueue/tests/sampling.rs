@@ -49,10 +49,11 @@ fn without_looks_each_cpu_runs_an_item() {
     }
 }
 
-/// Small items, so that a worker takes many at once, and a sleeper at every place among them: what
-/// lies behind it in the same hand, and what waits for the slots of those that have ended, gets on.
+/// Small items, so that a worker takes many at once, and a sleeper at every place among them:
+/// what lies behind it in the same batch, and what waits for the slots of those that have ended,
+/// gets on.
 #[test]
-fn a_silent_sleeper_holds_nothing_in_its_hand() {
+fn a_silent_sleeper_holds_nothing_in_its_batch() {
     let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("narrow").bound().max_active(64);
     let wq = wq.build().unwrap();
@@ -60,11 +61,11 @@ fn a_silent_sleeper_holds_nothing_in_its_hand() {
         for _ in 0..200 {
             drop(wq.spawn(|| ()));
         }
-        // All in the gate, in this order, before the first of them runs.
-        let gate = Level::default();
+        // All in the pwq, in this order, before the first of them runs.
+        let release = Level::default();
         let closed = wq.spawn({
-            let gate = gate.clone();
-            move || blocking(|| gate.wait(1))
+            let release = release.clone();
+            move || blocking(|| release.wait(1))
         });
         for _ in 0..round {
             drop(wq.spawn(|| ()));
@@ -79,7 +80,7 @@ fn a_silent_sleeper_holds_nothing_in_its_hand() {
             drop(wq.spawn(|| ()));
         }
         drop(wq.spawn(move || waker.write_all(&[7])));
-        gate.raise();
+        release.raise();
         assert_eq!(waits.wait().unwrap().unwrap(), 1);
         closed.wait().unwrap();
     }

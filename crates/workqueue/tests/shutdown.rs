@@ -85,11 +85,11 @@ fn work_that_queues_itself_is_stopped_by_the_shutdown() {
 fn the_last_handle_may_go_on_a_worker() {
     let sys = system();
     let wq = bound(&sys);
-    let (ended, dropped, gate) = (Level::new(), Level::new(), Level::new());
+    let (ended, dropped, release) = (Level::new(), Level::new(), Level::new());
     let last = wq.spawn({
-        let (dropped, gate) = (dropped.clone(), gate.clone());
+        let (dropped, release) = (dropped.clone(), release.clone());
         move || {
-            gate.wait(1);
+            release.wait(1);
             drop(sys);
             dropped.raise();
         }
@@ -100,7 +100,7 @@ fn the_last_handle_may_go_on_a_worker() {
             wq.spawn(move || ended.raise())
         })
         .collect();
-    gate.raise();
+    release.raise();
     last.wait().unwrap();
     assert_eq!(dropped.get(), 1, "the drop did not wait for its own item");
     assert!(handles.into_iter().all(|h| h.wait().is_ok()));
@@ -139,10 +139,10 @@ fn a_timed_shutdown_says_what_is_left() {
         .max_active(1)
         .build()
         .unwrap();
-    let gate = Level::new();
+    let release = Level::new();
     let stuck = Work::new({
-        let gate = gate.clone();
-        move || gate.wait(1)
+        let release = release.clone();
+        move || release.wait(1)
     });
     let behind = Work::new(|| ());
     assert!(wq.queue_on(0, &stuck).unwrap().is_queued());
@@ -165,7 +165,7 @@ fn a_timed_shutdown_says_what_is_left() {
         BuildError::ShutDown
     );
     drop(sys); // does not wait for the stuck one
-    gate.raise();
+    release.raise();
     stuck.flush_blocking().unwrap();
     behind.flush_blocking().unwrap();
     assert_eq!(behind.flush_blocking(), Ok(false));
@@ -227,10 +227,10 @@ fn racing_queues_and_shutdown_lose_nothing() {
     }
 }
 
-/// Shutting many gates takes a while. An item that ends meanwhile in a gate that is shut must not
-/// stop the pools, as long as another gate takes items.
+/// Closing many queues takes a while. An item that ends meanwhile in a closed queue must not
+/// stop the pools, as long as another queue takes items.
 #[test]
-fn a_gate_that_is_shut_later_loses_nothing() {
+fn a_queue_that_closes_later_loses_nothing() {
     const CPUS: usize = 512;
     let topo = Topology::synthetic(&format!("core:{CPUS}")).unwrap();
     for round in 0..400 {
@@ -281,8 +281,8 @@ fn a_timed_shutdown_counts_slow_destructors() {
     let clock = Clock::manual();
     let sys = builder().clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
-    let (begun, gate) = (Level::new(), Level::new());
-    let (slow, let_go) = (Slow(begun.clone(), gate.clone()), Level::new());
+    let (begun, release) = (Level::new(), Level::new());
+    let (slow, let_go) = (Slow(begun.clone(), release.clone()), Level::new());
     // The result is the worker's to drop: its handle goes before it is there.
     drop(wq.spawn({
         let let_go = let_go.clone();
@@ -295,7 +295,7 @@ fn a_timed_shutdown_counts_slow_destructors() {
     begun.wait(1);
     let left = sys.shutdown_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(left.items(), 1);
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
 }
 
@@ -320,8 +320,8 @@ inflight_sync::thread_local! {
 fn two_shutdowns_at_once_both_wait_for_the_threads() {
     let sys = system();
     let wq = bound(&sys);
-    let (ending, gate, answers) = (Level::new(), Level::new(), Log::new());
-    let lasts = Lasts(ending.clone(), gate.clone());
+    let (ending, release, answers) = (Level::new(), Level::new(), Log::new());
+    let lasts = Lasts(ending.clone(), release.clone());
     wq.spawn(move || drop(LASTS.with(|slot| slot.replace(Some(lasts)))))
         .wait()
         .unwrap();
@@ -342,7 +342,7 @@ fn two_shutdowns_at_once_both_wait_for_the_threads() {
         first.to_string(),
         "all items, but not all worker threads had ended"
     );
-    gate.raise();
+    release.raise();
     shutters.into_iter().for_each(|s| s.join().unwrap());
     assert_eq!(answers.entries()[1], Ok(()));
 }

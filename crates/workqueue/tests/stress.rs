@@ -46,7 +46,7 @@ impl Random {
 
 /// What one work did and what was done to it.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     runs: AtomicU64,
     panics: AtomicU64,
     overlaps: AtomicU64,
@@ -66,21 +66,21 @@ fn of(count: &AtomicU64) -> u64 {
 /// A work, and its account.
 struct Subject {
     work: DelayedWork,
-    tally: Arc<Tally>,
+    counts: Arc<Counts>,
 }
 
 impl Subject {
     /// One in so many runs panics, sleeps without saying so, or blocks.
     fn new(number: u64) -> Self {
-        let (tally, inside) = (Arc::new(Tally::default()), AtomicBool::new(false));
+        let (counts, inside) = (Arc::new(Counts::default()), AtomicBool::new(false));
         let work = DelayedWork::named(format!("work {number}"), {
-            let tally = tally.clone();
+            let counts = counts.clone();
             move || {
                 // Relaxed: the workqueue orders the runs, and this is to notice if it does not.
                 if inside.swap(true, Ordering::Relaxed) {
-                    add(&tally.overlaps);
+                    add(&counts.overlaps);
                 }
-                let run = number + add(&tally.runs);
+                let run = number + add(&counts.runs);
                 if run % 97 == 0 {
                     let (mut end, _other) = UnixStream::pair().unwrap();
                     end.set_read_timeout(Some(Duration::from_millis(1)))
@@ -91,20 +91,20 @@ impl Subject {
                 }
                 inside.store(false, Ordering::Relaxed);
                 if run % 31 == 0 {
-                    add(&tally.panics);
+                    add(&counts.panics);
                     resume_unwind(Box::new("on purpose"));
                 }
             }
         });
-        Self { work, tally }
+        Self { work, counts }
     }
 
     /// Each accepted queueing ran once or was taken back once, and no two runs overlapped.
     fn check(&self) {
-        let (tally, name) = (&self.tally, self.work.name());
-        assert_eq!(of(&tally.overlaps), 0, "{name} ran twice at once");
-        let ended = of(&tally.runs) + of(&tally.cancelled);
-        assert_eq!(of(&tally.accepted), ended, "{name}");
+        let (counts, name) = (&self.counts, self.work.name());
+        assert_eq!(of(&counts.overlaps), 0, "{name} ran twice at once");
+        let ended = of(&counts.runs) + of(&counts.cancelled);
+        assert_eq!(of(&counts.accepted), ended, "{name}");
     }
 }
 
@@ -145,8 +145,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn accept(&self, tally: &Tally) {
-        add(&tally.accepted);
+    fn accept(&self, counts: &Counts) {
+        add(&counts.accepted);
         add(&self.accepted);
     }
 
@@ -160,7 +160,7 @@ impl Rig {
 
     fn step(&self, random: &mut Random) {
         let pick = |n: u64| usize::try_from(n).unwrap();
-        let Subject { work, tally } = &self.subjects[pick(random.below(WORKS as u64))];
+        let Subject { work, counts } = &self.subjects[pick(random.below(WORKS as u64))];
         let wq = &self.queues[pick(random.below(self.queues.len() as u64))];
         let cpu = pick(random.below(4));
         let delay = Duration::from_micros(random.below(3) * random.below(500));
@@ -168,19 +168,19 @@ impl Rig {
             0..250 => {
                 // A refusal for want of threads is an answer, too.
                 if wq.queue_delayed_on(cpu, work, delay) == Ok(Queued::Queued) {
-                    self.accept(tally);
+                    self.accept(counts);
                 }
             }
             250..300 => {
                 if wq.mod_delayed_on(cpu, work, delay) == Ok(Modified::Queued) {
-                    self.accept(tally);
+                    self.accept(counts);
                 }
             }
-            300..330 if work.cancel() => drop(add(&tally.cancelled)),
-            330..340 if work.cancel_sync_blocking().unwrap() => drop(add(&tally.cancelled)),
+            300..330 if work.cancel() => drop(add(&counts.cancelled)),
+            330..340 if work.cancel_sync_blocking().unwrap() => drop(add(&counts.cancelled)),
             340..350 => {
                 if work.disable().unwrap() {
-                    add(&tally.cancelled);
+                    add(&counts.cancelled);
                 }
                 work.enable().unwrap();
             }
@@ -200,9 +200,9 @@ impl Rig {
     /// All has ended, and all adds up.
     fn finish(&self) {
         self.faults.fail_next_spawns(0);
-        for Subject { work, tally } in &self.subjects {
+        for Subject { work, counts } in &self.subjects {
             if work.cancel_sync_blocking().unwrap() {
-                add(&tally.cancelled);
+                add(&counts.cancelled);
             }
         }
         self.queues
@@ -210,9 +210,9 @@ impl Rig {
             .for_each(|wq| wq.flush_blocking().unwrap());
         self.free.flush_blocking().unwrap();
         self.subjects.iter().for_each(Subject::check);
-        let sum = |f: fn(&Tally) -> &AtomicU64| {
-            let tallies = self.subjects.iter().map(|s| of(f(&s.tally)));
-            tallies.sum::<u64>()
+        let sum = |f: fn(&Counts) -> &AtomicU64| {
+            let all = self.subjects.iter().map(|s| of(f(&s.counts)));
+            all.sum::<u64>()
         };
         let stats = |f: fn(&WorkqueueStats) -> u64| {
             let all = self.queues.iter().map(|wq| f(&wq.stats()));

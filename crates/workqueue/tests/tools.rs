@@ -301,11 +301,11 @@ fn i31_what_moves_is_no_stall() {
     for _ in 0..4 {
         let next = {
             let (begun, next) = (Level::new(), Level::new());
-            let gate = next.clone();
+            let release = next.clone();
             let started = begun.clone();
             drop(wq.spawn_on(0, move || {
                 started.raise();
-                gate.wait_silently(1);
+                release.wait_silently(1);
             }));
             period(&clock);
             // It has looked before the next one waits.

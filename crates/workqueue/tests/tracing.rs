@@ -13,7 +13,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// Keeps the events' texts.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
 struct Text(String);
 
@@ -23,7 +23,7 @@ impl Visit for Text {
     }
 }
 
-impl Subscriber for Keeper {
+impl Subscriber for Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "inflight_workqueue"
     }
@@ -43,13 +43,13 @@ impl Subscriber for Keeper {
 
 #[test]
 fn each_step_is_an_event() {
-    let keeper = Keeper::default();
-    tracing::subscriber::set_global_default(keeper.clone()).unwrap();
+    let recorder = Recorder::default();
+    tracing::subscriber::set_global_default(recorder.clone()).unwrap();
     let sys = system();
     let wq = bound(&sys);
     assert!(wq.queue(&Work::named("rescan", || ())).unwrap().is_queued());
     wq.flush_blocking().unwrap();
-    let events = keeper.0.lock().clone();
+    let events = recorder.0.lock().clone();
     for step in ["queued", "activated", "started", "ended"] {
         let wanted = format!("message={step} queue=\"bound\" item=\"rescan\" cpu=");
         let is_there = events.iter().any(|event| event.starts_with(&wanted));

@@ -8,14 +8,14 @@ use inflight_workqueue::{
     Attrs, DisableError, EnableError, NotDisabled, QueueError, Queued, WaitError, Work, Workqueue,
     WorkqueueSystem, blocking,
 };
-use support::{Inside, Level, Log, bound, counting, gated, one_cpu, plug, system};
+use support::{Inside, Level, Log, bound, counting, held_work, one_cpu, plug, system};
 
 #[test]
 fn pending_means_from_queue_to_the_beginning_of_the_run() {
     let sys = system();
     let wq = bound(&sys);
     let open = plug(&wq);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert_eq!(wq.queue_on(0, &work), Ok(Queued::Queued));
     assert_eq!(wq.queue_on(0, &work), Ok(Queued::AlreadyPending));
     assert_eq!(
@@ -30,8 +30,8 @@ fn pending_means_from_queue_to_the_beginning_of_the_run() {
         Ok(Queued::Queued),
         "it runs, so it is not pending"
     );
-    gate.raise();
-    gate.raise();
+    release.raise();
+    release.raise();
     work.flush_blocking().unwrap();
     assert_eq!(begun.get(), 2);
 }
@@ -54,7 +54,7 @@ fn clones_are_the_same_work() {
 fn flush_waits_for_the_last_instance_and_no_later_one() {
     let sys = system();
     let wq = bound(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert_eq!(work.flush_blocking(), Ok(false), "never queued");
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
@@ -62,7 +62,7 @@ fn flush_waits_for_the_last_instance_and_no_later_one() {
         let work = work.clone();
         move || work.flush_blocking()
     });
-    gate.raise();
+    release.raise();
     assert_eq!(flusher.join().unwrap().map(|_| begun.get()), Ok(1));
     assert_eq!(work.flush_blocking(), Ok(false), "it has ended");
 }
@@ -112,7 +112,7 @@ fn cancel_takes_a_pending_instance_back() {
     let sys = system();
     let wq = bound(&sys);
     let open = plug(&wq);
-    let (work, _, begun) = gated();
+    let (work, _, begun) = held_work();
     assert!(!work.cancel());
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     assert!(work.cancel());
@@ -128,8 +128,8 @@ fn cancel_takes_a_pending_instance_back() {
 fn cancel_takes_an_inactive_instance_back_and_gives_no_slot_away() {
     let sys = system();
     let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
-    let (first, gate, begun) = gated();
-    let (second, _, second_begun) = gated();
+    let (first, release, begun) = held_work();
+    let (second, _, second_begun) = held_work();
     let third = Work::new(|| ());
     assert!(wq.queue_on(0, &first).unwrap().is_queued());
     begun.wait(1);
@@ -138,7 +138,7 @@ fn cancel_takes_an_inactive_instance_back_and_gives_no_slot_away() {
     assert_eq!((wq.stats().active, wq.stats().inactive), (1, 2));
     assert!(second.cancel());
     assert_eq!((wq.stats().active, wq.stats().inactive), (1, 1));
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!((second_begun.get(), wq.stats().completed), (0, 2));
 }
@@ -148,7 +148,7 @@ fn cancel_takes_an_inactive_instance_back_and_gives_no_slot_away() {
 fn a_flush_of_a_cancelled_instance_ends_with_the_one_before() {
     let sys = system();
     let wq = bound(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
@@ -157,7 +157,7 @@ fn a_flush_of_a_cancelled_instance_ends_with_the_one_before() {
         move || work.flush_blocking()
     });
     assert!(work.cancel());
-    gate.raise();
+    release.raise();
     assert!(flusher.join().unwrap().is_ok());
     assert_eq!(begun.get(), 1);
 }
@@ -166,7 +166,7 @@ fn a_flush_of_a_cancelled_instance_ends_with_the_one_before() {
 fn cancel_sync_waits_for_the_running_instance() {
     let sys = system();
     let wq = bound(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     let done = Level::new();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
@@ -183,10 +183,10 @@ fn cancel_sync_waits_for_the_running_instance() {
         work.cancel();
     }
     assert_eq!(done.get(), 0, "the run has not ended");
-    gate.raise();
+    release.raise();
     assert!(canceller.join().unwrap().is_ok());
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
-    gate.raise();
+    release.raise();
     work.flush_blocking().unwrap();
 }
 
@@ -214,7 +214,7 @@ fn disable_nests_and_refuses() {
 fn the_last_enable_queues() {
     let sys = system();
     let wq = bound(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert_eq!(wq.enable_and_queue(&work), Err(EnableError::NotDisabled));
     work.disable().unwrap();
     work.disable().unwrap();
@@ -223,7 +223,7 @@ fn the_last_enable_queues() {
     assert_eq!(wq.enable_and_queue(&work), Ok(Queued::Queued));
     begun.wait(1);
     assert!(work.is_running() && !work.is_pending());
-    gate.raise();
+    release.raise();
     work.flush_blocking().unwrap();
     work.disable().unwrap();
     wq.destroy_blocking().unwrap();
@@ -434,21 +434,21 @@ fn a_running_work_waits_for_the_end_of_its_run() {
     let sys = system();
     let (wq, other) = (bound(&sys), sys.workqueue("other").bound().build().unwrap());
     let cpus = Log::new();
-    let (gate, begun) = (Level::new(), Level::new());
+    let (release, begun) = (Level::new(), Level::new());
     let work = Work::new({
-        let (gate, begun, cpus) = (gate.clone(), begun.clone(), cpus.clone());
+        let (release, begun, cpus) = (release.clone(), begun.clone(), cpus.clone());
         move || {
             cpus.push(cpu::current());
             begun.raise();
-            gate.wait(begun.get());
+            release.wait(begun.get());
         }
     });
     assert!(wq.queue_on(2, &work).unwrap().is_queued());
     begun.wait(1);
     assert!(other.queue_on(0, &work).unwrap().is_queued());
-    gate.raise();
+    release.raise();
     begun.wait(2);
-    gate.raise();
+    release.raise();
     work.flush_blocking().unwrap();
     assert_eq!(cpus.entries(), [2, 0]);
 }
@@ -457,16 +457,16 @@ fn a_running_work_waits_for_the_end_of_its_run() {
 fn a_work_that_runs_in_another_system_waits_for_the_end_of_that_run() {
     let (here, there) = (system(), system());
     let (wq, other) = (bound(&here), bound(&there));
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     begun.wait(1);
     assert!(other.queue_on(0, &work).unwrap().is_queued());
     // What is behind it does not wait for it.
     other.spawn_on(0, || ()).wait().unwrap();
     assert_eq!((begun.get(), work.is_pending()), (1, true));
-    gate.raise();
+    release.raise();
     begun.wait(2);
-    gate.raise();
+    release.raise();
     work.flush_blocking().unwrap();
     // The counters follow when the batch is settled.
     wq.flush_blocking().unwrap();

@@ -124,7 +124,7 @@ impl Batched {
                 if let Err(why) = self.can_have(n) {
                     return Poll::Ready(Err(why));
                 }
-                let bit = self.poll_seat(&mut wait.1, cx);
+                let bit = self.poll_waiter(&mut wait.1, cx);
                 bit.map(|bit| bit.map_err(|_: GetError| GetManyError::Closed))
             });
             let bit = bit.await?;
@@ -139,6 +139,6 @@ struct Leaving<'a>(&'a Batched, BatchedWaiter);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.leave_seat(&mut self.1);
+        self.0.leave_waiter(&mut self.1);
     }
 }

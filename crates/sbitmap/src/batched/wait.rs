@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 struct TurnsWaiter<'a> {
     queue: &'a Batched,
-    seat: BatchedWaiter,
+    waiter: BatchedWaiter,
 }
 
 /// What is asked for, and the place in a queue.
@@ -75,7 +75,7 @@ impl TurnsWaiter<'_> {
     /// `None`: the waiter is in a queue and may sleep.
     fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetError>> {
         let waits = &self.queue.waits;
-        if let Some(place) = self.seat.place {
+        if let Some(place) = self.waiter.place {
             let waker = match who {
                 Who::Thread(_) => None,
                 Who::Task(waker) => Some(*waker),
@@ -84,8 +84,8 @@ impl TurnsWaiter<'_> {
                 return None;
             }
             // Chosen: this look consumes the wake.
-            self.seat.place = None;
-            self.seat.woken = Some(place.queue);
+            self.waiter.place = None;
+            self.waiter.woken = Some(place.queue);
             waits.leave(place);
         }
         if waits.gate.is_closed() {
@@ -100,10 +100,10 @@ impl TurnsWaiter<'_> {
             Who::Thread(parker) => Notify::Thread(parker.unparker()),
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
-        let mark = waits.gate.mark(self.seat.request, self.queue.map.depth());
+        let mark = waits.gate.mark(self.waiter.request, self.queue.map.depth());
         let keeps = waits.gate.loser_keeps_queue();
-        let kept = self.seat.woken.filter(|_| keeps);
-        self.seat.place = Some(waits.register(notify, mark, kept));
+        let kept = self.waiter.woken.filter(|_| keeps);
+        self.waiter.place = Some(waits.register(notify, mark, kept));
         if self.queue.waits.gate.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
@@ -122,11 +122,11 @@ impl TurnsWaiter<'_> {
     }
 
     const fn is_privileged(&self) -> bool {
-        self.seat.woken.is_some() || self.seat.request.privileged
+        self.waiter.woken.is_some() || self.waiter.request.privileged
     }
 
     fn try_get(&self) -> Option<usize> {
-        let (gate, class) = (&self.queue.waits.gate, self.seat.request.class);
+        let (gate, class) = (&self.queue.waits.gate, self.waiter.request.class);
         if !gate.may_take(class) {
             return None;
         }
@@ -139,7 +139,7 @@ impl TurnsWaiter<'_> {
     /// waiter does not take, so somebody else gets it.
     fn give_up(&mut self) {
         let chosen = self
-            .seat
+            .waiter
             .place
             .take()
             .is_some_and(|place| self.queue.waits.leave(place));
@@ -152,9 +152,9 @@ impl TurnsWaiter<'_> {
     ///
     /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
     fn last_look(&mut self) -> Option<usize> {
-        let place = self.seat.place.take()?;
+        let place = self.waiter.place.take()?;
         if self.queue.waits.leave(place) {
-            self.seat.woken = Some(place.queue);
+            self.waiter.woken = Some(place.queue);
         }
         self.try_get()
     }
@@ -176,7 +176,7 @@ impl TurnsWaiter<'_> {
                 return outcome;
             }
             let gate = &self.queue.waits.gate;
-            look_at = match gate.look_every(self.seat.request.class) {
+            look_at = match gate.look_every(self.waiter.request.class) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -200,37 +200,37 @@ impl TurnsWaiter<'_> {
 
 /// Stays that their owner keeps apart from the queue: of crates above.
 impl Batched {
-    /// Lends a seat to its stay. Should `f` panic, the queue has been left.
-    fn with<R>(&self, seat: &mut BatchedWaiter, f: impl FnOnce(&mut TurnsWaiter<'_>) -> R) -> R {
+    /// Lends a waiter to its stay. Should `f` panic, the queue has been left.
+    fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut TurnsWaiter<'_>) -> R) -> R {
         let nowhere = || BatchedWaiter::new(Request::one(0));
         let mut stay = TurnsWaiter {
             queue: self,
-            seat: std::mem::replace(seat, nowhere()),
+            waiter: std::mem::replace(waiter, nowhere()),
         };
         let result = f(&mut stay);
-        *seat = std::mem::replace(&mut stay.seat, nowhere());
+        *waiter = std::mem::replace(&mut stay.waiter, nowhere());
         result
     }
 
-    pub(crate) fn poll_seat(
+    pub(crate) fn poll_waiter(
         &self,
-        seat: &mut BatchedWaiter,
+        waiter: &mut BatchedWaiter,
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
-        let outcome = self.with(seat, |stay| stay.look(&Who::Task(cx.waker())));
+        let outcome = self.with(waiter, |stay| stay.look(&Who::Task(cx.waker())));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    pub(crate) fn block_seat(
+    pub(crate) fn block_waiter(
         &self,
-        seat: &mut BatchedWaiter,
+        waiter: &mut BatchedWaiter,
         clock: &Clock,
         deadline: Option<Instant>,
     ) -> Result<usize, GetError> {
-        self.with(seat, |stay| stay.block(clock, deadline))
+        self.with(waiter, |stay| stay.block(clock, deadline))
     }
 
-    pub(crate) fn leave_seat(&self, seat: &mut BatchedWaiter) {
-        self.with(seat, |stay| stay.give_up());
+    pub(crate) fn leave_waiter(&self, waiter: &mut BatchedWaiter) {
+        self.with(waiter, |stay| stay.give_up());
     }
 }

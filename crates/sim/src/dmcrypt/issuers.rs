@@ -74,13 +74,17 @@ impl Crypt {
             issuers,
             scope,
             model,
-            crowd,
+            one_cache,
             ..
         } = scenario;
         let (mut threads, mut ios) = (Vec::new(), Vec::new());
-        let kind = if *crowd { Kind::Pinned } else { Kind::Drifter };
+        let kind = if *one_cache {
+            Kind::Pinned
+        } else {
+            Kind::Drifter
+        };
         for issuer in 0..*issuers {
-            let spread = if *crowd { 1 } else { cpus.caches() };
+            let spread = if *one_cache { 1 } else { cpus.caches() };
             let cache = issuer % spread;
             let members = cpus.cache(cache);
             let cpu = members[issuer / spread % members.len()];

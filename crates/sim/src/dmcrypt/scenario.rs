@@ -55,7 +55,7 @@ pub struct Scenario {
     pub(super) issuers: usize,
     pub(super) scope: Scope,
     pub(super) model: DmCrypt3900x,
-    pub(super) crowd: bool,
+    pub(super) one_cache: bool,
     warm_up: f64,
     seconds: f64,
 }
@@ -68,7 +68,7 @@ impl Scenario {
             issuers,
             scope,
             model: DmCrypt3900x::default(),
-            crowd: false,
+            one_cache: false,
             warm_up: 0.3,
             seconds: 2.0,
         }
@@ -94,9 +94,9 @@ impl Scenario {
 
     /// All issuers are pinned to one cache.
     #[must_use]
-    pub fn crowd(self) -> Self {
+    pub fn one_cache(self) -> Self {
         Self {
-            crowd: true,
+            one_cache: true,
             ..self
         }
     }

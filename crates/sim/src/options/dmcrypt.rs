@@ -42,7 +42,7 @@ pub(crate) struct Dmcrypt {
     machine: Option<String>,
     /// All issuers are pinned to one cache.
     #[arg(long)]
-    crowd: bool,
+    one_cache: bool,
     /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
     #[arg(long)]
     pub(crate) check: bool,
@@ -79,8 +79,8 @@ impl Dmcrypt {
             .warm_up(self.warm_up)
             .seconds(self.seconds)
             .model(model);
-        if self.crowd {
-            scenario.crowd()
+        if self.one_cache {
+            scenario.one_cache()
         } else {
             scenario
         }
@@ -88,7 +88,7 @@ impl Dmcrypt {
 
     /// Whether there is something published of this machine and load.
     pub(crate) fn is_published(&self) -> bool {
-        self.machine.is_none() && !self.crowd
+        self.machine.is_none() && !self.one_cache
     }
 
     /// The options that make the machine or its load another one than the published.
@@ -100,8 +100,8 @@ impl Dmcrypt {
         if let Some(machine) = &self.machine {
             others.push(format!("--machine {machine:?}"));
         }
-        if self.crowd {
-            others.push("--crowd".to_owned());
+        if self.one_cache {
+            others.push("--one-cache".to_owned());
         }
         others
     }
@@ -112,7 +112,7 @@ impl Dmcrypt {
             "machine": self.machine.clone().unwrap_or(DmCrypt3900x::default().machine),
             "warm_up": self.warm_up,
             "drift": self.drift,
-            "crowd": self.crowd,
+            "one_cache": self.one_cache,
             "as_published": self.unlike_the_published().is_empty(),
         })
     }

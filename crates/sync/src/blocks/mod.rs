@@ -8,7 +8,7 @@
 //!
 //! Blocks are aligned to cache lines and have one to four lines: a small value lies on one line and
 //! moves between CPUs as one. They are cut from slabs of 4 KiB. Of each size a thread keeps at most
-//! two magazines, until it ends, and none if it frees little; the depot keeps [`KEPT`] bytes. The
+//! two magazines, until it ends, and none if it frees little; the depot keeps [`CACHED`] bytes. The
 //! rest goes back, and a slab of which every block has gone back is freed.
 //!
 //! Models, Miri and sanitizers look at the life of each block, so under them each one comes from
@@ -30,9 +30,9 @@ use std::ptr::NonNull;
 /// is kept.
 ///
 /// ```
-/// assert!(4 * inflight_sync::blocks::KEPT <= 4 << 20, "in all");
+/// assert!(4 * inflight_sync::blocks::CACHED <= 4 << 20, "in all");
 /// ```
-pub const KEPT: usize = if cfg!(inflight_magazines) { 1 << 20 } else { 0 };
+pub const CACHED: usize = if cfg!(inflight_magazines) { 1 << 20 } else { 0 };
 
 /// Memory of that layout. Layouts of more than four lines come from the allocator each time.
 ///

@@ -1,15 +1,15 @@
 //! The magazines of the calling thread.
 
-use super::KEPT;
+use super::CACHED;
 use super::magazines::{CLASSES, Depot, Local};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
 static DEPOTS: [Depot; CLASSES] = [
-    Depot::new(0, KEPT),
-    Depot::new(1, KEPT),
-    Depot::new(2, KEPT),
-    Depot::new(3, KEPT),
+    Depot::new(0, CACHED),
+    Depot::new(1, CACHED),
+    Depot::new(2, CACHED),
+    Depot::new(3, CACHED),
 ];
 
 struct Locals([Local; CLASSES]);

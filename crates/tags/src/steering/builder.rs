@@ -17,7 +17,7 @@ use std::fmt;
 /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
 /// let completions = set
 ///     .completions(&Topology::synthetic("cache:2 core:4")?)
-///     .scope(Scope::Cache) // a mailbox for each last-level cache, not for each CPU
+///     .scope(Scope::Cache) // a done list for each last-level cache, not for each CPU
 ///     .sink(InlineSink)
 ///     .build(|req: Tag<i32>| println!("{} done", req.index()));
 /// assert_eq!(completions.shard_stats().len(), 2);
@@ -43,7 +43,7 @@ impl<T: Send + 'static> CompletionsBuilder<T> {
 }
 
 impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
-    /// Which CPUs share a mailbox, and its worker; by default each has its own.
+    /// Which CPUs share a done list, and its worker; by default each has its own.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -59,7 +59,7 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
         self
     }
 
-    /// Who empties the mailboxes; by default nobody, and every completion runs where it is seen.
+    /// Who empties the done lists; by default nobody, and every completion runs where it is seen.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -82,12 +82,12 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
 
     /// Builds them. `callback` gets the tag of each request that is through, with what was filled
     /// in; the request is free when it drops the tag. It runs on whatever thread sees a completion
-    /// or empties a mailbox, outside all locks; it may submit, and complete others. It should not
-    /// wait for a tag, while it holds one and others stand behind it in the mailbox.
+    /// or empties a done list, outside all locks; it may submit, and complete others. It should not
+    /// wait for a tag, while it holds one and others stand behind it in the done list.
     ///
     /// # Panics
     ///
-    /// With [`CompletionSink::runner`], which is asked here for each mailbox.
+    /// With [`CompletionSink::runner`], which is asked here for each done list.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};

@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Runs completions of a [`TagSet`] where they belong. Made by [`TagSet::completions`].
 ///
-/// A cheap handle; the clones are one. When the last is dropped the mailboxes are
+/// A cheap handle; the clones are one. When the last is dropped the done lists are
 /// [closed](Self::close). A callback that holds one keeps them open for ever, unless they are
 /// closed by hand.
 ///
@@ -54,11 +54,11 @@ impl<T: Send + 'static> Completions<T> {
 
     /// Completes the request of a token: redeems it, lets `fill` put the result into its slot, and
     /// has the callback run where the request's policy wants it, which may be here and now. Returns
-    /// what was decided, or for a mailbox that turned out to be closed, what was done instead.
+    /// what was decided, or for a done list that turned out to be closed, what was done instead.
     ///
     /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in
-    /// a mailbox, or, if nobody empties that, for the end of the callbacks around it: then it runs
-    /// on this thread (reason [`Depth`](super::RedirectReason::Depth) either way).
+    /// a done list, or, if nobody empties that, for the end of the callbacks around it: then it
+    /// runs on this thread (reason [`Depth`](super::RedirectReason::Depth) either way).
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl<T: Send + 'static> Completions<T> {
 
     /// As [`complete`](Self::complete), but what belongs here comes back to the caller, who runs it
     /// as it likes: with what it has borrowed, or after it has reaped the whole ring. What belongs
-    /// elsewhere goes to its mailbox, and there to the callback.
+    /// elsewhere goes to its done list, and there to the callback.
     ///
     /// # Errors
     ///
@@ -252,9 +252,9 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.shard_stats()
     }
 
-    /// Closes all mailboxes, and runs what is in them on the calling thread. From now on every
-    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a mailbox again.
-    /// Callbacks that workers have begun may still run when this returns.
+    /// Closes all done lists, and runs what is in them on the calling thread. From now on every
+    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a done list
+    /// again. Callbacks that workers have begun may still run when this returns.
     ///
     /// # Panics
     ///
@@ -275,7 +275,7 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.close();
     }
 
-    /// Closes the mailbox of the shard that `cpu` is in, and runs what is in it on the calling
+    /// Closes the done list of the shard that `cpu` is in, and runs what is in it on the calling
     /// thread: for a CPU that goes away. Until [`open_cpu`](Self::open_cpu) completions for that
     /// shard run where they are seen. Nothing happens if there is no such shard.
     ///
@@ -296,8 +296,9 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.close_cpu(cpu);
     }
 
-    /// Opens the mailbox of `cpu`'s shard again. Nothing happens if it is open, if there is no such
-    /// shard, or if the sink has no worker for it. [`close_cpu`](Self::close_cpu) has an example.
+    /// Opens the done list of `cpu`'s shard again. Nothing happens if it is open, if there is no
+    /// such shard, or if the sink has no worker for it. [`close_cpu`](Self::close_cpu) has an
+    /// example.
     pub fn open_cpu(&self, cpu: usize) {
         self.inner.router.open_cpu(cpu);
     }

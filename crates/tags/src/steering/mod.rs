@@ -5,7 +5,7 @@
 //! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
 //! [`Completions`] decides that for each completion by the request's own [`Steering`] (its queue's
 //! or its set's, when it was submitted), with
-//! [`decide`](inflight_topology::steering::decide), and keeps the mailboxes; a [`CompletionSink`]
+//! [`decide`](inflight_topology::steering::decide), and keeps the done lists; a [`CompletionSink`]
 //! knows the threads that empty them. What is not about tags is in `inflight-steering`, re-exported
 //! here.
 //!
@@ -24,7 +24,7 @@
 //! let dev = set.add_tenant("nvme0n1")?;
 //!
 //! // Once: what is to happen to each request that is through. Without `.sink(..)` nobody empties
-//! // mailboxes, and everything runs where it is seen.
+//! // done lists, and everything runs where it is seen.
 //! let completions = set.completions(&topo).build(|req: Tag<Req>| {
 //!     println!("{} done: {}", req.index(), req.result); // and dropped: free for the next
 //! });
@@ -39,12 +39,12 @@
 //! | a user relies on | by |
 //! |---|---|
 //! | each completion runs once | it starts from a [`Tag`](crate::Tag), of which there is one |
-//! | completions of one mailbox run in the order they were handed over | one list per shard, turned round when it is taken |
-//! | no completion is left in a mailbox | a push that finds it empty wakes; [`close`](Completions::close) runs what is left |
+//! | completions of one done list run in the order they were handed over | one list per shard, turned round when it is taken |
+//! | no completion is left in a done list | a push that finds it empty wakes; [`close`](Completions::close) runs what is left |
 //! | a callback may complete others, and submit | no lock is held; from 8 levels on they are deferred |
 //! | a policy changes for later requests only | it is noted in the request at [`into_token`](crate::Tag::into_token) |
 //!
-//! After the way of Linux's block layer (`rq_affinity`). The protocol of the mailboxes is in
+//! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
 //! `inflight-steering`, the models are `tests/loom_steering.rs`.
 
 mod builder;
@@ -54,6 +54,6 @@ mod policy;
 pub use builder::CompletionsBuilder;
 pub use completions::Completions;
 pub use inflight_steering::{
-    CompletionSink, Decision, InlineReason, InlineSink, MailboxHandle, RedirectReason, Runner,
+    CompletionSink, Decision, DoneListHandle, InlineReason, InlineSink, RedirectReason, Runner,
     ShardStats, SpeedRule, Steered, Steering, SteeringPolicy, SteeringStats,
 };

@@ -7,7 +7,7 @@ use inflight_tags::steering::{
 };
 use inflight_tags::{SharePolicy, Tag, TagSet, Tenant};
 use inflight_topology::Topology;
-use inflight_topology::steering::{Completion, Mailbox};
+use inflight_topology::steering::{Completion, DoneList};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
@@ -241,7 +241,7 @@ impl AddAssign<&Self> for Counts {
     }
 }
 
-/// A mailbox for each CPU, with the request and its queue.
+/// A done list for each CPU, with the request and its queue.
 struct Oracle {
     topo: Topology,
     boxes: BTreeMap<usize, VecDeque<(u64, usize)>>,
@@ -295,25 +295,25 @@ impl Oracle {
     }
 
     fn complete(&mut self, id: u64, request: Flying, observer: usize) {
-        let mailbox = match self.boxes.get(&request.cpu) {
-            None => Mailbox::Awake,
-            Some(_) if self.closed[&request.cpu] => Mailbox::Closed,
-            Some(queue) if self.awake || !queue.is_empty() => Mailbox::Awake,
-            Some(_) => Mailbox::Asleep,
+        let list = match self.boxes.get(&request.cpu) {
+            None => DoneList::Awake,
+            Some(_) if self.closed[&request.cpu] => DoneList::Closed,
+            Some(queue) if self.awake || !queue.is_empty() => DoneList::Awake,
+            Some(_) => DoneList::Asleep,
         };
         let decision = Completion::new(observer, request.cpu)
             .policy(request.policy)
             .polled(request.polled)
-            .mailbox(mailbox)
+            .done_list(list)
             .one_shard(self.boxes.len() == 1)
             .decide(&self.topo);
         let counts = &mut self.counts[request.queue];
         match decision {
-            // A redirect that finds the mailbox closed is inline, too.
+            // A redirect that finds the done list closed is inline, too.
             Decision::Redirect { cpu, .. } if !self.closed[&cpu] => {
-                let mailbox = self.boxes.get_mut(&cpu).unwrap();
-                let first = mailbox.is_empty();
-                mailbox.push_back((id, request.queue));
+                let list = self.boxes.get_mut(&cpu).unwrap();
+                let first = list.is_empty();
+                list.push_back((id, request.queue));
                 counts.redirected += 1;
                 counts.wakeups += u64::from(first);
                 if first && self.refuse {
@@ -333,10 +333,10 @@ impl Oracle {
     }
 
     fn drain(&mut self, cpu: usize) {
-        let Some(mailbox) = self.boxes.get_mut(&cpu) else {
+        let Some(list) = self.boxes.get_mut(&cpu) else {
             return;
         };
-        let batch: Vec<_> = mailbox.drain(..).collect();
+        let batch: Vec<_> = list.drain(..).collect();
         if batch.is_empty() {
             return;
         }
@@ -535,7 +535,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Callbacks run when and in the order in which those of naive mailboxes do, and are counted
+    /// Callbacks run when and in the order in which those of naive done lists do, and are counted
     /// for their queues (C1, C2).
     #[test]
     fn c1_c2_each_queue_is_steered_by_its_policy_and_counted(

@@ -3,7 +3,7 @@
 use crate::support::{Ran, Recorder, on};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, thread};
-use inflight_tags::steering::{CompletionSink, Decision, InlineReason, MailboxHandle, Runner};
+use inflight_tags::steering::{CompletionSink, Decision, DoneListHandle, InlineReason, Runner};
 use inflight_tags::{
     AllocError, AllocOptions, DrainError, HwQueueOptions, QueueKind, Steering, Tag, TagSet,
 };
@@ -247,7 +247,7 @@ struct Asked(Arc<AtomicUsize>);
 struct Nobody;
 
 impl CompletionSink for Asked {
-    fn runner(&self, _: &CpuSet, _: MailboxHandle) -> Option<Box<dyn Runner>> {
+    fn runner(&self, _: &CpuSet, _: DoneListHandle) -> Option<Box<dyn Runner>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Some(Box::new(Nobody))
     }

@@ -1,9 +1,9 @@
-//! A sink that runs mailboxes when a test says so.
+//! A sink that runs done lists when a test says so.
 
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Condvar, Mutex, cpu};
 use inflight_tags::Tag;
-use inflight_tags::steering::{CompletionSink, MailboxHandle, Runner};
+use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_topology::{CpuSet, Topology};
 use std::collections::VecDeque;
 
@@ -52,17 +52,17 @@ pub(crate) struct Recorder(Arc<State>);
 
 #[derive(Default)]
 struct State {
-    woken: Mutex<VecDeque<(usize, MailboxHandle)>>,
+    woken: Mutex<VecDeque<(usize, DoneListHandle)>>,
     wakes: AtomicUsize,
     awake: AtomicBool,
     refuse: AtomicBool,
 }
 
-struct Shard(Recorder, MailboxHandle);
+struct Shard(Recorder, DoneListHandle);
 
 impl CompletionSink for Recorder {
-    fn runner(&self, _cpus: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
-        Some(Box::new(Shard(self.clone(), mailbox)))
+    fn runner(&self, _cpus: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+        Some(Box::new(Shard(self.clone(), list)))
     }
 }
 
@@ -105,12 +105,12 @@ impl Recorder {
         self.0.woken.lock().iter().map(|(cpu, _)| *cpu).collect()
     }
 
-    /// Runs the mailboxes of all who were woken; the CPU of the last one, if there was any.
+    /// Runs the done lists of all who were woken; the CPU of the last one, if there was any.
     pub(crate) fn run_all(&self) -> Option<usize> {
         let woken = std::mem::take(&mut *self.0.woken.lock());
         let mut last = None;
-        for (cpu, mailbox) in woken {
-            mailbox.run();
+        for (cpu, list) in woken {
+            list.run();
             last = Some(cpu);
         }
         last
@@ -120,8 +120,8 @@ impl Recorder {
     pub(crate) fn run_all_on(&self) -> Option<usize> {
         let woken = std::mem::take(&mut *self.0.woken.lock());
         let mut last = None;
-        for (cpu, mailbox) in woken {
-            on(cpu, || mailbox.run());
+        for (cpu, list) in woken {
+            on(cpu, || list.run());
             last = Some(cpu);
         }
         last

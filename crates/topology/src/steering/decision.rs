@@ -6,7 +6,7 @@ use crate::Topology;
 /// Decides where the completion of a request runs that was submitted on CPU `submitter` and seen
 /// on CPU `observer`.
 ///
-/// `target_awake` says whether the worker that empties the mailbox of the submitter's CPU runs.
+/// `target_awake` says whether the worker that empties the done list of the submitter's CPU runs.
 /// Both numbers are hints: any number gets an answer, and [`Topology`] knows the rest. For the
 /// circumstances this form leaves out, build a [`Completion`].
 ///
@@ -33,30 +33,30 @@ pub fn decide(
     topology: &Topology,
     target_awake: bool,
 ) -> Decision {
-    let mailbox = if target_awake {
-        Mailbox::Awake
+    let list = if target_awake {
+        DoneList::Awake
     } else {
-        Mailbox::Asleep
+        DoneList::Asleep
     };
     Completion::new(observer, submitter)
         .policy(policy)
-        .mailbox(mailbox)
+        .done_list(list)
         .decide(topology)
 }
 
-/// What is known about the mailbox of the submitter's CPU.
+/// What is known about the done list of the submitter's CPU.
 ///
 /// ```
-/// use inflight_topology::{Topology, steering::{Completion, Mailbox, Steering}};
+/// use inflight_topology::{Topology, steering::{Completion, DoneList, Steering}};
 ///
 /// let topo = Topology::synthetic("core:2")?;
 /// let done = Completion::new(0, 1).policy(Steering::Force);
-/// assert_eq!(done.mailbox(Mailbox::Asleep).decide(&topo).redirect(), Some(1));
-/// assert_eq!(done.mailbox(Mailbox::Closed).decide(&topo).redirect(), None);
+/// assert_eq!(done.done_list(DoneList::Asleep).decide(&topo).redirect(), Some(1));
+/// assert_eq!(done.done_list(DoneList::Closed).decide(&topo).redirect(), None);
 /// # Ok::<(), inflight_topology::SyntheticError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mailbox {
+pub enum DoneList {
     /// Its worker runs and will look into it without being woken.
     #[default]
     Awake,
@@ -81,15 +81,15 @@ pub struct Completion {
     observer: usize,
     submitter: usize,
     policy: SteeringPolicy,
-    mailbox: Mailbox,
+    list: DoneList,
     one_shard: bool,
     polled: bool,
     depth: u32,
 }
 
 impl Completion {
-    /// How many completions may run inside each other before the next one waits in a mailbox. Each
-    /// is a frame, or several, of the caller's callbacks on one stack.
+    /// How many completions may run inside each other before the next one waits in a done list.
+    /// Each is a frame, or several, of the caller's callbacks on one stack.
     ///
     /// ```
     /// assert_eq!(inflight_topology::steering::Completion::MAX_DEPTH, 8);
@@ -97,7 +97,7 @@ impl Completion {
     pub const MAX_DEPTH: u32 = 8;
 
     /// A completion seen on CPU `observer` of a request submitted on CPU `submitter`, of a queue
-    /// with the default policy, several shards and an open mailbox whose worker runs.
+    /// with the default policy, several shards and an open done list whose worker runs.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -112,7 +112,7 @@ impl Completion {
             observer,
             submitter,
             policy: SteeringPolicy::default(),
-            mailbox: Mailbox::Awake,
+            list: DoneList::Awake,
             one_shard: false,
             polled: false,
             depth: 0,
@@ -134,18 +134,18 @@ impl Completion {
         self
     }
 
-    /// The mailbox of the submitter's CPU.
+    /// The done list of the submitter's CPU.
     ///
     /// ```
-    /// use inflight_topology::{Topology, steering::{Completion, Mailbox}};
+    /// use inflight_topology::{Topology, steering::{Completion, DoneList}};
     ///
     /// let topo = Topology::synthetic("cache:2 core:1")?;
-    /// assert!(Completion::new(0, 1).mailbox(Mailbox::Closed).decide(&topo).is_inline());
+    /// assert!(Completion::new(0, 1).done_list(DoneList::Closed).decide(&topo).is_inline());
     /// # Ok::<(), inflight_topology::SyntheticError>(())
     /// ```
     #[must_use]
-    pub const fn mailbox(mut self, mailbox: Mailbox) -> Self {
-        self.mailbox = mailbox;
+    pub const fn done_list(mut self, list: DoneList) -> Self {
+        self.list = list;
         self
     }
 
@@ -181,7 +181,7 @@ impl Completion {
 
     /// How many completions run on this stack already, inside whose callbacks this one was seen.
     ///
-    /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, what would run inline waits in the mailbox of the
+    /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, what would run inline waits in the done list of the
     /// CPU that saw it instead, or of the submitter's if that CPU is unknown. Whether the former is
     /// open is known here only if both are the same; otherwise whoever pushes finds out, and runs
     /// the completion inline.
@@ -190,8 +190,8 @@ impl Completion {
     /// use inflight_topology::{Topology, steering::Completion};
     ///
     /// let topo = Topology::synthetic("core:2")?;
-    /// let own_mailbox = Completion::new(1, 1).depth(Completion::MAX_DEPTH).decide(&topo);
-    /// assert_eq!(own_mailbox.redirect(), Some(1));
+    /// let own_done_list = Completion::new(1, 1).depth(Completion::MAX_DEPTH).decide(&topo);
+    /// assert_eq!(own_done_list.redirect(), Some(1));
     /// # Ok::<(), inflight_topology::SyntheticError>(())
     /// ```
     #[must_use]
@@ -214,9 +214,9 @@ impl Completion {
     pub fn decide(&self, topology: &Topology) -> Decision {
         let decision = self.steer(topology);
         if decision.is_inline() && self.depth >= Self::MAX_DEPTH {
-            // Whose mailbox is next best, if the observer is nobody's CPU.
+            // Whose done list is next best, if the observer is nobody's CPU.
             let open = |&cpu: &usize| {
-                let closed = cpu == self.submitter && self.mailbox == Mailbox::Closed;
+                let closed = cpu == self.submitter && self.list == DoneList::Closed;
                 topology.knows(cpu) && !closed
             };
             if let Some(cpu) = [self.observer, self.submitter].into_iter().find(open) {
@@ -233,7 +233,7 @@ impl Completion {
         let inline = match () {
             () if self.one_shard && !forced => Some(InlineReason::OneShard),
             () if self.polled && !forced => Some(InlineReason::Polled),
-            () if self.mailbox == Mailbox::Closed => Some(InlineReason::Closed),
+            () if self.list == DoneList::Closed => Some(InlineReason::Closed),
             () if !topology.knows(submitter) => Some(InlineReason::UnknownCpu),
             () => None,
         };
@@ -244,7 +244,7 @@ impl Completion {
             cpu: submitter,
             reason,
         };
-        let asleep = self.policy.only_if_awake() && self.mailbox == Mailbox::Asleep;
+        let asleep = self.policy.only_if_awake() && self.list == DoneList::Asleep;
         match self.policy.steering() {
             Steering::Force => redirect(RedirectReason::Forced),
             Steering::Inline => Decision::Inline(InlineReason::Policy),
@@ -292,7 +292,7 @@ impl Completion {
 /// let topo = Topology::synthetic("cache:2 core:4")?;
 /// match decide(0, 5, Steering::SameCache, &topo, true) {
 ///     Decision::Inline(reason) => println!("here: {reason:?}"),
-///     Decision::Redirect { cpu, reason } => println!("into the mailbox of {cpu}: {reason:?}"),
+///     Decision::Redirect { cpu, reason } => println!("into the done list of {cpu}: {reason:?}"),
 /// }
 /// # Ok::<(), inflight_topology::SyntheticError>(())
 /// ```
@@ -300,9 +300,9 @@ impl Completion {
 pub enum Decision {
     /// Here and now, on the CPU that saw it.
     Inline(InlineReason),
-    /// Into the mailbox of a CPU. If that turns out to be closed: inline.
+    /// Into the done list of a CPU. If that turns out to be closed: inline.
     Redirect {
-        /// The CPU whose mailbox it is.
+        /// The CPU whose done list it is.
         cpu: usize,
         /// Why.
         reason: RedirectReason,
@@ -324,7 +324,7 @@ impl Decision {
         matches!(self, Self::Inline(_))
     }
 
-    /// The CPU whose mailbox gets the completion, if it does not run inline.
+    /// The CPU whose done list gets the completion, if it does not run inline.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Steering, decide}};
@@ -380,7 +380,7 @@ pub enum InlineReason {
     OneShard,
     /// The submitter found it itself, by polling.
     Polled,
-    /// The mailbox of the submitter's CPU is closed.
+    /// The done list of the submitter's CPU is closed.
     Closed,
     /// The topology does not know one of the two CPUs: offline, gone, or never told.
     UnknownCpu,
@@ -395,7 +395,7 @@ pub enum InlineReason {
     Asleep,
 }
 
-/// Why a completion goes into a mailbox.
+/// Why a completion goes into a done list.
 ///
 /// ```
 /// use inflight_topology::{Topology, steering::{Decision, RedirectReason, Steering, decide}};
@@ -416,7 +416,7 @@ pub enum RedirectReason {
     OtherCpu,
     /// The policy forces it.
     Forced,
-    /// Too many completions run inside each other; this one waits in the mailbox of the CPU that
+    /// Too many completions run inside each other; this one waits in the done list of the CPU that
     /// saw it, or of the submitter's if that CPU is unknown.
     Depth,
 }

@@ -2,7 +2,7 @@
 //! was submitted on another?
 //!
 //! Pure functions of plain values, after the way Linux's block layer chooses (`rq_affinity`).
-//! Whoever owns the mailboxes carries the decision out, and must check the mailbox again as it
+//! Whoever owns the done lists carries the decision out, and must check the done list again as it
 //! pushes: by then it may be closed.
 //!
 //! ```
@@ -17,5 +17,5 @@
 mod decision;
 mod policy;
 
-pub use decision::{Completion, Decision, InlineReason, Mailbox, RedirectReason, decide};
+pub use decision::{Completion, Decision, DoneList, InlineReason, RedirectReason, decide};
 pub use policy::{ParseSteeringError, SpeedRule, Steering, SteeringPolicy};

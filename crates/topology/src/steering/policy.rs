@@ -27,8 +27,8 @@ pub enum Steering {
     /// `same_cpu`: on the submitter's CPU, unless its worker sleeps and the cache is shared: then
     /// waking it costs thousands of times what the lines cost.
     SameCpu,
-    /// `force`: always through the mailbox of the submitter's CPU, even from that CPU itself. For
-    /// callbacks that rely on it. Falls back only if there is no open mailbox.
+    /// `force`: always through the done list of the submitter's CPU, even from that CPU itself. For
+    /// callbacks that rely on it. Falls back only if there is no open done list.
     Force,
 }
 

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use inflight_topology::steering::{Completion, Decision, InlineReason, Mailbox, Steering, decide};
+use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, Steering, decide};
 use inflight_topology::wake::{ParkReason, Peer, Spin, SpinGate};
 
 use crate::machine::MACHINES;
 
 /// A completion is decided with one snapshot and pushed after another has taken its place: every
-/// redirect finds an open mailbox of the new one or runs inline, and runs once.
+/// redirect finds an open done list of the new one or runs inline, and runs once.
 #[test]
 fn p1_a_decision_outlives_its_snapshot() {
     for before in &MACHINES {
         for after in &MACHINES {
             let (old, new) = (before.topology(), after.topology());
-            let mut mailboxes: Vec<Option<Vec<usize>>> = after
+            let mut lists: Vec<Option<Vec<usize>>> = after
                 .numbers()
                 .map(|cpu| after.knows(cpu).then(Vec::new))
                 .collect();
@@ -27,7 +27,7 @@ fn p1_a_decision_outlives_its_snapshot() {
                         match decision {
                             Decision::Inline(_) => inline += 1,
                             Decision::Redirect { cpu, .. } => {
-                                mailboxes[cpu].as_mut().expect("open").push(id)
+                                lists[cpu].as_mut().expect("open").push(id)
                             }
                         }
                         // A second look at the same snapshot changes nothing.
@@ -36,21 +36,21 @@ fn p1_a_decision_outlives_its_snapshot() {
                     }
                 }
             }
-            let pushed: usize = mailboxes.iter().flatten().map(Vec::len).sum();
+            let pushed: usize = lists.iter().flatten().map(Vec::len).sum();
             assert_eq!(inline + pushed, id);
         }
     }
 }
 
-/// The mailbox is closed between decision and push: asked again, the answer is inline.
+/// The done list is closed between decision and push: asked again, the answer is inline.
 #[test]
-fn p1_a_closed_mailbox_is_inline_under_every_policy() {
+fn p1_a_closed_done_list_is_inline_under_every_policy() {
     for machine in &MACHINES {
         let topo = machine.topology();
         for steering in Steering::ALL {
             for s in topo.cpus() {
                 let done = Completion::new(0, s).policy(steering);
-                let decision = done.mailbox(Mailbox::Closed).decide(&topo);
+                let decision = done.done_list(DoneList::Closed).decide(&topo);
                 assert_eq!(decision, Decision::Inline(InlineReason::Closed));
             }
         }
@@ -130,7 +130,7 @@ fn p3_an_observer_out_of_range_is_near_everyone() {
             for observer in [usize::MAX, u32::MAX as usize, *machine.numbers().end()] {
                 let decision = decide(observer, s, Steering::SameCache, &topo, true);
                 assert_eq!(decision, Decision::Inline(InlineReason::UnknownCpu));
-                // It must not go deeper and deeper: the submitter's mailbox is the one there is.
+                // It must not go deeper and deeper: the submitter's done list is the one there is.
                 let deep = Completion::new(observer, s).depth(100).decide(&topo);
                 assert_eq!(deep.redirect(), Some(s));
             }

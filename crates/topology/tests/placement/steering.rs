@@ -2,7 +2,7 @@
 
 use inflight_topology::Topology;
 use inflight_topology::steering::{
-    Completion, Decision, InlineReason, Mailbox, RedirectReason, SpeedRule, Steering,
+    Completion, Decision, DoneList, InlineReason, RedirectReason, SpeedRule, Steering,
     SteeringPolicy, decide,
 };
 
@@ -83,7 +83,7 @@ fn on_a_machine_without_caches_the_default_is_inline() {
     assert_eq!(table(&topo, Steering::SameCache, true), inline);
 }
 
-/// Whether the mailbox of the submitter gets the completion, told in one sentence per policy.
+/// Whether the done list of the submitter gets the completion, told in one sentence per policy.
 fn wanted(machine: &Machine, o: usize, s: usize, policy: SteeringPolicy, asleep: bool) -> bool {
     let unknown = !machine.knows(o) || !machine.knows(s);
     let fast_enough = match policy.speed() {
@@ -115,9 +115,9 @@ fn policies() -> Vec<SteeringPolicy> {
 
 /// Everything that is a short cut or comes after the policy, around [`wanted`].
 fn oracle(machine: &Machine, o: usize, s: usize, case: &Case) -> Option<usize> {
-    let closed = case.mailbox == Mailbox::Closed;
+    let closed = case.list == DoneList::Closed;
     let short_cut = (case.one_shard || case.polled) && case.policy.steering() != Steering::Force;
-    let asleep = case.mailbox == Mailbox::Asleep;
+    let asleep = case.list == DoneList::Asleep;
     if machine.knows(s) && !closed && !short_cut && wanted(machine, o, s, case.policy, asleep) {
         return Some(s);
     }
@@ -127,7 +127,7 @@ fn oracle(machine: &Machine, o: usize, s: usize, case: &Case) -> Option<usize> {
 
 struct Case {
     policy: SteeringPolicy,
-    mailbox: Mailbox,
+    list: DoneList,
     one_shard: bool,
     polled: bool,
     depth: u32,
@@ -136,12 +136,12 @@ struct Case {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for policy in policies() {
-        for mailbox in [Mailbox::Awake, Mailbox::Asleep, Mailbox::Closed] {
+        for list in [DoneList::Awake, DoneList::Asleep, DoneList::Closed] {
             for short_cuts in 0..4 {
                 for depth in [0, 7, 8, 9] {
                     cases.push(Case {
                         policy,
-                        mailbox,
+                        list,
                         one_shard: short_cuts & 1 != 0,
                         polled: short_cuts & 2 != 0,
                         depth,
@@ -155,7 +155,7 @@ fn cases() -> Vec<Case> {
 
 /// A reason must be true.
 fn check_reason(machine: &Machine, o: usize, s: usize, case: &Case, decision: Decision) {
-    let closed = case.mailbox == Mailbox::Closed;
+    let closed = case.list == DoneList::Closed;
     let known = machine.knows(o) && machine.knows(s);
     let true_reason = match decision {
         Decision::Inline(reason) => match reason {
@@ -167,7 +167,7 @@ fn check_reason(machine: &Machine, o: usize, s: usize, case: &Case, decision: De
             InlineReason::SameCpu => o == s,
             InlineReason::SameCache => o != s && machine.same_cache(o, s),
             InlineReason::Asleep => {
-                case.mailbox == Mailbox::Asleep && (!known || machine.same_cache(o, s))
+                case.list == DoneList::Asleep && (!known || machine.same_cache(o, s))
             }
             other => panic!("a reason without a check: {other:?}"),
         },
@@ -198,7 +198,7 @@ fn every_case_on_every_machine() {
                 for s in machine.numbers() {
                     let decision = Completion::new(o, s)
                         .policy(case.policy)
-                        .mailbox(case.mailbox)
+                        .done_list(case.list)
                         .one_shard(case.one_shard)
                         .polled(case.polled)
                         .depth(case.depth)
@@ -218,10 +218,10 @@ fn the_short_form_is_the_long_one_without_circumstances() {
     for machine in &MACHINES {
         let topo = machine.topology();
         for policy in policies() {
-            for (awake, mailbox) in [(true, Mailbox::Awake), (false, Mailbox::Asleep)] {
+            for (awake, list) in [(true, DoneList::Awake), (false, DoneList::Asleep)] {
                 for o in machine.numbers() {
                     for s in machine.numbers() {
-                        let long = Completion::new(o, s).policy(policy).mailbox(mailbox);
+                        let long = Completion::new(o, s).policy(policy).done_list(list);
                         assert_eq!(decide(o, s, policy, &topo, awake), long.decide(&topo));
                     }
                 }

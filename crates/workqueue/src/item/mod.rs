@@ -8,13 +8,14 @@
 //! The events on the word, and why none is lost, are in `PROTOCOL.md`, part *item*.
 
 mod extra;
+mod non_reentrant;
 mod reusable;
 mod state;
 mod task;
 pub(crate) mod word;
 
+pub(crate) use non_reentrant::{Claim, Parked};
 pub(crate) use reusable::{ReusableRef, Run};
-pub(crate) use state::{Claim, Parked};
 pub(crate) use task::{Job, Named, NewTask, TaskHandle};
 
 use crate::error::JoinError;

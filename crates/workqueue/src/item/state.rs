@@ -1,39 +1,9 @@
 //! The events on an item's word. `PROTOCOL.md`, part *item*.
 
-use super::word::{self, *};
-use super::{Header, ItemPtr};
-use crate::panics::contained;
+use super::Header;
+use super::word::*;
 use crate::work::Queued;
 use inflight_sync::atomic::Ordering;
-
-/// What a drawer finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// RUNNING is the caller's.
-    Started,
-    /// The queueing was cancelled.
-    Stale,
-    /// Somebody else runs the item.
-    Elsewhere,
-}
-
-/// An entry that was kept in its item while that ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parked {
-    pub(crate) pwq: u32,
-    pub(crate) seq: Seq,
-    pub(crate) colour: u8,
-}
-
-impl Parked {
-    const fn of(word: u64) -> Self {
-        Self {
-            pwq: word::pwq(word),
-            seq: word::seq(word),
-            colour: word::colour(word),
-        }
-    }
-}
 
 impl Header {
     /// The word, for who looks at it under the lock of the pool that it names.
@@ -84,77 +54,6 @@ impl Header {
             .word
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);
         moved.is_ok()
-    }
-
-    /// *claim*: RUNNING for PENDING, right before the run.
-    #[inline]
-    pub(crate) fn claim(&self, seq: Seq) -> Claim {
-        let mut seen = self.word.load(Ordering::Relaxed);
-        loop {
-            if !is_live(seen, seq) {
-                return Claim::Stale;
-            }
-            if seen & RUNNING != 0 {
-                return Claim::Elsewhere;
-            }
-            debug_assert_eq!(seen & PARKED, 0, "an entry that is drawn is not parked");
-            let new = with_pwq(seen & !PENDING | RUNNING, 0);
-            // Ordering: Acquire, pairs with *queue*, refused ones too, and with the *end* before.
-            let claimed =
-                self.word
-                    .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
-            match claimed {
-                Ok(_) => return Claim::Started,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    /// *park*: under the lock of the entry's pool, the entry goes into the word, if the item still
-    /// runs and the queueing is live. Else it is to be claimed again.
-    pub(crate) fn park(&self, seq: Seq, colour: u8) -> bool {
-        let into = |seen: u64| {
-            let parks = is_live(seen, seq) && seen & RUNNING != 0;
-            parks.then(|| with_colour(seen | PARKED, colour))
-        };
-        // Relaxed: the lock orders this with *put back* and with *cancel*.
-        self.word
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, into)
-            .is_ok()
-    }
-
-    /// *end*, of an item whose end can be waited for more than once. Returns what the word was,
-    /// with a reference for the caller if somebody is to be told.
-    pub(super) fn end(&self) -> u64 {
-        let mut seen = self.word.load(Ordering::Relaxed);
-        loop {
-            let awaited = seen & AWAITED != 0;
-            if awaited {
-                // Who waits has a handle; it may go as soon as RUNNING has gone.
-                self.add_ref();
-            }
-            let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
-            // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire,
-            // pairs with the last handle's: this may free the item.
-            let ended = self
-                .word
-                .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
-            match ended {
-                Ok(old) => return old,
-                Err(now) => {
-                    if awaited {
-                        // Relaxed: the waiter's handle is there, so this is not the last.
-                        self.refs.fetch_sub(1, Ordering::Relaxed);
-                    }
-                    seen = now;
-                }
-            }
-        }
-    }
-
-    /// What the end of a run has left for its runner.
-    pub(super) fn parked_in(old: u64) -> Option<Parked> {
-        (old & PARKED != 0).then(|| Parked::of(old))
     }
 
     /// *cancel*, of a queueing that is parked, waits for its time or, under the lock of the pool
@@ -208,23 +107,6 @@ impl Header {
             self.word.fetch_or(bit, Ordering::Relaxed)
         } else {
             self.word.fetch_and(!bit, Ordering::Relaxed)
-        }
-    }
-}
-
-impl ItemPtr {
-    /// The last step of a run that has cleared RUNNING.
-    ///
-    /// # Safety
-    ///
-    /// `old` is what the word was then, and the caller does not use the item after that unless it
-    /// was PENDING.
-    pub(super) unsafe fn free_after(self, old: u64) {
-        if old & (PENDING | HANDLES) == 0 {
-            // SAFETY: nobody has freed it.
-            let free = unsafe { self.header() }.vtable.free;
-            // SAFETY: RUNNING was the last that kept it alive.
-            let _ = contained(|| unsafe { free(self) });
         }
     }
 }

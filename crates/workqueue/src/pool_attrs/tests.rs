@@ -140,7 +140,7 @@ proptest! {
         let all = settings.topology.cpus().clone();
         let attrs = Attrs::new().scope(scope).strict(strict).cpumask(own.clone());
         let map = map(&settings, Mode::Unbound, &attrs);
-        // The rule again, by hand.
+        // The rule again, written out.
         let or = |set: CpuSet, other: &CpuSet| if set.is_empty() { other.clone() } else { set };
         let usable = or(unbound.unwrap_or_default().intersection(&all), &all);
         let effective = or(own.intersection(&usable), &usable);

@@ -3,24 +3,7 @@
 use super::PoolItem;
 use crate::fifo::Fifo;
 use crate::flush_colour::FlushColours;
-use crate::nr_active::{NrActive, PwqId};
-use inflight_sync::Arc;
-
-/// How many batches with entries of a pwq there may be at once.
-#[derive(Clone, Debug)]
-pub enum Limit {
-    /// Any number.
-    None,
-    /// The pwq has slots of its own.
-    Own {
-        /// So many.
-        max: usize,
-        /// In use.
-        used: usize,
-    },
-    /// It shares slots with others.
-    Shared(Arc<NrActive>),
-}
+use crate::nr_active::{Limit, PwqId};
 
 /// What went through a pwq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,14 +16,14 @@ pub(crate) struct PwqCounters {
 
 #[derive(Debug)]
 pub(crate) struct PwqState<T> {
-    pub(super) id: PwqId,
+    pub(crate) id: PwqId,
     pub(crate) fifo: Fifo<T>,
     pub(crate) limit: Limit,
     pub(crate) colours: FlushColours,
     /// On the worklist, with a slot.
     pub(super) listed: bool,
     /// On the list of those that wait for a slot.
-    pub(super) pending: bool,
+    pub(crate) pending: bool,
     /// Nothing is taken from it.
     pub(crate) frozen: bool,
     /// The same, until the pwq that it replaces is idle.
@@ -81,44 +64,6 @@ impl<T: PoolItem> PwqState<T> {
 
     pub(super) fn has_work(&self) -> bool {
         !self.fifo.is_empty() && !self.is_stopped()
-    }
-
-    pub(super) fn is_limited(&self) -> bool {
-        !matches!(self.limit, Limit::None)
-    }
-
-    #[inline]
-    pub(super) fn acquire_slot(&mut self) -> bool {
-        match &mut self.limit {
-            Limit::None => true,
-            Limit::Own { max, used } => {
-                let free = *used < *max;
-                *used += usize::from(free);
-                free
-            }
-            Limit::Shared(_) if self.pending => false,
-            Limit::Shared(nr_active) => {
-                self.pending = !nr_active.acquire(self.id);
-                !self.pending
-            }
-        }
-    }
-
-    /// Slots that it could have besides those in use.
-    pub(super) fn free_slots(&self) -> usize {
-        match &self.limit {
-            Limit::None => usize::MAX - 1,
-            Limit::Own { max, used } => max.saturating_sub(*used),
-            Limit::Shared(nr_active) => {
-                let (nr, max) = nr_active.level();
-                max.saturating_sub(nr)
-            }
-        }
-    }
-
-    /// Another pwq waits for a slot of the same limit.
-    pub(super) fn slot_is_wanted(&self) -> bool {
-        matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())
     }
 
     /// It has entries and could run them, but has no slot.

@@ -22,8 +22,8 @@ impl PoolItem for Entry<'_> {
     }
 
     fn set_position(&self, position: u32) {
-        if let Some(kept) = self.position {
-            kept.set(position);
+        if let Some(place) = self.position {
+            place.set(position);
         }
     }
 }
@@ -264,13 +264,16 @@ fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
         core.workers.park(workers[worker], at);
     }
     assert_eq!(core.workers.coldest(), Some((workers[2], 10)));
-    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[1]));
-    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[3]));
+    assert_eq!(core.workers.wake_or_create(), WakeAction::Wake(workers[1]));
+    assert_eq!(core.workers.wake_or_create(), WakeAction::Wake(workers[3]));
     core.workers.dismiss(workers[2]);
     assert_eq!(core.workers.phase(workers[2]), WorkerPhase::Leaving);
     assert_eq!(core.workers.coldest(), Some((workers[0], 11)));
-    assert_eq!(core.workers.bring(), WakeAction::Wake(workers[0]));
-    assert!(matches!(core.workers.bring(), WakeAction::Create(_)));
+    assert_eq!(core.workers.wake_or_create(), WakeAction::Wake(workers[0]));
+    assert!(matches!(
+        core.workers.wake_or_create(),
+        WakeAction::Create(_)
+    ));
     assert_eq!(core.workers.coldest(), None);
 }
 
@@ -312,7 +315,7 @@ fn guests_do_not_count() {
     core.workers.set_flag(guest, ASLEEP, true);
     core.workers.clear_flags(guest);
     assert_eq!(counts(&core), (1, 1, 0), "it is a guest all the time");
-    assert_eq!(core.workers.bring_this(aside), WakeAction::Wake(aside));
+    assert_eq!(core.workers.wake_this(aside), WakeAction::Wake(aside));
     core.workers.arrive(aside);
     assert_eq!(counts(&core), (2, 1, 0), "it runs");
     core.workers.set_aside(aside);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a step of the conversation may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// No answer is longer.
 const ANSWER_LIMIT: u64 = 64 << 20;
@@ -109,8 +109,8 @@ pub fn ask(path: impl AsRef<Path>, request: &Request) -> Result<Reply, AskError>
         return Err(AskError::NotASocket);
     }
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     // Who refuses a question before it has read all of it has answered all the same.
     let asked = stream.write_all(request.to_line().as_bytes());
     let mut line = String::new();

@@ -40,7 +40,7 @@ const CLIENTS: usize = 16;
 const REQUEST_LIMIT: usize = 4096;
 
 /// A client that has not gone after so long is sent away.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two answers.
 const REST: Duration = Duration::from_millis(1);
@@ -265,7 +265,7 @@ fn serve(system: &Arc<SystemInner>, socket: &Socket, stopped: &UnixStream) {
             stays && client.deadline > now
         });
         if ready[1] {
-            clients.extend(accept(socket, now + PATIENCE));
+            clients.extend(accept(socket, now + TIMEOUT));
         }
     }
 }

@@ -181,17 +181,17 @@ impl PoolState {
         let to = batch.end();
         let first = before.map_or(from, |(first, _)| first);
         self.core.workers.get_mut(worker).recalled = Some((first, to));
-        let mut keep = None;
+        let mut except = None;
         let runs = self.core.workers.get(worker).settled != first;
         if runs {
             // Entries below the one before `first` have ended; that one may run.
-            keep = Some(self.count_running(worker, batch, first.wrapping_sub(1)));
+            except = Some(self.count_running(worker, batch, first.wrapping_sub(1)));
         }
         self.put_back(batch, from, to);
         if runs {
             self.settle(worker, batch, first.wrapping_sub(1));
         }
-        self.core.release_held(worker, keep);
+        self.core.release_held(worker, except);
     }
 
     /// What every worker has not begun goes back, of those that `of` chooses.
@@ -303,7 +303,7 @@ impl WorkerPool {
         }
         let index = state.put_back_rest(worker, batch, i);
         // Neither the slot nor the colour is the batch's any more.
-        state.core.hand_over_slot(worker, index);
+        state.core.transfer_slot(worker, index);
         state.core.release_held(worker, None);
         let me = state.core.workers.get_mut(worker);
         me.settled = i.wrapping_add(1);

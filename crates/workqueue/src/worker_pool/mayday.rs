@@ -55,7 +55,7 @@ impl WorkerPool {
         let mut state = self.lock();
         state.core.workers.remove(worker);
         if state.core.workers.nr_workers() == 0 {
-            self.unman();
+            self.has_no_worker();
         }
         let known = state.mayday;
         let lasts = known.map_or(FIRST_MAYDAY, |mayday| (mayday.lasts * 2).min(COOLDOWN));

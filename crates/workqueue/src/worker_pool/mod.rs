@@ -8,24 +8,26 @@ use crate::pool_attrs::PoolAttrs;
 use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::Sampler;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
 use std::fmt;
 
+mod affinity;
 mod batches;
-mod look;
+mod create_worker;
+mod idle_timeout;
 mod mayday;
-mod report;
+mod pool_report;
 mod siblings;
-mod unlock;
-mod workers;
+mod wake;
+mod worker_sleeping;
 
 pub(crate) use mayday::Mayday;
-pub(crate) use report::PwqLevel;
+pub(crate) use pool_report::PwqLevel;
 pub(crate) use siblings::{Overloaded, Siblings};
-pub(crate) use unlock::Later;
+pub(crate) use wake::Later;
 
 impl PoolItem for Entry {
     #[inline]
@@ -58,7 +60,7 @@ pub(crate) struct WorkerPool {
     /// How often an item has said that it gets on.
     touched: AtomicU64,
     /// It has a worker, or one is being created. Written under the lock.
-    manned: AtomicBool,
+    has_worker: AtomicBool,
     /// Something has come while a worker lingers.
     has_come: AtomicBool,
     state: CachePadded<Mutex<PoolState>>,
@@ -180,7 +182,7 @@ impl WorkerPool {
             sampler: Sampler::default(),
             meter: Meter::default(),
             touched: AtomicU64::new(0),
-            manned: AtomicBool::new(false),
+            has_worker: AtomicBool::new(false),
             has_come: AtomicBool::new(false),
             state: CachePadded::new(Mutex::new(PoolState {
                 core: PoolCore::new(attrs.target()),

@@ -133,7 +133,7 @@ impl WorkerPool {
             return false;
         };
         self.hint.tell(&load);
-        let overloaded = load.waiting > 0 && !siblings.policy.keeps(siblings.me, &load);
+        let overloaded = load.waiting > 0 && !siblings.policy.needs_no_help(siblings.me, &load);
         if overloaded != state.overloaded {
             let count = &siblings.overloaded.0;
             if overloaded {
@@ -192,7 +192,7 @@ impl WorkerPool {
         if state.core.workers.are_enough() || state.stopped || Self::is_unused(&state) {
             return false;
         }
-        let action = state.core.workers.bring();
+        let action = state.core.workers.wake_or_create();
         let after = self.after(&mut state, action, false, None);
         self.wants_help(&mut state);
         drop(state);

@@ -15,7 +15,7 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         f: F,
     ) -> Result<Result<T, JoinError>, F> {
-        // What is bound to CPUs runs there, and somebody's priority is not lent to others.
+        // What is bound to CPUs runs there, and somebody's priority is not used for others.
         let bound = self.mode.is_bound() || self.flags.highpri;
         if bound || !current::may_begin_inline() {
             return Err(f);

@@ -1,13 +1,14 @@
 //! What all handles of a workqueue share.
 
-mod attrs_change;
+mod apply_attrs;
 mod call;
-mod control;
+mod closing;
 mod flush;
+mod max_active;
+mod queue_report;
 mod queueing;
-mod report;
 
-pub(crate) use attrs_change::Refused;
+pub(crate) use apply_attrs::Refused;
 pub(crate) use flush::Drain;
 pub(crate) use queueing::Origin;
 
@@ -18,8 +19,8 @@ use crate::nr_active::NrActive;
 use crate::pool_attrs::PodMap;
 use crate::pwq::Pwq;
 use crate::rescuer::Rescuer;
-use crate::shared::SystemShared;
 use crate::system_inner::SystemInner;
+use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
@@ -188,11 +189,6 @@ impl WorkqueueInner {
     fn is_unmanaged(&self, attrs: &Attrs) -> bool {
         let bound = self.mode == Mode::Bound && self.flags.cpu_intensive;
         bound || attrs.is_unmanaged()
-    }
-
-    /// Whether an item that wants to run again may do so at once: the queue has no order to keep.
-    pub(crate) fn may_rerun(&self) -> bool {
-        !matches!(self.mode, Mode::Ordered | Mode::Bh)
     }
 
     pub(crate) fn rescuer(&self) -> Option<&Arc<Rescuer>> {

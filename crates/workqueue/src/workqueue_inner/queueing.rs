@@ -7,7 +7,7 @@ use crate::current;
 use crate::error::{BuildError, QueueError};
 use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
-use crate::pool_core::Limit;
+use crate::nr_active::Limit;
 use crate::pwq::{DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
 use crate::submitters;
 use crate::trace::TraceStep;
@@ -86,7 +86,7 @@ impl WorkqueueInner {
         origin: Origin,
     ) -> Result<Queued, QueueError> {
         let pwq = self.pwq_of(cpu)?;
-        self.man(pwq, origin)?;
+        self.ensure_worker(pwq, origin)?;
         match item.header().set_pending(Some(pwq.id())) {
             Err(answer) => Ok(answer),
             Ok(seq) => {
@@ -106,7 +106,7 @@ impl WorkqueueInner {
         origin: Origin,
     ) -> Result<(), QueueError> {
         let pwq = self.pwq_of(cpu)?;
-        self.man(pwq, origin)?;
+        self.ensure_worker(pwq, origin)?;
         if !item.header().redirect(seq, pwq.id()) {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl WorkqueueInner {
             unsafe { task.ptr().name() }.to_owned()
         });
         let pushed = self.pwq_of(cpu).and_then(|pwq| {
-            self.man(pwq, Origin::Anybody)?;
+            self.ensure_worker(pwq, Origin::Anybody)?;
             task.set_pwq(pwq.id());
             let told = name.as_deref().map(|name| self.trace_open(pwq, name, cpu));
             self.push(pwq, task.ptr(), 0, cpu, Origin::Anybody)?;
@@ -195,10 +195,10 @@ impl WorkqueueInner {
     /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
     /// refusal could be told.
     #[inline]
-    fn man(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
+    fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
-        let manned = pwq.pool().man(waits);
-        manned.map_err(|e| {
+        let has_worker = pwq.pool().ensure_worker(waits);
+        has_worker.map_err(|e| {
             if self.shared().threads.lock().stopped {
                 QueueError::ShutDown
             } else {
@@ -276,7 +276,7 @@ impl WorkqueueInner {
             drop(state);
             // It has been replaced before it was retired.
             pwq = self.pwq_of(cpu)?;
-            self.man(pwq, origin)?;
+            self.ensure_worker(pwq, origin)?;
             // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
             let _ = unsafe { item.header() }.redirect(seq, pwq.id());
         }
@@ -311,7 +311,7 @@ impl WorkqueueInner {
     /// Whether an item could be queued for a CPU now.
     pub(crate) fn check_queueing(self: &Arc<Self>, cpu: usize) -> Result<(), QueueError> {
         self.may_queue(self.flags_of(cpu)?, Origin::Anybody)?;
-        self.man(self.pwq_of(cpu)?, Origin::Anybody)
+        self.ensure_worker(self.pwq_of(cpu)?, Origin::Anybody)
     }
 
     /// The queueing was refused: the item is idle again. `false`: it was cancelled before.

@@ -19,7 +19,7 @@ pub(crate) struct Setup {
     pub(crate) kind: Kind,
     pub(crate) max: u8,
     pub(crate) min: u8,
-    /// Items go to their gates at once, and not by way of mailboxes.
+    /// Items go to their pwqs at once.
     pub(crate) traced: bool,
 }
 

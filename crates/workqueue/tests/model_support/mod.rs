@@ -8,7 +8,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::unstable::PoolByHand;
+use inflight_workqueue::unstable::ManualPool;
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
@@ -242,7 +242,7 @@ impl Log {
 }
 
 /// Draws from those pools until nothing is left that could run.
-pub(crate) fn draw_all(pools: &[&PoolByHand]) {
+pub(crate) fn draw_all(pools: &[&ManualPool]) {
     while pools.iter().map(|pool| pool.draw(1)).sum::<usize>() > 0 {}
 }
 

@@ -1,4 +1,4 @@
-//! What the black-box tests share: systems of known shape, and gates that a test opens by hand.
+//! What the black-box tests share: systems of known shape, and levels that a test raises.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -79,17 +79,17 @@ impl Level {
     }
 }
 
-/// A work that counts its runs in `runs`, after `gate` has been raised once for each.
-pub(crate) fn gated() -> (Work, Level, Level) {
-    let (gate, begun) = (Level::new(), Level::new());
+/// A work that counts its runs in `runs`, after `release` has been raised once for each.
+pub(crate) fn held_work() -> (Work, Level, Level) {
+    let (release, begun) = (Level::new(), Level::new());
     let work = Work::new({
-        let (gate, begun) = (gate.clone(), begun.clone());
+        let (release, begun) = (release.clone(), begun.clone());
         move || {
             begun.raise();
-            gate.wait(begun.get());
+            release.wait(begun.get());
         }
     });
-    (work, gate, begun)
+    (work, release, begun)
 }
 
 /// A work that counts its runs.

@@ -1,7 +1,7 @@
 //! Operations on one work, run against the sequential reference model.
 //!
 //! One interpreter for the property tests and for the fuzz target, which includes this file by
-//! path. It holds the only worker of the pool and the clock by hand, so each step has one possible
+//! path. It holds the only worker of the pool and the clock itself, so each step has one possible
 //! outcome: a plug keeps what is queued pending, and the work's own runs end when an operation says
 //! so.
 

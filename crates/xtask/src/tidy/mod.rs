@@ -10,6 +10,7 @@ mod file;
 mod links;
 mod numbers;
 mod orderings;
+mod own_words;
 mod safety;
 mod size;
 mod words;
@@ -47,13 +48,14 @@ impl fmt::Display for Finding {
 }
 
 /// The rules that look at one file.
-const RULES: [fn(&File) -> Vec<Finding>; 7] = [
+const RULES: [fn(&File) -> Vec<Finding>; 8] = [
     door::check,
     orderings::check,
     safety::check,
     size::check,
     banned::check,
     words::check,
+    own_words::check,
     links::check,
 ];
 

@@ -217,30 +217,30 @@ impl<'a> Driver<'a> {
         self.threads[worker].flags = 0;
     }
 
-    /// Entry `i` of the batch is kept; what was before it has ended, the rest goes back.
-    fn keep_one(&mut self, worker: WorkerId, i: usize) -> (PwqIndex, Entry<'a>) {
+    /// Entry `i` of the batch stays; what was before it has ended, the rest goes back.
+    fn split_at(&mut self, worker: WorkerId, i: usize) -> (PwqIndex, Entry<'a>) {
         let mut batch = std::mem::take(&mut self.threads[worker].batch);
         for (pwq, entry) in batch.drain(i + 1..).rev() {
             self.queues[pwq as usize].waiting.push_front(entry.number);
             self.core.put_back(pwq, entry);
         }
-        let kept = batch.pop().unwrap();
+        let parked = batch.pop().unwrap();
         for (pwq, entry) in batch {
             self.ended(pwq, entry);
         }
-        kept
+        parked
     }
 
     fn block(&mut self, worker: WorkerId, i: usize) {
-        let (pwq, entry) = self.keep_one(worker, i);
+        let (pwq, entry) = self.split_at(worker, i);
         self.core.release_held(worker, Some(pwq));
         self.flag(worker, BLOCKED, true);
         self.threads[worker].batch.push((pwq, entry));
     }
 
     fn park_entry(&mut self, worker: WorkerId, i: usize) {
-        let (pwq, entry) = self.keep_one(worker, i);
-        self.core.hand_over_slot(worker, pwq);
+        let (pwq, entry) = self.split_at(worker, i);
+        self.core.transfer_slot(worker, pwq);
         self.core.release_held(worker, None);
         self.queues[pwq as usize].parked += 1;
         self.parked.push((pwq, entry));

@@ -77,7 +77,9 @@ impl WorkqueueInner {
             // Who queues later makes the first worker itself; a queue in use is to go on.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
-                pwq.pool().man(rescued).map_err(Refused::NoWorker)?;
+                pwq.pool()
+                    .ensure_worker(rescued)
+                    .map_err(Refused::NoWorker)?;
             }
             pwqs.push(pwq);
         }
@@ -89,12 +91,6 @@ impl WorkqueueInner {
     fn is_in_use(&self, control: &Control) -> bool {
         let idle = |pwq: &Arc<Pwq>| pwq.lock().core.pwq(pwq.index()).is_idle();
         !control.pwqs.iter().all(idle)
-    }
-
-    /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
-    /// one, or has had its turn.
-    fn may_use_again(&self, pwq: &Pwq) -> bool {
-        self.mode != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
     }
 }
 

@@ -3,16 +3,16 @@
 use crate::cpu_time::Metering;
 use crate::hog::Hogs;
 use crate::known_blockers::KnownBlockers;
-use crate::report::Reporter;
+use crate::reporter::Reporter;
 use crate::sampler::Sampling;
 use crate::submitters::Submitters;
 use crate::system_inner::SystemInner;
 use crate::threads::Threads;
-use crate::timer::TimerQueue;
+use crate::timer_queue::TimerQueue;
 use crate::trace::Tracing;
 use crate::watchdog::Watchdog;
 use inflight_sync::asym::AsymFence;
-use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
@@ -65,20 +65,6 @@ pub(crate) struct SystemShared {
 }
 
 impl SystemShared {
-    /// How often the machine has changed, or the CPUs of unbound queues.
-    pub(crate) fn refreshed(&self) -> usize {
-        // Relaxed: as said where it is.
-        self.refreshes.load(Ordering::Relaxed)
-    }
-
-    /// Whether that is a CPU: of the machine there was at first, or of that there is now.
-    pub(crate) fn has_cpu(&self, cpu: usize) -> bool {
-        let has = |topology: &Topology| {
-            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
-        };
-        has(&self.topology) || has(&self.now.lock())
-    }
-
     /// Something has been brought to run: the watchdog is to look after a while.
     pub(crate) fn arm_watchdog(&self) {
         if self.watchdog.threshold().is_some() {
@@ -88,12 +74,7 @@ impl SystemShared {
         }
     }
 
-    /// The machine as it is now.
-    pub(crate) fn machine(&self) -> Topology {
-        self.now.lock().clone()
-    }
-
-    /// Whether somebody looks after pools in which items wait: in a model, by its hand.
+    /// Whether somebody looks after pools in which items wait: in a model, itself.
     pub(crate) fn looks_after_pools(&self) -> bool {
         self.sampling.on && (cfg!(loom) || !self.clock.is_manual())
     }

@@ -1,5 +1,5 @@
-//! What lies in the hand of a worker that has drawn several small items, one case at a time: who
-//! waits for it, asks for it, or holds it back. `visits.rs` has all of them at once.
+//! What lies in the batch of a worker that has taken several small items, one case at a time: who
+//! waits for it, asks for it, or holds it back. `batch_stress.rs` has all of them at once.
 #![cfg(all(unix, not(any(loom, shuttle))))]
 
 mod support;
@@ -20,10 +20,10 @@ fn calmed(wq: &Workqueue) {
     wq.flush_blocking().unwrap();
 }
 
-/// An item takes the next one of its own hand back, queues it again and waits for it: that is a
+/// An item takes the next one of its own batch back, queues it again and waits for it: that is a
 /// wait for itself, wherever the cancelled entry has gone.
 #[test]
-fn an_item_that_was_cancelled_in_a_hand_waits_where_it_was_queued_again() {
+fn an_item_that_was_cancelled_in_a_batch_waits_where_it_was_queued_again() {
     let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("ordered").ordered().build().unwrap();
     for _ in 0..20 {
@@ -48,7 +48,7 @@ fn an_item_that_was_cancelled_in_a_hand_waits_where_it_was_queued_again() {
     }
 }
 
-/// The timekeeper can get no thread, so nobody will look: what a silent sleeper has in hand is for
+/// The timer can get no thread, so nobody will look: what a silent sleeper has in its batch is for
 /// the worker that idles.
 #[test]
 fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
@@ -92,9 +92,9 @@ fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
     }
 }
 
-/// An item moves its queue, and freezes it: what else was in the hand has not been active.
+/// An item moves its queue, and freezes it: what else was in the batch has not been active.
 #[test]
-fn a_hand_is_frozen_with_its_queue_though_that_has_moved() {
+fn a_batch_is_frozen_with_its_queue_though_that_has_moved() {
     let sys = Arc::new(one_cpu().build().unwrap());
     let attrs = [0, 1].map(|nice| Attrs::new().nice(nice));
     // So that the pools stay.
@@ -135,9 +135,9 @@ fn a_hand_is_frozen_with_its_queue_though_that_has_moved() {
     drop(others);
 }
 
-/// An item asks for numbers in the middle of a visit: what has ended before it counts as ended.
+/// An item asks for numbers in the middle of a batch: what has ended before it counts as ended.
 #[test]
-fn numbers_are_right_in_a_visit() {
+fn numbers_are_right_in_a_batch() {
     let sys = Arc::new(one_cpu().build().unwrap());
     let [bound, ordered, unbound] = [
         sys.workqueue("bound").bound(),
@@ -191,10 +191,10 @@ fn numbers_are_right_in_a_visit() {
     }
 }
 
-/// The first item of a visit has ended, and the second one waits for an item of another pod, which
+/// The first item of a batch has ended, and the second one waits for an item of another pod, which
 /// waits for a slot.
 #[test]
-fn what_a_visit_owes_is_for_other_pods_too() {
+fn unsettled_completions_free_slots_for_other_pods_too() {
     let sys = WorkqueueSystem::builder();
     let sys = sys.topology(Topology::synthetic("core:2").unwrap());
     let sys = sys.build().unwrap();
@@ -218,7 +218,7 @@ fn what_a_visit_owes_is_for_other_pods_too() {
             }
         });
         begun.wait(1);
-        // With the two of the visit these have all slots, until the last one has run.
+        // With the two of the batch these have all slots, until the last one has run.
         let first = Work::new({
             let (wq, other) = (wq.clone(), other.clone());
             let (last_ran, delivered) = (last_ran.clone(), delivered.clone());
@@ -229,7 +229,7 @@ fn what_a_visit_owes_is_for_other_pods_too() {
                 }
                 let last_ran = last_ran.clone();
                 drop(wq.spawn_on(1, move || last_ran.raise()));
-                // It comes by a later letter.
+                // It is queued later.
                 let delivered = delivered.clone();
                 drop(other.spawn_on(1, move || delivered.raise()));
             }

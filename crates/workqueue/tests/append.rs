@@ -1,4 +1,4 @@
-//! Small items that queue others, or themselves: the worker keeps them and goes on at once, as
+//! Small items that queue others, or themselves: the worker appends them and goes on at once, as
 //! long as nobody else has a claim on it.
 #![cfg(not(any(loom, shuttle)))]
 
@@ -128,7 +128,7 @@ fn chains_run_to_their_end() {
 }
 
 /// What an item queues comes behind what the one before it has queued: an ordered queue keeps
-/// that order whatever is kept where.
+/// that order whatever is appended where.
 #[test]
 fn an_ordered_queue_stays_in_order() {
     let sys = system("core:2");
@@ -216,7 +216,7 @@ fn a_chain_is_stopped_by_its_work() {
     }
 }
 
-/// Nothing of a frozen queue begins, be it kept or not.
+/// Nothing of a frozen queue begins, be it appended or not.
 #[test]
 fn a_freeze_stops_a_chain() {
     let sys = system("core:1");
@@ -262,10 +262,10 @@ fn shutdown_ends_a_chain() {
     }
 }
 
-/// Items of one gate run beside each other, on two workers, and each queues what its worker could
-/// keep: what the first has kept is not forgotten for the second's.
+/// Items of one pwq run beside each other, on two workers, and each queues what its worker could
+/// append: what the first has appended is not lost to the second's.
 #[test]
-fn of_two_workers_neither_forgets_what_the_other_keeps() {
+fn of_two_workers_neither_loses_what_the_other_appends() {
     let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:4").unwrap());
     // Who waits here counts as running.
     let builder = builder.intensive_threshold(Duration::from_secs(60));
@@ -327,13 +327,13 @@ fn of_two_workers_neither_forgets_what_the_other_keeps() {
     });
 }
 
-/// A worker that has not kept anything yet when the queue closes keeps nothing afterwards.
+/// A worker that has appended nothing when the queue closes appends nothing afterwards.
 #[test]
-fn what_begins_to_keep_late_finds_the_queue_closed() {
+fn what_begins_to_append_late_finds_the_queue_closed() {
     for _ in 0..20 {
         let sys = system("core:2");
         let wq = sys.workqueue("bound").bound().build().unwrap();
-        // Small items, so that there is room in a visit.
+        // Small items, so that there is room in a batch.
         for _ in 0..50 {
             (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
             wq.flush_blocking().unwrap();
@@ -356,7 +356,7 @@ fn what_begins_to_keep_late_finds_the_queue_closed() {
             thread::yield_now();
         }
         let end = thread::spawn(move || drop(sys));
-        // The other CPU's gate, so that nothing waits where the item runs.
+        // The other CPU's pwq, so that nothing waits where the item runs.
         let probe = Work::new(|| ());
         while wq.queue_on(1, &probe) != Err(QueueError::ShutDown) {
             thread::yield_now();
@@ -367,7 +367,7 @@ fn what_begins_to_keep_late_finds_the_queue_closed() {
     }
 }
 
-/// An item in a visit of its own, which goes on when it is told to, queues `then`, says so, and
+/// An item in a batch of its own, which goes on when it is told to, queues `then`, says so, and
 /// ends when it is told to.
 fn late(
     wq: &Workqueue,
@@ -375,7 +375,7 @@ fn late(
     end: &Arc<AtomicBool>,
     then: impl FnOnce() + Send + 'static,
 ) -> (JoinHandle<()>, Arc<AtomicBool>) {
-    // Small items, so that there is room in a visit.
+    // Small items, so that there is room in a batch.
     for _ in 0..50 {
         (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
         wq.flush_blocking().unwrap();
@@ -409,7 +409,7 @@ fn await_signal(signal: &AtomicBool) {
 
 /// Something has come to wait for the slot since the item began: what it queues waits behind that.
 #[test]
-fn what_begins_to_keep_late_passes_nobody() {
+fn what_begins_to_append_late_passes_nobody() {
     for _ in 0..20 {
         let sys = system("core:1");
         let wq = sys.workqueue("narrow").bound().max_active(1);
@@ -419,7 +419,7 @@ fn what_begins_to_keep_late_passes_nobody() {
         let (item, _) = late(&wq, &go, &go, move || own.lock().push("own"));
         let before = order.clone();
         drop(wq.spawn_on(0, move || before.lock().push("before")));
-        // Who looks at the system empties mailboxes.
+        // Who looks at the system takes its pools' locks.
         drop(sys.dump());
         go.store(true, Ordering::Release);
         item.wait().unwrap();
@@ -430,7 +430,7 @@ fn what_begins_to_keep_late_passes_nobody() {
 
 /// The queue has gone over to another pool since the item began: what it queues goes there.
 #[test]
-fn what_begins_to_keep_late_goes_where_its_queue_has_gone() {
+fn what_begins_to_append_late_goes_where_its_queue_has_gone() {
     for _ in 0..20 {
         let sys = system("cache:2 core:1");
         let attrs = Attrs::new().scope(Scope::System);
@@ -443,7 +443,7 @@ fn what_begins_to_keep_late_goes_where_its_queue_has_gone() {
         wq.set_attrs(elsewhere).unwrap();
         go.store(true, Ordering::Release);
         await_signal(&queued);
-        // Looks at the gates, which know nothing of the pool that was left.
+        // Looks at the pwqs, which know nothing of the pool that was left.
         wq.set_max_active(7).unwrap();
         end.store(true, Ordering::Release);
         item.wait().unwrap();

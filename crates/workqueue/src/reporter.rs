@@ -2,7 +2,7 @@
 //! nothing but later reports.
 
 use crate::panics::contained;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use crate::threads::End;
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
 use std::collections::VecDeque;

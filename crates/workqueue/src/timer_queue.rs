@@ -2,10 +2,10 @@
 //!
 //! It is started with the first worker or the first delay, sleeps until the earliest time, and
 //! without limit while there is none. Its time is that of the system's clock. Nothing foreign runs
-//! on it: who is to be told of something is told by the [reporter](crate::report).
+//! on it: who is to be told of something is told by the [reporter](crate::reporter).
 
 use crate::panics::contained;
-use crate::shared::SystemShared;
+use crate::system_shared::SystemShared;
 use crate::threads::End;
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex, Parker, Unparker};

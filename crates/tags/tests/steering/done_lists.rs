@@ -4,11 +4,11 @@ use crate::support::{Pipe, Ran, Recorder, machine, on};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_tags::steering::{
-    CompletionSink, Completions, Decision, InlineReason, InlineSink, MailboxHandle, RedirectReason,
-    Runner, SpeedRule, Steered, Steering, SteeringPolicy, SteeringStats,
+    CompletionSink, Completions, Decision, DoneListHandle, InlineReason, InlineSink,
+    RedirectReason, Runner, SpeedRule, Steered, Steering, SteeringPolicy, SteeringStats,
 };
 use inflight_tags::{RedeemError, Tag, TagSet, Tenant};
-use inflight_topology::steering::{Completion, Mailbox};
+use inflight_topology::steering::{Completion, DoneList};
 use inflight_topology::{CpuSet, Scope, Topology, set_current_cpu_for_thread};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +33,7 @@ fn identities(stats: &SteeringStats, completed: u64) {
     assert!(stats.max_batch <= stats.batched && stats.batches <= stats.batched);
 }
 
-/// P12: with every policy, pair of CPUs and state of the mailbox, what happens is what the pure
+/// P12: with every policy, pair of CPUs and state of the done list, what happens is what the pure
 /// decision says.
 #[test]
 fn everything_happens_as_it_is_decided() {
@@ -57,31 +57,31 @@ fn everything_happens_as_it_is_decided() {
                     if cfg!(miri) && speed != SpeedRule::Ignore {
                         continue;
                     }
-                    for mailbox in [Mailbox::Awake, Mailbox::Asleep, Mailbox::Closed] {
+                    for list in [DoneList::Awake, DoneList::Asleep, DoneList::Closed] {
                         for observer in [0, 1, 2, 3, 77] {
                             for submitter in [0, 1, 2, 3, 77, usize::MAX] {
-                                recorder.awake(mailbox == Mailbox::Awake);
-                                if mailbox == Mailbox::Closed {
+                                recorder.awake(list == DoneList::Awake);
+                                if list == DoneList::Closed {
                                     completions.close_cpu(submitter);
                                 }
                                 set.set_steering(policy);
                                 let token = submit(&dev, submitter);
-                                // A CPU that is not there has no mailbox to be closed.
-                                let mailbox = if topo.cpus().contains(submitter) {
-                                    mailbox
+                                // A CPU that is not there has no done list to be closed.
+                                let list = if topo.cpus().contains(submitter) {
+                                    list
                                 } else {
-                                    Mailbox::Awake
+                                    DoneList::Awake
                                 };
                                 let expected = Completion::new(observer, submitter)
                                     .policy(policy)
-                                    .mailbox(mailbox)
+                                    .done_list(list)
                                     .one_shard(*shape == "core:1")
                                     .decide(&topo);
                                 let got = on(observer, || completions.complete(token, |_| ()));
                                 assert_eq!(
                                     got,
                                     Ok(expected),
-                                    "{shape} {policy:?} {mailbox:?} {submitter} -> {observer}"
+                                    "{shape} {policy:?} {list:?} {submitter} -> {observer}"
                                 );
                                 completed += 1;
                                 assert_eq!(ran.count() == completed, expected.is_inline());
@@ -101,7 +101,7 @@ fn everything_happens_as_it_is_decided() {
 }
 
 #[test]
-fn a_mailbox_runs_in_the_order_of_its_pushes_and_wakes_once() {
+fn a_done_list_runs_in_the_order_of_its_pushes_and_wakes_once() {
     let (set, dev) = set_of(8);
     let recorder = Recorder::new();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -222,7 +222,7 @@ fn a_cpu_leaves_and_comes_back() {
 }
 
 #[test]
-fn whoever_pushed_runs_the_mailbox_of_a_worker_that_is_gone() {
+fn whoever_pushed_runs_the_list_of_a_worker_that_is_gone() {
     let (set, dev) = set_of(2);
     let ran = Ran::new();
     let recorder = Recorder::new();
@@ -336,7 +336,7 @@ fn a_long_chain_needs_no_more_stack_than_a_short_one() {
 }
 
 #[test]
-fn a_chain_that_is_too_deep_goes_on_in_the_mailbox_of_its_cpu() {
+fn a_chain_that_is_too_deep_goes_on_in_the_list_of_its_cpu() {
     let recorder = Recorder::new();
     let chain = Chain::run(100, recorder.clone());
     while recorder.run_all_on() == Some(0) {}
@@ -446,7 +446,7 @@ fn what_belongs_here_can_be_kept() {
 }
 
 #[test]
-fn a_mailbox_per_cache_serves_its_cpus() {
+fn a_done_list_per_cache_serves_its_cpus() {
     let (set, dev) = set_of(2);
     let ran = Ran::new();
     let recorder = Recorder::new();
@@ -476,23 +476,23 @@ fn a_mailbox_per_cache_serves_its_cpus() {
 fn nothing_is_lost_or_doubled_under_load() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
     const CPUS: usize = 4;
-    /// A thread for each shard, which sleeps until its bell rings.
+    /// A thread for each shard, which sleeps until it is woken.
     type Bell = Arc<Pipe<()>>;
     type Threads = Vec<(Bell, thread::JoinHandle<()>)>;
     #[derive(Clone, Default)]
     struct Workers(Arc<Mutex<Threads>>);
     struct Worker(Bell);
     impl CompletionSink for Workers {
-        fn runner(&self, _: &CpuSet, mailbox: MailboxHandle) -> Option<Box<dyn Runner>> {
-            let bell = Pipe::new();
-            let rung = bell.clone();
+        fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+            let pipe = Pipe::new();
+            let woken = pipe.clone();
             let worker = thread::spawn(move || {
-                while rung.recv().is_some() {
-                    mailbox.run();
+                while woken.recv().is_some() {
+                    list.run();
                 }
             });
-            self.0.lock().push((bell.clone(), worker));
-            Some(Box::new(Worker(bell)))
+            self.0.lock().push((pipe.clone(), worker));
+            Some(Box::new(Worker(pipe)))
         }
     }
     impl Runner for Worker {
@@ -531,8 +531,8 @@ fn nothing_is_lost_or_doubled_under_load() {
         thread.join().unwrap();
     }
     completions.close();
-    for (bell, worker) in workers.0.lock().drain(..) {
-        bell.close();
+    for (pipe, worker) in workers.0.lock().drain(..) {
+        pipe.close();
         worker.join().unwrap();
     }
     let all = CPUS as u64 * ROUNDS * (ROUNDS + 1) / 2;
@@ -570,7 +570,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The mailboxes as anybody would write them: a queue of numbers for each CPU.
+/// The done lists as anybody would write them: a queue of numbers for each CPU.
 struct Oracle {
     topo: Topology,
     queues: [VecDeque<u64>; 4],
@@ -582,15 +582,15 @@ struct Oracle {
 
 impl Oracle {
     fn complete(&mut self, id: u64, policy: SteeringPolicy, submitter: usize, observer: usize) {
-        let mailbox = match self.queues.get(submitter) {
-            None => Mailbox::Awake,
-            Some(_) if self.closed[submitter] => Mailbox::Closed,
-            Some(queue) if self.awake || !queue.is_empty() => Mailbox::Awake,
-            Some(_) => Mailbox::Asleep,
+        let list = match self.queues.get(submitter) {
+            None => DoneList::Awake,
+            Some(_) if self.closed[submitter] => DoneList::Closed,
+            Some(queue) if self.awake || !queue.is_empty() => DoneList::Awake,
+            Some(_) => DoneList::Asleep,
         };
         let decision = Completion::new(observer, submitter)
             .policy(policy)
-            .mailbox(mailbox)
+            .done_list(list)
             .decide(&self.topo);
         match decision {
             Decision::Inline(_) => self.ran.push(id),
@@ -616,9 +616,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Random events: callbacks run when and in the order in which those of naive mailboxes do.
+    /// Random events: callbacks run when and in the order in which those of naive done lists do.
     #[test]
-    fn mailboxes_are_queues(events in prop::collection::vec(event(), 1..120)) {
+    fn done_lists_are_queues(events in prop::collection::vec(event(), 1..120)) {
         let (set, dev) = set_of(8);
         let recorder = Recorder::new();
         let ran = Arc::new(Mutex::new(Vec::new()));
@@ -685,8 +685,8 @@ proptest! {
                 }
             }
             prop_assert_eq!(&*ran.lock(), &oracle.ran);
-            let in_mailboxes: usize = oracle.queues.iter().map(VecDeque::len).sum();
-            prop_assert_eq!(set.in_use(), flying.len() + in_mailboxes);
+            let in_done_lists: usize = oracle.queues.iter().map(VecDeque::len).sum();
+            prop_assert_eq!(set.in_use(), flying.len() + in_done_lists);
         }
         completions.close();
         identities(&completions.stats(), completed);

@@ -24,7 +24,7 @@ fn system() -> WorkqueueSystem {
 
 fn queue(sys: &WorkqueueSystem, strict: bool) -> Workqueue {
     let attrs = Attrs::new().scope(Scope::Cache).strict(strict);
-    let wq = sys.workqueue("lent").unbound(attrs).max_active(512);
+    let wq = sys.workqueue("wide").unbound(attrs).max_active(512);
     wq.build().unwrap()
 }
 
@@ -172,7 +172,7 @@ fn compute(wq: &Workqueue, open: &Level) -> JoinHandle<()> {
 /// A thread that submits needs one of the two CPUs, a worker has the other: items as short as can
 /// be go to the idle pod. Nobody has to know of the thread; it is heard.
 #[test]
-fn a_crowd_is_helped() {
+fn a_pod_full_of_submitters_is_helped() {
     let sys = system();
     let wq = queue(&sys, false);
     look_round(&wq, 1);
@@ -191,7 +191,7 @@ fn a_crowd_is_helped() {
 
 /// Whoever queues on others' behalf is on no CPU of theirs.
 #[test]
-fn who_names_a_cpu_is_no_crowd_there() {
+fn who_names_a_cpu_is_no_submitter_there() {
     let sys = system();
     let wq = queue(&sys, false);
     look_round(&wq, 1);
@@ -206,7 +206,7 @@ fn who_names_a_cpu_is_no_crowd_there() {
 
 /// A worker that submits is counted as one, and not once more.
 #[test]
-fn workers_are_no_crowd() {
+fn workers_are_no_submitters() {
     let sys = system();
     let wq = queue(&sys, false);
     look_round(&wq, 1);

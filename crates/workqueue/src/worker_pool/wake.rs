@@ -1,4 +1,4 @@
-//! What happens when a pool's lock is released: who is brought, and what is left to do without it.
+//! Who is woken when a pool's lock is released, and what else is done then without it.
 
 use super::{PoolState, WorkerPool, WorkerThread};
 use crate::item::ItemPtr;

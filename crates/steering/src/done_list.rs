@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 /// Null: open and empty. [`closed`]: closed. Else the newest request in it, which it owns, as it
 /// does all that the links lead to.
 #[derive(Debug)]
-pub(crate) struct Mailbox<I: Item> {
+pub(crate) struct DoneList<I: Item> {
     head: AtomicPtr<()>,
     /// Requests go in and come out, and are never shared.
     owns: PhantomData<fn() -> I>,
@@ -22,7 +22,7 @@ const fn closed() -> *mut () {
     ptr::without_provenance_mut(1)
 }
 
-/// Whether a push was the first one since the mailbox was taken.
+/// Whether a push was the first one since the done list was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// Whoever pushed has to wake.
@@ -37,7 +37,7 @@ impl Pushed {
     }
 }
 
-impl<I: Item> Mailbox<I> {
+impl<I: Item> DoneList<I> {
     pub(crate) fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
@@ -74,7 +74,7 @@ impl<I: Item> Mailbox<I> {
     /// M3. Everything in it.
     pub(crate) fn take(&self) -> Batch<I> {
         let mut head = self.head.load(Ordering::Relaxed);
-        // An exchange and not a swap, which would open a closed mailbox for a moment.
+        // An exchange and not a swap, which would open a closed done list for a moment.
         while !head.is_null() && head != closed() {
             // Ordering: M3, pairs with the Release of M2, also of the earlier pushes: each M2
             // continues the release sequences of those before it.
@@ -92,7 +92,7 @@ impl<I: Item> Mailbox<I> {
     }
 }
 
-impl<I: Item> Mailbox<I> {
+impl<I: Item> DoneList<I> {
     /// M1 and M2. Before an M2 that would find it empty `first(true)` is called, and `first(false)`
     /// if it found something else: by the time the request is somebody else's, that is counted.
     ///
@@ -134,13 +134,13 @@ impl<I: Item> Mailbox<I> {
     }
 }
 
-impl<I: Item> Drop for Mailbox<I> {
+impl<I: Item> Drop for DoneList<I> {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-/// What was taken out of a mailbox, in the order in which it was pushed. Dropping it frees the
+/// What was taken out of a done list, in the order in which it was pushed. Dropping it frees the
 /// rest.
 #[derive(Debug)]
 pub(crate) struct Batch<I: Item> {

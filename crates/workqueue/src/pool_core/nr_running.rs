@@ -1,4 +1,4 @@
-//! The workers of a pool: who is idle, who counts as running, and who is brought.
+//! The workers of a pool: who is idle, who counts as running, and whether one is woken or created.
 
 use super::PwqIndex;
 
@@ -191,7 +191,7 @@ impl Workers {
     }
 
     /// An idle worker is woken, or else one is created.
-    pub fn bring(&mut self) -> WakeAction {
+    pub fn wake_or_create(&mut self) -> WakeAction {
         if let Some(worker) = self.idle.pop() {
             self.change(worker, |w| w.phase = WorkerPhase::Waking);
             return WakeAction::Wake(worker);
@@ -293,8 +293,8 @@ impl Workers {
         self.change(worker, |w| w.phase = WorkerPhase::Leaving);
     }
 
-    /// Takes this idle worker for something else than `bring` would.
-    pub(crate) fn bring_this(&mut self, worker: WorkerId) -> WakeAction {
+    /// Takes this idle worker for something else than `wake_or_create` would.
+    pub(crate) fn wake_this(&mut self, worker: WorkerId) -> WakeAction {
         if self.all[worker].phase != WorkerPhase::Idle {
             return WakeAction::None;
         }

@@ -3,14 +3,11 @@
 use super::{PoolState, WorkerPool};
 use crate::batch::bit;
 use crate::cpu_time::{self, Metered};
-use crate::current::Context;
-use crate::pool_attrs::Cpus;
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
 use crate::watchdog::Waiting;
+use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, cpu};
-use inflight_topology::PinGuard;
 use std::time::Duration;
 
 /// A pwq at one moment.
@@ -175,8 +172,8 @@ impl WorkerPool {
     pub(crate) fn is_in_use(&self) -> bool {
         let state = self.lock();
         let left = || state.pwqs().any(|pwq| !state.core.pwq(pwq).is_idle());
-        let manned = state.poller.is_some() || state.core.workers.nr_workers() > 0;
-        state.users > 0 || manned || left()
+        let has_worker = state.poller.is_some() || state.core.workers.nr_workers() > 0;
+        state.users > 0 || has_worker || left()
     }
 
     /// The timer reads what the workers use, from now on.
@@ -226,48 +223,5 @@ impl WorkerPool {
             })
         });
         workers.collect()
-    }
-
-    /// Where the calling worker runs, and with which priority.
-    pub(crate) fn settle_worker(&self) {
-        self.shared
-            .settle_thread(&self.attrs.allowed(), self.attrs.nice);
-        if let Cpus::One(cpu) = &self.attrs.cpus {
-            cpu::set_current_for_thread(Some(*cpu));
-        }
-    }
-
-    /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
-    /// one of them, until [`return_thread`](WorkerPool::return_thread).
-    pub(crate) fn borrow_thread(&self) -> Option<PinGuard> {
-        if let Cpus::One(cpu) = &self.attrs.cpus {
-            cpu::set_current_for_thread(Some(*cpu));
-        }
-        let topology = self.shared.machine();
-        topology.pin_current_thread(&self.attrs.allowed()).ok()
-    }
-
-    /// The end of [`borrow_thread`](WorkerPool::borrow_thread).
-    pub(crate) fn return_thread(&self, pinned: Option<PinGuard>) {
-        drop(pinned);
-        cpu::set_current_for_thread(None);
-    }
-
-    /// The calling worker, which begins to work, goes back to its CPUs if it was woken on others.
-    /// From then on it runs where the system wants it again.
-    pub(crate) fn repatriate(&self, context: &Context) {
-        let cpus = self.attrs.cpus();
-        if self.shared.machine().pin_current_thread(&cpus).is_ok() {
-            context.set_repatriated();
-        }
-    }
-
-    /// Whether the calling worker, which begins to work, was woken on CPUs of another pod.
-    pub(crate) fn strays(&self) -> bool {
-        let Cpus::Pod { cpus, strict, .. } = &self.attrs.cpus else {
-            return false;
-        };
-        let may_stray = self.attrs.may_have_siblings() && self.shared.topology.is_this_machine();
-        may_stray && !strict && !cpus.contains(cpu::current())
     }
 }

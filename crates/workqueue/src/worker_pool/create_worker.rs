@@ -1,4 +1,4 @@
-//! The workers of a pool: how they begin, sleep and leave.
+//! Workers of a pool: how they begin, sleep and leave.
 
 use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
 use crate::pool_attrs::Cpus;
@@ -6,10 +6,8 @@ use crate::pool_core::WorkerId;
 use crate::sampler;
 use crate::worker;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::time::Instant;
 use inflight_sync::{Arc, MutexGuard, Parker, Unparker};
 use std::io;
-use std::time::Duration;
 
 impl WorkerPool {
     /// The timer begins to look at what it looks at only while something runs.
@@ -21,22 +19,22 @@ impl WorkerPool {
     /// Starts the first worker, if there is none. Without one nothing may be queued, unless a
     /// rescuer takes care of it.
     #[inline]
-    pub(crate) fn man(&self, rescued: bool) -> io::Result<()> {
+    pub(crate) fn ensure_worker(&self, rescued: bool) -> io::Result<()> {
         // Relaxed: a worker is there for good, or the pool is retired, which its lock tells.
-        if self.manned.load(Ordering::Relaxed) {
+        if self.has_worker.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.man_slow(rescued)
+        self.create_first(rescued)
     }
 
     /// In a model: no worker is made.
     #[cfg(loom)]
-    pub(crate) fn set_by_hand(&self) {
+    pub(crate) fn set_manual(&self) {
         self.lock().core.workers.creates = false;
     }
 
     #[cold]
-    pub(super) fn man_slow(&self, rescued: bool) -> io::Result<()> {
+    pub(super) fn create_first(&self, rescued: bool) -> io::Result<()> {
         if !cfg!(loom) {
             let timer = self.shared.timers.start(&self.shared);
             if !rescued {
@@ -45,17 +43,17 @@ impl WorkerPool {
         }
         let mut state = self.lock();
         if cfg!(loom) && !state.core.workers.creates {
-            return Ok(()); // A model has the pool by hand.
+            return Ok(()); // A model runs what is in the pool.
         }
         if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
-            self.manned.store(true, Ordering::Relaxed);
+            self.has_worker.store(true, Ordering::Relaxed);
             return Ok(());
         }
         if state.mayday.is_some() && rescued {
             return Ok(());
         }
         let worker = state.core.workers.create();
-        self.manned.store(true, Ordering::Relaxed);
+        self.has_worker.store(true, Ordering::Relaxed);
         drop(state);
         match self.create_worker(worker) {
             Err(refused) if !rescued => Err(refused),
@@ -139,8 +137,8 @@ impl WorkerPool {
         woken.iter().for_each(WorkerThread::wake);
     }
 
-    pub(super) fn unman(&self) {
-        self.manned.store(false, Ordering::Relaxed);
+    pub(super) fn has_no_worker(&self) {
+        self.has_worker.store(false, Ordering::Relaxed);
     }
 
     /// Whether nobody uses the pool: its workers leave when they find nothing to do.
@@ -176,7 +174,7 @@ impl WorkerPool {
         state.core.workers.remove(worker);
         let thread = state.threads[worker].take();
         if state.core.workers.nr_workers() == 0 && state.poller.is_none() {
-            self.unman();
+            self.has_no_worker();
         }
         let stopped = state.stopped;
         self.unlock(state, false);
@@ -192,52 +190,5 @@ impl WorkerPool {
         self.unlock(state, false);
         woken.iter().for_each(WorkerThread::wake);
         self.plan_cull(cull_at);
-    }
-
-    /// Dismisses idle workers too many whose time has come. Returns them, and when to look again if
-    /// nobody has planned to.
-    pub(super) fn next_cull(
-        &self,
-        state: &mut PoolState,
-        now: Instant,
-    ) -> (Vec<WorkerThread>, Option<Instant>) {
-        let mut woken = Vec::new();
-        let timeout = self.shared.idle_timeout;
-        if timeout == Duration::MAX {
-            return (woken, None);
-        }
-        while state.core.workers.are_too_many_idle() {
-            let (worker, since) = state.core.workers.coldest().expect("there are too many");
-            let at = Instant::from_nanos(since) + timeout;
-            if at > now {
-                let planned = std::mem::replace(&mut state.culling, true);
-                return (woken, (!planned).then_some(at));
-            }
-            state.core.workers.dismiss(worker);
-            woken.extend(state.threads[worker].clone());
-        }
-        (woken, None)
-    }
-
-    pub(super) fn plan_cull(&self, at: Option<Instant>) {
-        let Some(at) = at else { return };
-        let pool = self.arc();
-        let planned = self
-            .shared
-            .timers
-            .set_duty(&self.shared, at, move || pool.cull());
-        if !planned {
-            self.lock().culling = false;
-        }
-    }
-
-    /// *cull*: the timer's time has come.
-    pub(super) fn cull(&self) {
-        let mut state = self.lock();
-        state.culling = false;
-        let (woken, at) = self.next_cull(&mut state, self.shared.clock.now());
-        drop(state);
-        woken.iter().for_each(WorkerThread::wake);
-        self.plan_cull(at);
     }
 }

@@ -1,4 +1,5 @@
-//! *look*: what the timer does for a pool in which something waits for those that run.
+//! *look*: what the timer does for a pool in which something waits for those that run: who sleeps
+//! without having said so does not count as running any more, nor who computes for long.
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
@@ -68,7 +69,7 @@ impl WorkerPool {
 
     fn plan_look(&self, later: Duration) -> bool {
         if cfg!(loom) {
-            return true; // A model looks by hand.
+            return true; // A model looks itself.
         }
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
@@ -108,7 +109,7 @@ impl WorkerPool {
     /// For models: a look that finds everybody asleep who holds others back, or computing for long.
     /// Returns whether that was news.
     #[cfg(loom)]
-    pub(crate) fn look_by_hand(&self, asleep: bool) -> bool {
+    pub(crate) fn look_now(&self, asleep: bool) -> bool {
         self.look_away();
         let verdict = match asleep {
             true => Verdict::Asleep,

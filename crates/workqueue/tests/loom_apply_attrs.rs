@@ -169,7 +169,7 @@ fn i27_a_move_against_queue() {
         let attrs = Attrs::new().scope(Scope::System);
         let builder = sys.workqueue("model").ordered_with(attrs.clone());
         let wq = builder.build().unwrap();
-        let old = wq.by_hand(0);
+        let old = wq.manual_pool(0);
         let touched = Touched::new();
         let other = thread::spawn({
             let (wq, old, touched) = (wq.clone(), old.clone(), touched.clone());

@@ -1,6 +1,6 @@
-//! Small items, which a worker draws many of at once, and among them all that may happen to what
-//! lies in a hand, seeded: items that block, sleep silently, panic, queue others, cancel, disable
-//! or wait for others of the same hand; while other threads flush, freeze, move queues, change
+//! Small items, of which a worker takes many at once, and among them all that may happen to what
+//! lies in a batch, seeded: items that block, sleep silently, panic, queue others, cancel, disable
+//! or wait for others of the same batch; while other threads flush, freeze, move queues, change
 //! limits, ask for statistics, and queues end. `INFLIGHT_STRESS_SEED` names the first of
 //! `INFLIGHT_STRESS_SEEDS` seeds.
 #![cfg(all(unix, not(any(loom, shuttle))))]
@@ -570,7 +570,7 @@ fn play(seed: u64) {
     let other = world.clone();
     let checks = thread::spawn(move || other.check(seed));
     watch(&world.news, vec![checks], there_is);
-    // The end finds hands full.
+    // The end finds batches full.
     let alive = Arc::new(AtomicUsize::new(0));
     for queue in &world.queues {
         for _ in 0..40 {
@@ -591,7 +591,7 @@ fn play(seed: u64) {
 }
 
 #[test]
-fn what_is_in_a_hand_is_as_if_it_was_ready() {
+fn what_is_in_a_batch_is_as_if_it_was_ready() {
     let given = |name| {
         let given = std::env::var(name).ok();
         given.map(|text| text.parse::<u64>().expect("a number"))

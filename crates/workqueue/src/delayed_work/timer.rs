@@ -1,12 +1,12 @@
-//! Items that wait for their time.
+//! The timer of a delayed work.
 
 use crate::cancel;
 use crate::error::QueueError;
 use crate::item::ReusableRef;
 use crate::item::word::{Seq, is_live};
 use crate::pwq::NOT_OPEN;
-use crate::shared::SystemShared;
-use crate::timer::{Delayed, Job, NotSet, TimerKey};
+use crate::system_shared::SystemShared;
+use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
 use crate::work::{Modified, Queued};
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::Origin;

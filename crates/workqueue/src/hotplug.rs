@@ -1,0 +1,118 @@
+//! CPUs that leave and come, when the program says so: what changes then for queues, pools and
+//! threads.
+//!
+//! Unbound queues get other pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of a
+//! CPU that has gone goes on as before, its workers wherever the system puts them. Each thread sees
+//! by [`refreshed`](SystemShared::refreshed) that it has to take its place again
+//! (`worker_pool/affinity.rs`).
+
+use crate::error::AttrsError;
+use crate::pool_attrs::Settings;
+use crate::system::WorkqueueSystem;
+use crate::system_inner::SystemInner;
+use crate::system_shared::SystemShared;
+use crate::worker_pool::Later;
+use inflight_sync::atomic::Ordering;
+use inflight_topology::Topology;
+
+impl WorkqueueSystem {
+    /// The machine has changed: CPUs have gone, or come back. `topology` is what
+    /// [`Topology::refresh`] has found; the system does not look by itself.
+    ///
+    /// Unbound queues go over to the pools that their attributes give on the new machine, all or
+    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues, BH queues
+    /// among them, have a pool for each CPU that was [possible](Topology::possible) when they were
+    /// made: while its CPU is away, its workers run where the system lets them, and each is pinned
+    /// before the first item it runs after the CPU has come, be it again or for the first time.
+    /// Items queued on a CPU that was not even possible then have another one stand in. So it is
+    /// for unbound queues with CPUs that were not there when they were made.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread. All goes on
+    /// as before, and the call can be repeated.
+    ///
+    /// ```
+    /// # use inflight_topology::{Refresh, Topology};
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let topo = Topology::discover()?;
+    /// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
+    /// if let Refresh::Changed(now) = topo.refresh()? {
+    ///     sys.refresh(&now)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refresh(&self, topology: &Topology) -> Result<(), AttrsError> {
+        self.inner().reconfigure(|settings| {
+            settings.topology = topology.clone();
+            Ok(())
+        })
+    }
+}
+
+impl SystemInner {
+    /// Other settings for all unbound queues, or for none.
+    pub(crate) fn reconfigure(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
+    ) -> Result<(), AttrsError> {
+        let mut later = Later::default();
+        let mut settings = self.settings.lock();
+        if self.is_stopped() {
+            return Err(AttrsError::ShutDown);
+        }
+        let mut new = settings.clone();
+        change(&mut new)?;
+        let queues = self.queues();
+        let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
+        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
+        let changes = changes.collect::<Result<Vec<_>, _>>();
+        let changes = changes.map_err(|refused| self.refused(refused))?;
+        let machine_changed = new.topology.version() != settings.topology.version()
+            || new.topology != settings.topology;
+        if machine_changed {
+            *self.shared().now.lock() = new.topology.clone();
+        }
+        let unbound_cpus = new.unbound_cpus();
+        let cpus_changed = *self.shared().unbound_cpus.lock() != unbound_cpus;
+        *self.shared().unbound_cpus.lock() = unbound_cpus;
+        if machine_changed || cpus_changed {
+            // Relaxed: as said where it is.
+            self.shared().refreshes.fetch_add(1, Ordering::Relaxed);
+        }
+        for change in changes {
+            change.commit(&mut later);
+        }
+        *settings = new;
+        drop(settings);
+        drop(later);
+        if machine_changed || cpus_changed {
+            self.shared().timers.poke();
+            self.shared().reporter.poke();
+            let rescuers = queues.iter().filter_map(|queue| queue.rescuer());
+            rescuers.for_each(|rescuer| rescuer.poke());
+        }
+        Ok(())
+    }
+}
+
+impl SystemShared {
+    /// How often the machine has changed, or the CPUs of unbound queues.
+    pub(crate) fn refreshed(&self) -> usize {
+        // Relaxed: as said where it is.
+        self.refreshes.load(Ordering::Relaxed)
+    }
+
+    /// Whether that is a CPU: of the machine there was at first, or of that there is now.
+    pub(crate) fn has_cpu(&self, cpu: usize) -> bool {
+        let has = |topology: &Topology| {
+            topology.possible().contains(cpu) || topology.cpus().contains(cpu)
+        };
+        has(&self.topology) || has(&self.now.lock())
+    }
+
+    /// The machine as it is now.
+    pub(crate) fn machine(&self) -> Topology {
+        self.now.lock().clone()
+    }
+}

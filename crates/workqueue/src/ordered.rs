@@ -1,0 +1,67 @@
+//! What makes a queue ordered: one pwq at a time, which has one slot, and no run out of turn.
+//!
+//! A pwq of an ordered queue that goes over to another pool has a *successor*, which is plugged
+//! until the old one is idle.
+
+use crate::attrs::Mode;
+use crate::pwq::{Pwq, RETIRED};
+use crate::workqueue_inner::WorkqueueInner;
+use inflight_sync::Arc;
+
+impl WorkqueueInner {
+    /// Whether the queue lets one item of that pwq's limit run at a time.
+    pub(crate) fn has_one_slot(&self, pwq: &Pwq) -> bool {
+        match pwq.nr_active() {
+            Some(nr_active) => nr_active.level().1 == 1,
+            None => self.mode() != Mode::Bh && self.max_active() == 1,
+        }
+    }
+
+    /// Whether an item that wants to run again may do so at once: the queue has no order to keep.
+    pub(crate) fn may_rerun(&self) -> bool {
+        !matches!(self.mode(), Mode::Ordered | Mode::Bh)
+    }
+
+    /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
+    /// one, or has had its turn.
+    pub(crate) fn may_use_again(&self, pwq: &Pwq) -> bool {
+        self.mode() != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
+    }
+}
+
+impl Pwq {
+    /// It is retired, and idle or about to be: `successor` is to wait for that.
+    pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
+        *self.successor.lock() = Some(successor.clone());
+    }
+
+    /// If it is retired and idle, the pwq that waits for that goes on.
+    pub(crate) fn unplug_successor(&self) {
+        let mut next = self.take_successor();
+        while let Some(pwq) = next {
+            let mut state = pwq.lock();
+            state
+                .core
+                .set_stopped(pwq.index(), |pwq| pwq.plugged = false);
+            pwq.pool().unlock(state, false);
+            next = pwq.take_successor();
+        }
+    }
+
+    /// Whether it is idle, and neither waits for another one nor is waited for.
+    pub(crate) fn has_had_its_turn(&self) -> bool {
+        let state = self.lock();
+        let pwq = state.core.pwq(self.index());
+        pwq.is_idle() && !pwq.plugged && self.successor.lock().is_none()
+    }
+
+    fn take_successor(&self) -> Option<Arc<Self>> {
+        let state = self.lock();
+        if self.is_gone() {
+            return None;
+        }
+        let pwq = state.core.pwq(self.index());
+        let over = pwq.retired && pwq.is_idle() && !pwq.plugged;
+        over.then(|| self.successor.lock().take()).flatten()
+    }
+}

@@ -1,0 +1,54 @@
+//! Which idle workers are let go, and when.
+
+use super::{PoolState, WorkerPool, WorkerThread};
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+impl WorkerPool {
+    /// Dismisses idle workers too many whose time has come. Returns them, and when to look again if
+    /// nobody has planned to.
+    pub(super) fn next_cull(
+        &self,
+        state: &mut PoolState,
+        now: Instant,
+    ) -> (Vec<WorkerThread>, Option<Instant>) {
+        let mut woken = Vec::new();
+        let timeout = self.shared.idle_timeout;
+        if timeout == Duration::MAX {
+            return (woken, None);
+        }
+        while state.core.workers.are_too_many_idle() {
+            let (worker, since) = state.core.workers.coldest().expect("there are too many");
+            let at = Instant::from_nanos(since) + timeout;
+            if at > now {
+                let planned = std::mem::replace(&mut state.culling, true);
+                return (woken, (!planned).then_some(at));
+            }
+            state.core.workers.dismiss(worker);
+            woken.extend(state.threads[worker].clone());
+        }
+        (woken, None)
+    }
+
+    pub(super) fn plan_cull(&self, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        let pool = self.arc();
+        let planned = self
+            .shared
+            .timers
+            .set_duty(&self.shared, at, move || pool.cull());
+        if !planned {
+            self.lock().culling = false;
+        }
+    }
+
+    /// *cull*: the timer's time has come.
+    pub(super) fn cull(&self) {
+        let mut state = self.lock();
+        state.culling = false;
+        let (woken, at) = self.next_cull(&mut state, self.shared.clock.now());
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
+        self.plan_cull(at);
+    }
+}

@@ -1,0 +1,140 @@
+//! The limits of a queue, and what follows when they change.
+
+use super::{Control, Share, WorkqueueInner};
+use crate::attrs::Mode;
+use crate::error::MinActiveError;
+use crate::nr_active::{NrActive, default_min_active, node_shares};
+use crate::pool_attrs::Settings;
+use crate::worker_pool::{Later, WorkerPool};
+use inflight_sync::Arc;
+use inflight_topology::Topology;
+
+impl WorkqueueInner {
+    /// The limit that the pwq of a pool shares.
+    pub(super) fn nr_active_of(&self, control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
+        let nodeless = control.nr_active.len() - 1;
+        let node = match control.limit.share {
+            Share::Lend => None,
+            Share::PerNode => node_of(&self.shared().machine(), pool),
+        };
+        let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
+        control.nr_active[at.unwrap_or(nodeless)].clone()
+    }
+
+    pub(crate) fn max_active(&self) -> usize {
+        self.control.lock().limit.max_active
+    }
+
+    pub(crate) fn set_max_active(&self, max_active: usize) {
+        let mut later = Later::default();
+        let mut control = self.control.lock();
+        let lowered = max_active < control.limit.max_active;
+        control.limit.max_active = max_active;
+        if let Some(min_active) = &mut control.limit.min_active {
+            *min_active = (*min_active).min(max_active);
+        }
+        self.apply(&control, lowered, &mut later);
+    }
+
+    pub(crate) fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
+        let mut later = Later::default();
+        let mut control = self.control.lock();
+        if self.mode != Mode::Unbound || control.limit.share != Share::PerNode {
+            return Err(MinActiveError::NotPerNode);
+        }
+        let max_active = control.limit.max_active;
+        if !(1..=max_active).contains(&min_active) {
+            return Err(MinActiveError::OutOfRange {
+                asked: min_active,
+                max_active,
+            });
+        }
+        control.limit.min_active = Some(min_active);
+        self.apply(&control, true, &mut later);
+        Ok(())
+    }
+
+    /// The limits are what `control` says. What waited for more goes on; what workers have not
+    /// begun goes back if there may be fewer.
+    pub(super) fn apply(&self, control: &Control, lowered: bool, later: &mut Later) {
+        control.apply_limit();
+        for pwq in &control.pwqs {
+            if pwq.nr_active().is_none() {
+                pwq.set_max(control.limit.max_active, lowered, later);
+            } else if lowered {
+                pwq.recall(later);
+            }
+        }
+        for nr_active in &control.nr_active {
+            while let Some(id) = nr_active.next() {
+                later.slots.push((nr_active.clone(), id));
+            }
+        }
+    }
+
+    /// The machine has changed, or the CPUs of the queue: the parts of nodes are others.
+    pub(super) fn split_anew(&self, control: &mut Control, settings: &Settings, later: &mut Later) {
+        if self.mode == Mode::Unbound {
+            control.count_cpus(settings);
+            self.apply(control, false, later);
+        }
+    }
+
+    /// Slots in use and slots, of each node and of pools without one; or of all, for an exact
+    /// limit.
+    pub(crate) fn levels(&self) -> Vec<(usize, usize)> {
+        let control = self.control.lock();
+        let mut levels = control.nr_active.iter().map(|nr_active| nr_active.level());
+        match control.limit.share {
+            Share::Lend => levels.next_back().into_iter().collect(),
+            Share::PerNode => levels.collect(),
+        }
+    }
+
+    /// The least that each node has, if nodes have parts.
+    pub(crate) fn min_active(&self) -> Option<usize> {
+        let control = self.control.lock();
+        let per_node = self.mode == Mode::Unbound && control.limit.share == Share::PerNode;
+        per_node.then(|| control.min_active())
+    }
+}
+
+impl Control {
+    fn min_active(&self) -> usize {
+        let max = self.limit.max_active;
+        self.limit
+            .min_active
+            .unwrap_or_else(|| default_min_active(max))
+            .min(max)
+    }
+
+    /// Tells the limits that pwqs share.
+    pub(super) fn apply_limit(&self) {
+        let Some((nodeless, nodes)) = self.nr_active.split_last() else {
+            return;
+        };
+        let cpus: Vec<_> = self.nodes.iter().map(|(_, cpus)| *cpus).collect();
+        let shares = node_shares(self.limit.max_active, self.min_active(), &cpus);
+        nodeless.set_max(shares.nodeless);
+        for (nr_active, share) in nodes.iter().zip(shares.nodes) {
+            nr_active.set_max(share);
+        }
+    }
+
+    /// How many CPUs the queue may use on each node, if the machine has had several.
+    pub(super) fn count_cpus(&mut self, settings: &Settings) {
+        let usable = settings.effective(&self.attrs);
+        for (node, cpus) in &mut self.nodes {
+            let on_it = |cpu: &usize| settings.topology.node_of(*cpu) == Some(*node);
+            *cpus = usable.iter().filter(on_it).count();
+        }
+    }
+}
+
+/// The node that has all CPUs of a pool.
+fn node_of(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
+    let cpus = pool.attrs().cpus();
+    let node = topology.node_of(cpus.first()?)?;
+    let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
+    all.then_some(node)
+}

@@ -1,0 +1,182 @@
+//! Rule `own-word`: crates that speak in the words of the kernel, tokio and crossbeam take up no
+//! words of their own again. `docs/glossary.md` has the words that there are.
+
+use super::Finding;
+use super::file::File;
+use crate::scan::Kind;
+
+/// Crates that the rule is for, folders below `crates/`, with the words that it is about there; all
+/// of them, if there are none.
+const CRATES: [(&str, &[&str]); 2] = [
+    ("steering", &["bell", "mailbox", "seat"]),
+    ("workqueue", &[]),
+];
+
+/// What is written nowhere in such a crate, in the singular. Beside each the word to use.
+const WORDS: [(&str, &str); 23] = [
+    ("alarm", "timer"),
+    ("bell", "notify"),
+    ("crowd", "submitters"),
+    ("crowded", "short of CPUs"),
+    ("culler", "idle timeout"),
+    ("deed", "wake action"),
+    ("distress", "mayday"),
+    ("door", "workqueue or pwq"),
+    ("gate", "pwq"),
+    ("gated", "held"),
+    ("hand", "batch"),
+    ("keeper", "manager"),
+    ("lent", "stolen"),
+    ("letter", "entry"),
+    ("mailbox", "queue"),
+    ("muster", "create pools"),
+    ("needy", "overloaded"),
+    ("seat", "registration"),
+    ("tally", "counts"),
+    ("timekeeper", "timer"),
+    ("turnstile", "lock"),
+    ("uproot", "grab pending"),
+    ("visit", "batch"),
+];
+
+/// What no name begins with; plain English elsewhere.
+const IN_NAMES: [&str; 2] = ["keep", "kept"];
+
+/// Names of other crates.
+const FOREIGN: [&str; 1] = ["Visit"];
+
+/// Words of their own in the text, and in the name, of a file.
+pub(crate) fn check(file: &File) -> Vec<Finding> {
+    let package = file.package.as_deref();
+    let ours = CRATES.iter().find(|(name, _)| Some(*name) == package);
+    let Some((_, only)) = ours.filter(|_| !file.path.ends_with("CHANGELOG.md")) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    let mut look = |line, text: &str| {
+        let words = words(text);
+        let mut own = words.iter().filter_map(|word| own(word));
+        let own = own.find(|(word, _)| only.is_empty() || only.contains(word));
+        if let Some((word, instead)) = own {
+            let message = format!("\"{word}\": say {instead}, or what the glossary says");
+            findings.push(file.finding(line, "own-word", message));
+        }
+    };
+    look(1, &file.path.to_string_lossy());
+    for (number, line) in file.text.lines().enumerate() {
+        look(number + 1, line);
+    }
+    let Some((source, _)) = file.rust.as_ref().filter(|_| only.is_empty()) else {
+        return findings;
+    };
+    for i in 0..source.tokens.len() {
+        let name = source.text(i);
+        if source.tokens[i].kind != Kind::Ident {
+            continue;
+        }
+        if words(name)
+            .first()
+            .is_some_and(|w| IN_NAMES.contains(&&**w))
+        {
+            let message = format!("{name} is named after nothing that the glossary has");
+            findings.push(file.finding(source.line(i), "own-word", message));
+        }
+    }
+    findings
+}
+
+/// The words of a text, also those of which names are made, in small letters.
+fn words(text: &str) -> Vec<String> {
+    let names = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let names = names.filter(|name| !FOREIGN.contains(name));
+    let mut words = Vec::new();
+    for name in names {
+        let mut word = String::new();
+        for c in name.chars() {
+            let begins = c.is_ascii_uppercase() && word.ends_with(|c: char| c.is_ascii_lowercase());
+            if begins {
+                words.push(std::mem::take(&mut word).to_ascii_lowercase());
+            }
+            word.push(c);
+        }
+        words.push(word.to_ascii_lowercase());
+    }
+    words
+}
+
+/// The entry of [`WORDS`] that this is, in the singular or the plural.
+fn own(word: &str) -> Option<(&'static str, &'static str)> {
+    let is = |own: &str| {
+        let rest = word.strip_prefix(own);
+        let plural = own.strip_suffix('y').map(|stem| format!("{stem}ies"));
+        matches!(rest, Some("" | "s" | "es")) || plural.is_some_and(|p| p == word)
+    };
+    WORDS.into_iter().find(|(own, _)| is(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{lines, said};
+    use super::{WORDS, check};
+
+    const LIB: &str = "crates/workqueue/src/lib.rs";
+
+    #[test]
+    fn each_word_is_found_wherever_it_stands() {
+        for (word, _) in WORDS {
+            let mut name = word.to_owned();
+            name[..1].make_ascii_uppercase();
+            for text in [
+                format!("\n// the {word} of a worker"),
+                format!("\nfn a_{word}_is_open() {{}}"),
+                format!("\nstruct Pool{name};"),
+                format!("\nstruct {name}Ref;"),
+                format!("\nconst A: &str = \"{word}s\";"),
+                format!("\nconst {}_MAX: u8 = 1;", word.to_ascii_uppercase()),
+            ] {
+                assert_eq!(lines(check, LIB, &text), [2], "{text}");
+            }
+            let path = format!("crates/workqueue/tests/{word}_cases.rs");
+            assert_eq!(lines(check, &path, "\n"), [1], "{path}");
+            let page = "crates/workqueue/PROTOCOL.md";
+            assert_eq!(
+                lines(check, page, &format!("a\nThe {word}.")),
+                [2],
+                "{word}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_says_what_to_say_instead() {
+        assert_eq!(
+            said(check, LIB, "fn ring_the_bell() {}"),
+            ["1: \"bell\": say notify, or what the glossary says"]
+        );
+        assert_eq!(said(check, LIB, "fn tallies() {}").len(), 1);
+    }
+
+    #[test]
+    fn names_that_begin_so() {
+        for name in ["keep", "kept", "keep_going", "KeptWork"] {
+            let text = format!("\nconst A: u8 = {name};");
+            assert_eq!(lines(check, LIB, &text), [2], "{name}");
+        }
+        let good = "/// What is kept: keep it.\nfn it_keeps() { i_keep_it() }";
+        assert!(lines(check, LIB, good).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_such_word() {
+        let good = "// A handle of an investigator, delegates; doorway.\n\
+                    struct JoinHandle; impl Visit for A {}";
+        assert!(said(check, LIB, good).is_empty());
+        assert!(said(check, "crates/tags/src/a.rs", "fn gate() {}").is_empty());
+        assert!(said(check, "crates/steering/src/a.rs", "fn keep_hand() {}").is_empty());
+        assert_eq!(
+            lines(check, "crates/steering/src/a.rs", "struct MailboxHandle;"),
+            [1]
+        );
+        assert!(said(check, "crates/workqueue/CHANGELOG.md", "gate").is_empty());
+    }
+}
