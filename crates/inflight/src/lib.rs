@@ -68,3 +68,15 @@ pub use workqueue_sink::WorkqueueSink;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/first-engine.md")]
+struct FirstEngine;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guidelines.md")]
+struct Guidelines;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/needs.md")]
+struct Needs;
