@@ -12,11 +12,17 @@ rm -rf "$book"
 mkdir -p "$book/src"
 cp docs/book.toml "$book/"
 sed -i 's|^src = .*|src = "src"|; s|^build-dir = .*|build-dir = "html"|' "$book/book.toml"
+# The pages of docs/ lie at the root of the book, so links from and to them lose that folder.
 git ls-files -z 'docs/*.md' 'docs/*.svg' README.md CONTRIBUTING.md \
     'crates/*/README.md' 'crates/*/PROTOCOL*.md' 'examples/*/README.md' |
     while IFS= read -r -d '' file; do
-        mkdir -p "$book/src/$(dirname "$file")"
-        cp "$file" "$book/src/$file"
+        to="$book/src/${file#docs/}"
+        mkdir -p "$(dirname "$to")"
+        case "$file" in
+        docs/*.md) sed 's|](\.\./|](|g' "$file" >"$to" ;;
+        *.md) sed 's|docs/SUMMARY\.md|what-it-is.md|g; s|](\(\(\.\./\)*\)docs/|](\1|g' "$file" >"$to" ;;
+        *) cp "$file" "$to" ;;
+        esac
     done
 
 # A page is in the book if it is in the summary: the pages of docs/, then what they link to.
@@ -27,13 +33,11 @@ list() {
     done
 }
 {
-    sed 's|](|](docs/|' docs/SUMMARY.md
     printf '\n# Protocols and proofs\n\n'
     list crates/*/PROTOCOL*.md
     printf '\n# Crates and programs\n\n'
     list README.md CONTRIBUTING.md crates/*/README.md examples/*/README.md
-} >"$book/src/SUMMARY.md"
-rm "$book/src/docs/SUMMARY.md"
+} >>"$book/src/SUMMARY.md"
 step book mdbook build "$book"
 
 # Every link from page to page, as the browser would follow it.

@@ -1,6 +1,7 @@
 //! `xtask published`: the simulator's tables beside the published ones, written into the book.
 //!
-//! A page says where: what stands between `<!-- generated: NAME -->` and `<!-- end -->` is replaced.
+//! A page says where: what stands between `<!-- generated: NAME -->` and `<!-- end -->` is
+//! replaced.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,118 +92,95 @@ impl Runs<'_> {
 
     /// How far ours is from each published table.
     fn summary(&mut self) -> Result<String> {
-        let mut text = head(&[
+        let mut table = Summary(head(&[
             "published table",
             "values",
             "mean distance",
             "worst",
             "command",
-        ]);
-        let mut line = |what: &str, unit: &str, from: &str, distances: Vec<f64>| {
-            let mean = distances.iter().sum::<f64>() / distances.len() as f64;
-            let worst = distances.iter().copied().fold(0.0, f64::max);
-            let count = distances.len().to_string();
-            let from = format!("`{from}`");
-            let far = |d: f64| format!("{d:.1} {unit}");
-            text += &row(&[what, &count, &far(mean), &far(worst), &from]);
-        };
-        let percent = |ours: f64, published: f64| 100.0 * (ours / published - 1.0).abs();
-
-        let hdd = self.rows("hdd")?;
-        let errors = |key: &str| {
-            hdd.iter()
-                .filter_map(|r| r[key].as_f64())
-                .map(f64::abs)
-                .collect()
-        };
-        line(
+        ]));
+        let rows = self.rows("hdd")?;
+        let errors = |key: &str| rows.iter().filter_map(|r| r[key].as_f64()).collect();
+        table.line(
             "disk, published kernel, MiB/s",
             "%",
             "hdd",
             errors("error_percent"),
         );
-        line(
-            "disk, patched kernel, MiB/s",
-            "%",
-            "hdd",
-            errors("patched_error_percent"),
-        );
+        let patched = errors("patched_error_percent");
+        table.line("disk, patched kernel, MiB/s", "%", "hdd", patched);
 
-        let scopes = self.rows("dmcrypt")?;
-        let errors = |key: &str| {
-            scopes
-                .iter()
-                .filter_map(|r| r[key].as_f64())
-                .map(f64::abs)
-                .collect()
-        };
-        line("scopes, MiB/s", "%", "dmcrypt", errors("error_pct"));
-        line("scopes, CPU", "points", "dmcrypt", errors("cpu_error"));
+        let rows = self.rows("dmcrypt")?;
+        let errors = |key: &str| rows.iter().filter_map(|r| r[key].as_f64()).collect();
+        table.line("scopes, MiB/s", "%", "dmcrypt", errors("error_pct"));
+        table.line("scopes, CPU", "points", "dmcrypt", errors("cpu_error"));
 
-        let queueing = self.rows("enqueue")?;
+        let rows = self.rows("enqueue")?;
         let errors = |ours: &str, published: &str| {
-            let both = |r: &Value| Some((r[ours].as_f64()?, r[published].as_f64()?));
-            queueing
-                .iter()
-                .filter_map(both)
-                .map(|(o, p)| percent(o, p))
-                .collect()
+            let both = |r: &Value| Some(percent(r[ours].as_f64()?, r[published].as_f64()?));
+            rows.iter().filter_map(both).collect()
         };
-        line(
-            "queueing, items/s",
-            "%",
-            "enqueue",
-            errors("items_per_s", "published_items_per_s"),
-        );
-        line(
-            "queueing, median call",
-            "%",
-            "enqueue",
-            errors("call_p50_ns", "published_call_p50_ns"),
-        );
+        let rates = errors("items_per_s", "published_items_per_s");
+        table.line("queueing, items/s", "%", "enqueue", rates);
+        let calls = errors("call_p50_ns", "published_call_p50_ns");
+        table.line("queueing, median call", "%", "enqueue", calls);
 
-        let flushes = self.rows("flush")?;
-        let times = flushes.iter().flat_map(|r| {
-            let side = |ours: &str, published: &str| {
-                percent(float(&r[ours]["file_ms"]), float(&r[published]))
-            };
-            [
-                side("flush_before", "published_good_ms"),
-                side("eager", "published_bad_ms"),
-            ]
+        let rows = self.rows("flush")?;
+        let sides = [
+            ("flush_before", "published_good_ms"),
+            ("eager", "published_bad_ms"),
+        ];
+        let times = rows.iter().flat_map(|r| {
+            sides.map(|(ours, published)| percent(float(&r[ours]["file_ms"]), float(&r[published])))
         });
-        line(
+        table.line(
             "flushes, time of a load file",
             "%",
             "flush",
             times.collect(),
         );
-        let gains = |rows: &[Value], table: &str| {
-            let wanted = rows
-                .iter()
-                .filter(|r| table.is_empty() || r["table"] == table);
-            wanted
-                .map(|r| (float(&r["gain_pct"]) - float(&r["published_gain_pct"])).abs())
-                .collect()
-        };
-        line("flushes, gain", "points", "flush", gains(&flushes, ""));
+        table.line("flushes, gain", "points", "flush", gains(&rows, |_| true));
 
-        let placement = self.rows("placement")?;
-        let tables = [
-            "kworker_stack_uma8",
-            "kworker_stack_numa48_llc24",
-            "irq_migrate",
-        ];
-        let names = [
-            "stacked wakes, 8 CPUs, gain",
-            "stacked wakes, 48 CPUs, gain",
-            "pulled wakes, gain",
-        ];
-        for (name, table) in names.iter().zip(tables) {
-            line(name, "points", "placement", gains(&placement, table));
+        let rows = self.rows("placement")?;
+        for (what, name) in [
+            ("stacked wakes, 8 CPUs, gain", "kworker_stack_uma8"),
+            ("stacked wakes, 48 CPUs, gain", "kworker_stack_numa48_llc24"),
+            ("pulled wakes, gain", "irq_migrate"),
+        ] {
+            let distances = gains(&rows, |r| r["table"] == name);
+            table.line(what, "points", "placement", distances);
         }
-        Ok(text)
+        Ok(table.0)
     }
+}
+
+struct Summary(String);
+
+impl Summary {
+    fn line(&mut self, what: &str, unit: &str, command: &str, errors: Vec<f64>) {
+        let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len() as f64;
+        let worst = errors.iter().map(|e| e.abs()).fold(0.0, f64::max);
+        let count = errors.len().to_string();
+        let far = |d: f64| format!("{d:.1} {unit}");
+        self.0 += &row(&[
+            what,
+            &count,
+            &far(mean),
+            &far(worst),
+            &format!("`{command}`"),
+        ]);
+    }
+}
+
+/// How far ours is from the published, in percent of it.
+fn percent(ours: f64, published: f64) -> f64 {
+    100.0 * (ours / published - 1.0)
+}
+
+/// How far the gains of the rows are from the published ones, in points.
+fn gains(rows: &[Value], wanted: impl Fn(&Value) -> bool) -> Vec<f64> {
+    let far = |r: &Value| float(&r["gain_pct"]) - float(&r["published_gain_pct"]);
+    rows.iter().filter(|r| wanted(r)).map(far).collect()
 }
 
 fn hdd(rows: &[Value]) -> String {
@@ -395,7 +373,8 @@ mod tests {
         let new = new.unwrap();
         assert_eq!(
             new,
-            "a\n<!-- generated: x -->\n\nnew x\n\n<!-- end -->\nb\n<!-- generated: y -->\n\nnew y\n\n<!-- end -->"
+            "a\n<!-- generated: x -->\n\nnew x\n\n<!-- end -->\nb\n\
+             <!-- generated: y -->\n\nnew y\n\n<!-- end -->"
         );
         assert_eq!(asked, ["x", "y"]);
         let again = filled(&new, &mut |name| Ok(format!("new {name}\n"))).unwrap();
@@ -406,7 +385,8 @@ mod tests {
     #[test]
     fn a_table_has_a_row_for_each_and_gaps_for_what_was_not_published() {
         let rows = [
-            json!({"issuers": 4, "scope": "ours", "mib_s": 999.44, "mib_s_sd": 2.8, "published": null,
+            json!({"issuers": 4, "scope": "ours", "mib_s": 999.44, "mib_s_sd": 2.8,
+                "published": null,
             "error_pct": null, "cpu_pct": 76.549, "cpu_us_per_io": 287.3, "off_home": 0.3041}),
         ];
         let text = dmcrypt(&rows);
