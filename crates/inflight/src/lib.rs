@@ -1,14 +1,14 @@
 //! For programs that do much IO: what the Linux block layer and workqueue code give the kernel.
 //!
-//! - **A limit on what is in flight**, with a slot of memory for each request, fair waiting and shares
-//!   for several devices: [`tags`].
+//! - **A limit on what is in flight**, with a slot of memory for each request, fair waiting and
+//!   shares for several devices: [`tags`].
 //! - **Worker pools that stay busy** when workers sleep, with a limit and an order for each kind of
 //!   work: [`workqueue`].
 //! - **Shared cache flushes**, durable writes and a log with group commit: [`flush`].
 //!
-//! It is no runtime and does no IO. Waits are futures for any executor, or block a thread. No thread
-//! starts, no handler is installed and no environment variable is read until asked; all state lives in
-//! values.
+//! It is no runtime and does no IO. Waits are futures for any executor, or block a thread. No
+//! thread starts, no handler is installed and no environment variable is read until asked; all
+//! state lives in values.
 //!
 //! ```text
 //!  threads, tasks ─▶ Tenant ─▶ TagSet ── token ─▶ your ring ─▶ device
@@ -58,9 +58,9 @@
 //! # Features
 //!
 //! None is on by default. `serve`: workqueues on a socket, for the program `inflight-wq` (Linux).
-//! `metrics`: counters for a recorder of the crate `metrics` 0.24. `tracing`: each step of each work
-//! item is an event. `io-uring`: files that write and flush through io_uring. `futures`: a queue as a
-//! spawner for the futures crates. `serde`: CPU sets, topologies and snapshots.
+//! `metrics`: counters for a recorder of the crate `metrics` 0.24. `tracing`: each step of each
+//! work item is an event. `io-uring`: files that write and flush through io_uring. `futures`: a
+//! queue as a spawner for the futures crates. `serde`: CPU sets, topologies and snapshots.
 //!
 //! With `--cfg loom` every type works inside [`model::check`], so your own code on top can be
 //! model-checked.
@@ -68,8 +68,8 @@
 //! # When not to use it
 //!
 //! For computation that forks and joins take rayon; for tasks that wait for a network, an async
-//! runtime; for a count without an index, a semaphore; for tiny closures at the highest rate, a channel
-//! and threads.
+//! runtime; for a count without an index, a semaphore; for tiny closures at the highest rate, a
+//! channel and threads.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! `xtask published`: the simulator's tables beside the published ones, written into the book.
+//! `xtask published`: the simulator's tables and pictures beside the published ones, written into
+//! the book.
 //!
 //! A page says where: what stands between `<!-- generated: NAME -->` and `<!-- end -->` is
 //! replaced.
@@ -14,6 +15,12 @@ use crate::output::say;
 
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
+/// Simulations that draw a picture, and the option for it.
+const DRAWN: [(&str, &str); 3] = [
+    ("hdd", "--svg"),
+    ("flush", "--plot"),
+    ("placement", "--plot"),
+];
 
 /// Runs the simulations whose tables the pages want, and writes the pages.
 pub(crate) fn run(root: &Path) -> Result<bool> {
@@ -65,7 +72,11 @@ impl Runs<'_> {
             let mut command = Command::new(cargo);
             command.current_dir(self.root);
             command.args(["run", "--release", "--quiet", "-p", "inflight-sim", "--"]);
-            let output = command.args([simulation, "--json"]).output()?;
+            command.args([simulation, "--json"]);
+            if let Some((_, option)) = DRAWN.iter().find(|(name, _)| *name == simulation) {
+                command.args([option, format!("docs/published-{simulation}.svg").as_str()]);
+            }
+            let output = command.output()?;
             ensure!(output.status.success(), "inflight-sim {simulation} failed");
             let value = serde_json::from_slice(&output.stdout)?;
             self.done.insert(simulation, value);
