@@ -47,7 +47,7 @@ check_links() {
     while IFS= read -r page; do
         while IFS= read -r link; do
             [ -e "$(dirname "$page")/$link" ] || { echo "$page: $link leads nowhere"; missing=1; }
-        done < <(grep -o '<main>.*\|href="[^"#:]*\.html' "$page" | sed -n 's/^href="//p')
+        done < <(grep -o 'href="[^"#:]*\.html' "$page" | sed 's/^href="//')
     done < <(find . -name '*.html' ! -name print.html ! -name 404.html)
     return "$missing"
 }
