@@ -1,11 +1,8 @@
-//! Cache flushes that are shared by those who wait for them.
+//! Cache flushes that are shared by those who wait for them, durable writes, and a log.
 //!
-//! | module or type | what it gives |
-//! |---|---|
-//! | [`FlushDomain`] | the flushes of one device, shared: one in flight, everybody else waits for the next; writes with flushes around them |
-//! | [`log`] | a log with group commit, recovery and checkpoints |
-//! | [`machine`] | the state machine behind it, for drivers of one's own: events in, actions out |
-//! | [`Flusher`], [`Device`] | what can be flushed, and written: files, io_uring (feature `io-uring`), a disk in memory with faults |
+//! A disk may lose what it has answered until its cache is flushed. A flush takes long and does the
+//! same for everybody. So a [`FlushDomain`] has one in flight at most, and all that ask meanwhile
+//! share the next one. It starts no thread: one of those who wait carries the flush out.
 //!
 //! ```
 //! use inflight_flush::FlushDomain;
@@ -16,6 +13,19 @@
 //! println!("{:?}", domain.counters()); // requested, issued, merged
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! | module or type | what it gives |
+//! |---|---|
+//! | [`FlushDomain`] | the flushes of one device, shared; writes with flushes before and behind them |
+//! | [`log`] | a log with group commit, recovery and checkpoints |
+//! | [`machine`] | the state machine behind it, for drivers of one's own: events in, actions out |
+//! | [`Flusher`], [`Device`] | what can be flushed and written: files, io_uring (feature `io-uring`), a disk in memory with faults |
+//!
+//! A flush that succeeds makes durable every write whose completion its caller had seen. A flush
+//! that was under way when it was asked for does not count. After a flush that failed nothing is
+//! promised of what was written before.
+//!
+//! Not for one program that flushes one file now and then: `File::sync_data` does that.
 #![deny(missing_docs)]
 
 mod counters;
@@ -36,3 +46,11 @@ pub use machine::{Caps, Deferral, Flags, FlagsError};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/flush.md")]
+struct FlushPage;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/log.md")]
+struct LogPage;

@@ -1,27 +1,22 @@
-//! What a userspace IO engine needs and finds in the Linux block layer and workqueue code.
+//! For programs that do much IO: what the Linux block layer and workqueue code give the kernel.
 //!
-//! | module | what it gives | usable alone as |
-//! |---|---|---|
-//! | [`sbitmap`] | numbers `0..depth`, handed out fast from every CPU, with waiting | `inflight-sbitmap` |
-//! | [`tags`] | tag sets: the permission to have a request in flight, its slot, and its token | `inflight-tags` |
-//! | [`workqueue`] | queues with limits of their own over shared workers that are replaced when they block | `inflight-workqueue` |
-//! | [`flush`] | cache flushes shared by those who wait, durable writes, a log with group commit | `inflight-flush` |
-//! | [`topology`] | which CPUs share what, pinning, and where completions and woken threads belong | `inflight-topology` |
-//! | [`sync`] | the door to atomics, locks, threads and time that makes all of it model-checkable | `inflight-sync` |
+//! - **A limit on what is in flight**, with a slot of memory for each request, fair waiting and
+//!   shares for several devices: [`tags`].
+//! - **Worker pools that stay busy** when workers sleep, with a limit and an order for each kind of
+//!   work: [`workqueue`].
+//! - **Shared cache flushes**, durable writes and a log with group commit: [`flush`].
 //!
-//! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue, on
-//! the CPU that submitted the request, and [`Requeue`] sends requests again that the device refused
-//! for now.
+//! It is no runtime and does no IO. Waits are futures for any executor, or block a thread. No
+//! thread starts, no handler is installed and no environment variable is read until asked; all
+//! state lives in values.
 //!
-//! The library starts no thread, installs no handler and reads no environment variable until asked.
-//! All state lives in values. With `--cfg loom` every type works inside [`model::check`]. The
-//! feature `serde` is that of [`topology`] and [`sbitmap`], `metrics` that of [`tags`] and
-//! [`workqueue`]; `futures`, `serve` and `tracing` are those of [`workqueue`], and `io-uring` is
-//! that of [`flush`].
-//!
-//! An IO travels one way: a tag is allocated (its slot holds the request), turned into a token and
-//! given to the ring; the completion brings the token back, which is redeemed for the tag; the slow
-//! part of the completion runs on a workqueue; dropping the tag frees it and wakes who waits.
+//! ```text
+//!  threads, tasks ─▶ Tenant ─▶ TagSet ── token ─▶ your ring ─▶ device
+//!                      ▲       a slot for                        │
+//!                      │       each tag                          │ completion
+//!               the next waiter                                  ▼
+//!                      └── drop(tag) ◀── Workqueue ◀── redeem(token)
+//! ```
 //!
 //! ```
 //! use inflight::prelude::*;
@@ -29,22 +24,52 @@
 //! struct Request { offset: u64, buffer: Vec<u8> }
 //!
 //! let set = TagSet::builder()
-//!     .depth(32)
-//!     .build(|_hwq, _tag| Request { offset: 0, buffer: vec![0; 4096] })?;
+//!     .depth(32) // at most 32 requests in flight
+//!     .build(|_hwq, _tag| Request { offset: 0, buffer: vec![0; 4096] })?; // slots, made once
 //! let disk = set.add_tenant("disk0")?;
-//! let system = WorkqueueSystem::builder().build()?;
+//! let system = WorkqueueSystem::builder().build()?; // no thread until work comes
 //! let checks = system.workqueue("check").unbound(Attrs::new()).max_active(4).build()?;
 //!
-//! let mut tag = disk.alloc_blocking()?; // waits while 32 requests are in flight
+//! let mut tag = disk.alloc_blocking()?; // or .alloc().await, try_alloc, alloc_timeout
 //! tag.offset = 8192;
-//! let token: u64 = tag.into_token(); // the ring's user data
-//! // … the device works, and its completion carries the token …
-//! let tag = set.redeem(token)?;
+//! let token: u64 = tag.into_token(); // the ring's user data: the request is in flight
+//! let tag = set.redeem(token)?; // its completion; stale, foreign and doubled tokens are errors
 //! assert_eq!(tag.offset, 8192);
 //! let sum = checks.spawn(move || tag.buffer.iter().map(|&b| u64::from(b)).sum::<u64>());
-//! assert_eq!(sum.wait()?, 0); // the tag was dropped on the worker: it is free again
+//! assert_eq!(sum.wait()?, 0); // the tag was dropped on the worker: free again
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Modules
+//!
+//! | module | what it gives | usable alone as |
+//! |---|---|---|
+//! | [`sbitmap`] | numbers `0..depth` from every CPU, and waiting for one | `inflight-sbitmap` |
+//! | [`tags`] | numbers with slots, tokens, tenants, timeouts | `inflight-tags` |
+//! | [`steering`] | completions on the CPU that submitted | `inflight-steering` |
+//! | [`workqueue`] | queues with limits over shared workers, replaced when they block | `inflight-workqueue` |
+//! | [`flush`] | cache flushes shared by those who wait; a log | `inflight-flush` |
+//! | [`topology`] | which CPUs share what; pinning | `inflight-topology` |
+//! | [`sync`] | atomics, locks, threads and time, which a model checker can replace | |
+//!
+//! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue,
+//! [`Requeue`] sends requests again that the device refused for now.
+//!
+//! # Features
+//!
+//! None is on by default. `serve`: workqueues on a socket, for the program `inflight-wq` (Linux).
+//! `metrics`: counters for a recorder of the crate `metrics` 0.24. `tracing`: each step of each
+//! work item is an event. `io-uring`: files that write and flush through io_uring. `futures`: a
+//! queue as a spawner for the futures crates. `serde`: CPU sets, topologies and snapshots.
+//!
+//! With `--cfg loom` every type works inside [`model::check`], so your own code on top can be
+//! model-checked.
+//!
+//! # When not to use it
+//!
+//! For computation that forks and joins take rayon; for tasks that wait for a network, an async
+//! runtime; for a count without an index, a semaphore; for tiny closures at the highest rate, a
+//! channel and threads.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -68,3 +93,19 @@ pub use workqueue_sink::WorkqueueSink;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/first-engine.md")]
+struct FirstEngine;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guidelines.md")]
+struct Guidelines;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/needs.md")]
+struct Needs;

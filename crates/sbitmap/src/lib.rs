@@ -127,3 +127,7 @@ pub use inflight_sync::time::Clock;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sbitmap.md")]
+struct Page;

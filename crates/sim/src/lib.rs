@@ -9,6 +9,7 @@
 //! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |
 //! | [`flush`] | what an eager flush costs a journal, over the shipped flush machine |
 //! | [`hdd`] | split IO on one hard disk, under each admission policy of a tag set |
+//! | [`placement`] | on which CPU a woken thread runs, by the shipped rules |
 //!
 //! The program `inflight-sim` is the command line of it. Models, constants and results stand in
 //! `docs/simulator.md`.

@@ -1,4 +1,5 @@
-//! The one door of the `inflight` crates to atomics, locks, parking, threads and time.
+//! Atomics, locks, parking, threads and time of the `inflight` crates, which a model checker can
+//! replace.
 //!
 //! Every other crate of the family says `inflight_sync::…` where it would say `std::sync::…`. The
 //! same source then runs on three back ends:
@@ -84,3 +85,7 @@ pub use std::sync::{Arc, Weak};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sync.md")]
+struct Page;

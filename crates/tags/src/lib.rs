@@ -45,6 +45,8 @@
 //! [share](SharePolicy). [`TagSet::expired`] finds requests that take too long, and [`steering`]
 //! runs completions on the CPU that submitted.
 //!
+//! Not for a count without an index or memory: a semaphore does that.
+//!
 //! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]

@@ -37,6 +37,8 @@
 //! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
 //! an error in a question, because a CPU number is a hint by the time it is used.
 //!
+//! On systems other than Linux the machine is taken to be flat, and pinning is reduced.
+//!
 //! The feature `serde` reads and writes [`CpuSet`], [`Scope`] and
 //! [`Steering`](steering::Steering) as their texts, and writes a [`Topology`].
 
@@ -88,3 +90,7 @@ pub use topology::Topology;
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/topology.md")]
+struct Page;

@@ -31,6 +31,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Which queue
+//!
+//! | the work | queue |
+//! |---|---|
+//! | short, touches data of this CPU | `.bound()` |
+//! | computes for long, or blocks | `.unbound(Attrs::new())` |
+//! | one at a time, in order | `.ordered()` |
+//! | goes first | `.bound().highpri()` |
+//! | never sleeps, run by your poll loop | `.bh()` |
+//! | others wait for it to free something | add `.mem_reclaim()` |
+//!
+//! Not for pure computation that never blocks, which rayon splits better, and not for thousands of
+//! waiting tasks: an item that waits here holds a thread.
+//!
+//! # What is promised
+//!
 //! | a user relies on | and gets it from |
 //! |---|---|
 //! | a work never runs twice at once, through whatever queues | [`Work`] |
@@ -158,3 +174,7 @@ pub mod unstable {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/workqueue.md")]
+struct Page;

@@ -5,6 +5,7 @@ mod models;
 mod mutants;
 mod output;
 mod parallel;
+mod published;
 mod ratios;
 mod scan;
 mod table;
@@ -34,6 +35,8 @@ enum Command {
     Mutants(mutants::Options),
     /// Measure ours beside the rivals: workload, ours, best rival, ratio, goal
     Ratios(ratios::Options),
+    /// Write the simulator's tables, beside the published ones, into the book
+    Published,
 }
 
 fn main() -> ExitCode {
@@ -56,5 +59,6 @@ fn run(command: &Command) -> Result<bool> {
         Command::Models(options) => models::run(&root, options),
         Command::Mutants(options) => mutants::run(&root, options),
         Command::Ratios(options) => ratios::run(&root, options),
+        Command::Published => published::run(&root),
     }
 }

@@ -1,11 +1,13 @@
-//! Rule `link`: relative links in documents lead somewhere.
+//! Rule `link`: relative links in documents lead somewhere, also to a section of a page.
 
-use pulldown_cmark::{Event, Options, Parser, Tag};
+use std::path::Path;
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::Finding;
 use super::file::File;
 
-/// Relative links and images whose file does not exist.
+/// Relative links and images whose file, or whose section in it, does not exist.
 pub(crate) fn check(file: &File) -> Vec<Finding> {
     if file.path.extension().is_none_or(|e| e != "md") {
         return Vec::new();
@@ -19,16 +21,60 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
         else {
             continue;
         };
-        let Some(path) = local(&dest_url) else {
-            continue;
-        };
-        if !folder.join(path).exists() {
+        if !leads_somewhere(file, folder, &dest_url) {
             let line = file.text[..span.start].matches('\n').count() + 1;
             let message = format!("{dest_url} leads nowhere");
             findings.push(file.finding(line, "link", message));
         }
     }
     findings
+}
+
+fn leads_somewhere(file: &File, folder: &Path, target: &str) -> bool {
+    let section = target.split_once('#').map(|(_, section)| section);
+    if target.starts_with('#') {
+        return section.is_some_and(|s| sections(&file.text).iter().any(|name| name == s));
+    }
+    let Some(path) = local(target).map(|path| folder.join(path)) else {
+        return true;
+    };
+    match section.filter(|_| path.extension().is_some_and(|e| e == "md")) {
+        None => path.exists(),
+        Some(section) => std::fs::read_to_string(path)
+            .is_ok_and(|text| sections(&text).iter().any(|name| name == section)),
+    }
+}
+
+/// What the sections of a page are called in links: small letters, hyphens for spaces, no
+/// punctuation.
+fn sections(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(heading) = &mut heading {
+                    *heading += &part;
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                let said = heading.take().unwrap_or_default().to_lowercase();
+                let kept = said.chars().filter_map(|c| match c {
+                    ' ' => Some('-'),
+                    c => (c.is_alphanumeric() || c == '-' || c == '_').then_some(c),
+                });
+                let name: String = kept.collect();
+                let before = names.iter().filter(|n| **n == name).count();
+                names.push(match before {
+                    0 => name,
+                    n => format!("{name}-{n}"),
+                });
+            }
+            _ => {}
+        }
+    }
+    names
 }
 
 /// The path in a link to a file of the project; other links have none.
@@ -67,7 +113,11 @@ mod tests {
             [2, 2, 5]
         );
         assert_eq!(said("| a |\n|---|\n| [b](c.md#x) |\n"), [3]);
-        let good = "[b](b.md) [b](b.md#part) [r](../README.md) [d](../docs) [h](#here)\n\
+        assert_eq!(said("[b](b.md#part)\n[h](#here)\n# Not here"), [1, 2]);
+        let sections = "# A `part`, of it!\n# The same\n# The same\n";
+        std::fs::write(dir.path().join("docs/s.md"), sections).unwrap();
+        assert!(said("[a](s.md#a-part-of-it) [b](s.md#the-same-1)\n\n# B_1\n[b](#b_1)").is_empty());
+        let good = "[b](b.md) [r](../README.md) [d](../docs)\n\
                     [u](https://docs.rs) [t](crate::Tag) `[x](y.md)` [m](mailto:a@b)\n\n\
                     ```\n[x](y.md)\n```\n";
         assert!(said(good).is_empty(), "{:?}", said(good));

@@ -14,7 +14,7 @@ const LINE: usize = 100;
 /// What has grown too long.
 pub(crate) fn check(file: &File) -> Vec<Finding> {
     let Some((source, structure)) = &file.rust else {
-        return Vec::new();
+        return prose(file);
     };
     let mut findings = Vec::new();
     let code = code_lines(source, structure);
@@ -45,6 +45,26 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
             .trim_start()
             .starts_with('|');
         if columns > LINE && !row {
+            let message = format!("{columns} columns, at most {LINE}");
+            findings.push(file.finding(number + 1, "line-length", message));
+        }
+    }
+    findings
+}
+
+/// Lines of the book and the README that could be broken: no rows of tables, code or links.
+fn prose(file: &File) -> Vec<Finding> {
+    let book = file.path.starts_with("docs") && !file.path.ends_with("orderings.md");
+    let markdown = file.path.extension().is_some_and(|e| e == "md");
+    if !markdown || !(book || file.path.as_os_str() == "README.md") {
+        return Vec::new();
+    }
+    let (mut findings, mut code) = (Vec::new(), false);
+    for (number, line) in file.text.lines().enumerate() {
+        let columns = line.chars().count();
+        code ^= line.trim_start().starts_with("```");
+        let fixed = code || line.trim_start().starts_with('|') || line.contains("](");
+        if columns > LINE && !fixed {
             let message = format!("{columns} columns, at most {LINE}");
             findings.push(file.finding(number + 1, "line-length", message));
         }
@@ -117,5 +137,18 @@ mod tests {
         );
         assert!(said(check, PATH, &line(100)).is_empty());
         assert!(said(check, PATH, &format!("//! | {} |", "x".repeat(120))).is_empty());
+    }
+
+    #[test]
+    fn prose_of_the_book() {
+        let long = "a ".repeat(51);
+        let found = |path: &str, text: &str| said(check, path, text).len();
+        assert_eq!(found("docs/a.md", &long), 1);
+        assert_eq!(found("README.md", &long), 1);
+        assert_eq!(found("crates/tags/README.md", &long), 0);
+        assert_eq!(found("docs/a.md", &"a ".repeat(50)), 0);
+        let fixed = format!("| {long}|\n```text\n{long}\n```\n{long}[a](b)\n");
+        assert_eq!(found("docs/a.md", &fixed), 0);
+        assert_eq!(found("docs/a.md", &format!("{fixed}{long}\n")), 1);
     }
 }

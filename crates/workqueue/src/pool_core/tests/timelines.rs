@@ -6,6 +6,8 @@
 //! while another one that counts burns; the CPU does not idle while an item is ready; no queue has
 //! more items begun than it may; items of a queue start in the order in which they came.
 
+mod page;
+
 use super::*;
 
 /// An item: burn, sleep, burn, ... in ms.
