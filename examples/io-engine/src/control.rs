@@ -15,6 +15,8 @@ pub(crate) const MAX_NAMED: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Control {
     stop: AtomicBool,
+    /// Whether what jobs do counts.
+    counting: AtomicBool,
     interrupted: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -38,6 +40,7 @@ impl Control {
     pub(crate) fn new(jobs: usize) -> Self {
         Self {
             stop: AtomicBool::new(false),
+            counting: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             state: Mutex::new(State {
                 preparing: jobs,
@@ -55,6 +58,17 @@ impl Control {
     pub(crate) fn stopped(&self) -> bool {
         // Ordering: Relaxed, a job may well start one block more.
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run's ramp is over.
+    pub(crate) fn counts(&self) -> bool {
+        // Ordering: Relaxed, a block more or less does not matter.
+        self.counting.load(Ordering::Relaxed)
+    }
+
+    /// Ends the ramp.
+    pub(crate) fn count_from_now(&self) {
+        self.counting.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn stop(&self) {

@@ -16,8 +16,10 @@ mod checks;
 mod checksum;
 mod control;
 mod engine;
+mod fio;
 mod header;
 mod job;
+mod job_file;
 mod log_load;
 mod memory;
 mod options;
@@ -31,10 +33,11 @@ mod stats;
 mod target;
 mod values;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Parser as _;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
@@ -46,20 +49,35 @@ const EXIT_ERROR: u8 = 2;
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let options = match Options::try_parse() {
-        Ok(options) => options,
-        Err(error) if error.use_stderr() => return refuse(&values::one_line(&error)),
-        // --help and --version
-        Err(error) => error.exit(),
-    };
-    match start(options) {
+    match start() {
         Ok(status) => status,
         Err(error) => refuse(&explain(&error)),
     }
 }
 
-fn start(options: Options) -> Result<ExitCode> {
-    let config = options.check()?;
+/// The command line; what a job file says comes first, so that the rest of the line goes before it.
+fn options() -> Result<Options> {
+    let options = parse(std::env::args_os())?;
+    let Some(file) = &options.job_file else {
+        return Ok(options);
+    };
+    let mut line = std::env::args_os();
+    let program = line.next().into_iter();
+    let of_file = job_file::arguments(file)?.into_iter().map(OsString::from);
+    parse(program.chain(of_file).chain(line)).with_context(|| format!("with {}", file.display()))
+}
+
+fn parse(line: impl Iterator<Item = OsString>) -> Result<Options> {
+    Options::try_parse_from(line).map_err(|error| {
+        if !error.use_stderr() {
+            error.exit() // --help and --version
+        }
+        anyhow!(values::one_line(&error))
+    })
+}
+
+fn start() -> Result<ExitCode> {
+    let config = options()?.check()?;
     report_file_too_large_as_an_error()?;
     let json = config.json;
     if config.rw == Pattern::Log {

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use inflight::tags::{Admission, NoPreempt, Steering};
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::fio::{self, FioOptions};
 use crate::log_load::LogLoad;
 use crate::queues::Queues;
 use crate::values::{
@@ -131,8 +132,12 @@ An IO error outranks corruption, corruption outranks an interrupt.";
 
 /// Load generator for files, in the manner of fio, built on inflight.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "io-engine", version, after_help = AFTER_HELP)]
+#[command(name = "io-engine", version, args_override_self = true, after_help = AFTER_HELP)]
 pub(crate) struct Options {
+    /// A job file of fio with one job; options of the command line come before its own
+    #[arg(value_name = "JOBFILE")]
+    pub(crate) job_file: Option<PathBuf>,
+
     /// File or block device; written to if --rw writes [default: a temporary file]
     #[arg(long, value_name = "PATH")]
     filename: Option<PathBuf>,
@@ -197,7 +202,8 @@ pub(crate) struct Options {
     verify: Option<Checksum>,
 
     /// Which way the requests take
-    #[arg(long, visible_alias = "ioengine", value_enum, default_value = "auto")]
+    #[arg(long, visible_alias = "ioengine", value_name = "ENGINE", default_value = "auto",
+          value_parser = parse_engine)]
     engine: EngineChoice,
 
     /// Print one JSON object instead of the table
@@ -268,11 +274,18 @@ pub(crate) struct Options {
     /// Seed of the random offsets [default: a new one for every run]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_number)]
     randseed: Option<u64>,
+
+    #[command(flatten)]
+    fio: FioOptions,
 }
 
 /// A checked command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    /// What to call the run, if it has a name.
+    pub(crate) name: Option<String>,
+    /// How long it runs before anything counts.
+    pub(crate) ramp: Duration,
     pub(crate) filename: Option<PathBuf>,
     pub(crate) size: Option<u64>,
     pub(crate) bs: usize,
@@ -378,7 +391,14 @@ impl Options {
             self.poll
         );
         let queues = self.queues(numjobs)?;
+        let fio = self.fio.check()?;
+        ensure!(
+            fio.ramp.is_zero() || (self.number_ios.is_none() && rw != Pattern::Log),
+            "--ramp_time is neither for --number_ios, which may be over by then, nor for --rw log"
+        );
         Ok(Config {
+            name: fio.name,
+            ramp: fio.ramp,
             filename: self.filename,
             size,
             bs: usize::try_from(self.bs).context("--bs")?,
@@ -400,7 +420,7 @@ impl Options {
                 Checksum::None
             }),
             engine: self.engine,
-            json: self.json,
+            json: self.json || fio.json,
             max_split: usize::try_from(self.max_split.min(MAX_BLOCK / 1024) * 1024)
                 .context("--max-split")?,
             queues,
@@ -419,7 +439,7 @@ impl Options {
             },
             strict: self.strict,
             serve: self.serve,
-            randseed: self.randseed.unwrap_or_else(|| fastrand::u64(..)),
+            randseed: (self.randseed.or(fio.randseed)).unwrap_or_else(|| fastrand::u64(..)),
         })
     }
 
@@ -430,6 +450,14 @@ impl Options {
             committers: within("--committers", self.committers, MAX_JOBS)?,
         })
     }
+}
+
+/// An engine by its name.
+fn parse_engine(text: &str) -> Result<EngineChoice> {
+    EngineChoice::from_str(text, false).map_err(|_| match fio::engine_advice(text) {
+        Some(advice) => anyhow!("it is not here: {advice}"),
+        None => anyhow!("it is none of io_uring, psync, auto"),
+    })
 }
 
 fn within(name: &str, value: usize, most: usize) -> Result<usize> {

@@ -196,6 +196,7 @@ fn rounded(value: f64) -> f64 {
 /// Everything a run has to tell. The field names are the keys of `--json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    name: Option<String>,
     file: String,
     engine: &'static str,
     rw: &'static str,
@@ -307,6 +308,7 @@ impl Report {
         let (reads, writes) = (all.read_lat.count(), all.write_lat.count());
         let tenants = tenant_reports(config, &measured, all.blocks(), seconds);
         Self {
+            name: config.name.clone(),
             file: measured.file,
             engine: measured.engine,
             rw: config.rw.name(),
@@ -525,6 +527,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            writeln!(f, "{name}")?;
+        }
         writeln!(
             f,
             "{}: {} {} blocks of {} over {}, {}, {} job(s) x iodepth {}, {}verify {}",

@@ -227,6 +227,7 @@ impl Machine {
                 .map(|job| self.spawn(scope, job, rings.next()))
                 .collect();
             let spent = control.begin().map(|started| {
+                let started = self.ramp(started);
                 let cpu = CpuTime::now();
                 let elapsed = self.watch(started, &mut tags_in_use);
                 (elapsed, CpuTime::now().since(cpu))
@@ -299,7 +300,8 @@ impl Machine {
         let file = Arc::clone(&self.shared.file);
         let (completions, inboxes) = (self.completions.clone(), Arc::clone(&self.inboxes));
         if let Some(ring) = ring {
-            let engine = Uring::new(ring, file, completions, inboxes, index);
+            let overlaps = self.shared.config.direct;
+            let engine = Uring::new(ring, file, completions, inboxes, index, overlaps);
             return self.drive(index, starter, engine.context("taking over a ring")?);
         }
         let workers = self.workers.clone().context("psync without workers")?;
@@ -326,6 +328,19 @@ impl Machine {
         )?;
         starter.line_up();
         Ok(job.run())
+    }
+
+    /// Lets the jobs run for the time that does not count; tells when that was over.
+    fn ramp(&self, started: Instant) -> Instant {
+        let control = &self.shared.control;
+        loop {
+            let left = (self.shared.config.ramp).saturating_sub(started.elapsed());
+            if left.is_zero() || control.stopped() || control.wait(left) == 0 {
+                break;
+            }
+        }
+        control.count_from_now();
+        Instant::now()
     }
 
     /// Follows the run until every job is done; tells how long that took.

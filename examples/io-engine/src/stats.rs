@@ -107,6 +107,16 @@ impl JobStats {
         self.verify_errors += other.verify_errors;
     }
 
+    /// Forgets how fast it went, and keeps what was found wrong.
+    pub(crate) fn forget_speed(&mut self) {
+        *self = Self {
+            intact: self.intact,
+            never_written: self.never_written,
+            verify_errors: self.verify_errors,
+            ..Self::new()
+        };
+    }
+
     /// Blocks read and written.
     pub(crate) fn blocks(&self) -> u64 {
         self.read_lat.count() + self.write_lat.count()

@@ -66,10 +66,13 @@ pub(crate) fn parse_size(text: &str) -> Result<u64> {
         .context("too large")
 }
 
-/// Seconds, with a fraction if need be.
+/// Seconds, with a fraction if need be; the suffixes ms, s, m and h are other units.
 pub(crate) fn parse_runtime(text: &str) -> Result<Duration> {
-    let seconds = text.strip_suffix('s').unwrap_or(text);
-    let seconds: f64 = seconds.parse().context("not a number of seconds")?;
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let with_unit = |(suffix, unit)| text.strip_suffix(suffix).map(|number| (number, unit));
+    let (number, unit) = units.into_iter().find_map(with_unit).unwrap_or((text, 1.0));
+    let number: f64 = number.parse().context("not a number of seconds")?;
+    let seconds = number * unit;
     ensure!(!seconds.is_sign_negative(), "must not be negative");
     let runtime = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     ensure!(
@@ -147,12 +150,22 @@ mod tests {
 
     #[test]
     fn runtimes() {
-        for (text, millis) in [("1", 1000), ("0.5", 500), ("2s", 2000), ("1e9", 1 << 40)] {
-            let most = Duration::from_millis(millis);
-            assert!(parse_runtime(text).unwrap() <= most, "{text}");
+        for (text, millis) in [
+            ("1", 1000),
+            ("0.5", 500),
+            ("2s", 2000),
+            ("30ms", 30),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1e9", 1_000_000_000_000),
+        ] {
+            let expected = Duration::from_millis(millis);
+            assert_eq!(parse_runtime(text).unwrap(), expected, "{text}");
         }
         for (text, why) in [
             ("soon", "not a number of seconds"),
+            ("2sm", "not a number of seconds"),
+            ("s", "not a number of seconds"),
             ("-1", "negative"),
             ("0", "not within 0.000000001 to 1000000000 seconds"),
             ("1e-10", "not within"),

@@ -76,8 +76,13 @@ pub(crate) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Requests the kernel has or will get, the doorbell's poll not among them.
     under_way: usize,
+    /// Those among them that the kernel has not been told of.
+    unsubmitted: usize,
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
+    /// Whether the device works while we prepare more for it: not with the page cache, whose work
+    /// is done inside the system call.
+    overlaps: bool,
     polls: bool,
     reaping: Reaping,
 }
@@ -111,7 +116,8 @@ impl Uring {
         }
     }
 
-    /// Makes a ring the calling thread's; from now on only this thread may use it.
+    /// Makes a ring the calling thread's; from now on only this thread may use it. `overlaps`: the
+    /// device works on requests while more are prepared.
     ///
     /// # Errors
     /// The kernel does not let it.
@@ -121,6 +127,7 @@ impl Uring {
         completions: Completions<Slot>,
         inboxes: Arc<[Inbox]>,
         job: usize,
+        overlaps: bool,
     ) -> io::Result<Self> {
         if ring.disabled {
             ring.ring.submitter().register_enable_rings()?;
@@ -134,7 +141,9 @@ impl Uring {
             doorbell: Arc::new(ring.doorbell),
             backlog: VecDeque::new(),
             under_way: 0,
+            unsubmitted: 0,
             sent: 0,
+            overlaps,
             polls: ring.polls,
             reaping: Reaping::default(),
         };
@@ -179,6 +188,7 @@ impl Uring {
 
     /// Submits, and waits for `want` completions.
     fn enter(&mut self, want: usize) -> io::Result<()> {
+        self.unsubmitted = 0;
         match self.ring.submit_and_wait(want) {
             Ok(_) => Ok(()),
             // Interrupted, or the kernel wants its completions reaped before it takes more.
@@ -256,6 +266,13 @@ impl Engine for Uring {
             tag.into_token()
         };
         self.push(entry.user_data(token));
+        self.unsubmitted += 1;
+        // The device never has less than half of the requests, and one that is alone goes with
+        // the wait.
+        if self.overlaps && self.unsubmitted > 1 && 2 * self.unsubmitted > self.under_way {
+            // Why ignored: an error that stays is that of `wait`, too.
+            let _ = self.enter(0);
+        }
     }
 
     fn heed(&mut self) {

@@ -126,7 +126,12 @@ impl<'a, E: Engine> Job<'a, E> {
             .map(|lane| self.lane(lane))
             .collect();
         let mut finished = Vec::new();
+        let mut counts = self.shared.config.ramp.is_zero();
         loop {
+            if !counts && self.shared.control.counts() {
+                counts = true;
+                self.stats.borrow_mut().forget_speed();
+            }
             self.engine.borrow_mut().heed();
             while let Poll::Ready(lane) = lanes.poll_next_unpin(&mut cx) {
                 match lane {

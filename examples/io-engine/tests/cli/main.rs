@@ -1,6 +1,7 @@
 //! The program as its users run it.
 
 mod failures;
+mod fio;
 mod program;
 mod runs;
 mod sandbox;
