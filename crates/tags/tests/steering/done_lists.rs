@@ -163,7 +163,7 @@ fn who_was_submitted_before_anybody_cared_runs_where_it_is_seen() {
 }
 
 #[test]
-fn closing_runs_what_is_in_the_mailboxes_here_and_later_ones_where_they_are_seen() {
+fn closing_runs_what_is_in_the_done_lists_here_and_later_ones_where_they_are_seen() {
     for by_drop in [false, true] {
         let (set, dev) = set_of(4);
         let ran = Ran::new();
