@@ -210,6 +210,7 @@ impl WorkqueueInner {
         let counts =
             control.draining > 0 || control.destroyed || control.shut_down || control.abandoned;
         let begins = counts && !control.counting;
+        let ends = control.counting && !counts;
         if begins {
             self.pwq_is_busy();
         }
@@ -224,6 +225,9 @@ impl WorkqueueInner {
             pwq_state.counted = counts;
             if begins && !pwq_state.is_idle() {
                 self.pwq_is_busy();
+            } else if ends && !pwq_state.is_idle() {
+                // Its end tells nobody any more. Relaxed: nor does anybody wait.
+                self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }
         drop(control);
