@@ -6,7 +6,7 @@
 mod support;
 
 use inflight_sync::{Arc, Mutex};
-use inflight_workqueue::{WaitError, Work, Workqueue};
+use inflight_workqueue::{JoinError, QueueError, WaitError, Work, Workqueue};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
@@ -117,5 +117,55 @@ fn a_waker_at_the_end_of_a_drain_leaves_no_count() {
     future.wait().unwrap();
     wq.flush_blocking().unwrap();
     ends("the next drain", wq.drain()).unwrap();
+    drop(ManuallyDrop::into_inner(sys));
+}
+
+/// What a destroy promises holds, whoever still waits for it.
+#[test]
+fn a_destroy_that_is_given_up_ends_the_futures() {
+    let late = |wq: &Workqueue| {
+        let late = wq.destroy_timeout(Duration::ZERO);
+        assert_eq!(late, Err(WaitError::TimedOut));
+    };
+    let dropped = |wq: &Workqueue| drop(wq.destroy());
+    let during_a_drain = |wq: &Workqueue| {
+        let drain = wq.drain();
+        drop(wq.destroy());
+        drop(drain);
+    };
+    let give_up: [fn(&Workqueue); 3] = [late, dropped, during_a_drain];
+    for (n, give_up) in give_up.into_iter().enumerate() {
+        let sys = ManuallyDrop::new(system());
+        let wq = bound(&sys);
+        let ((work, gate, begun), signal) = (gated(), Signal::default());
+        assert!(wq.queue(&work).unwrap().is_queued());
+        begun.wait(1);
+        let mut future = wq.spawn_future(signal.clone());
+        until(|| signal.is_awaited(), || "it is not polled".to_owned());
+        give_up(&wq);
+        assert!(!future.is_finished(), "an item runs");
+        gate.raise();
+        let ended = ends(&format!("the future, {n},"), &mut future);
+        let destroyed = JoinError::Rejected(QueueError::Destroyed);
+        assert_eq!(ended.unwrap_err().to_string(), destroyed.to_string());
+        drop(ManuallyDrop::into_inner(sys));
+    }
+}
+
+/// Two who destroy a queue, one of whom does not wait: for the other one the futures have ended.
+#[test]
+fn who_waits_for_a_destroy_finds_the_futures_ended() {
+    let sys = ManuallyDrop::new(system());
+    let wq = bound(&sys);
+    let ((work, gate, begun), signal) = (gated(), Signal::default());
+    assert!(wq.queue(&work).unwrap().is_queued());
+    begun.wait(1);
+    let future = wq.spawn_future(signal.clone());
+    until(|| signal.is_awaited(), || "it is not polled".to_owned());
+    let destroy = wq.destroy();
+    drop(wq.destroy());
+    gate.raise();
+    ends("the destroy", destroy).unwrap();
+    assert!(future.is_finished());
     drop(ManuallyDrop::into_inner(sys));
 }

@@ -40,6 +40,7 @@ impl WorkqueueInner {
             frozen: flags.freezable && settings.is_frozen(),
             draining: 0,
             destroyed: false,
+            destroying: 0,
             shut_down: false,
             abandoned: false,
             counting: false,
@@ -184,12 +185,20 @@ impl WorkqueueInner {
 
     fn is_idle_now(self: &Arc<Self>) {
         self.idle.notify_all();
-        let (abandoned, shut_down) = {
+        let (abandoned, destroyed, shut_down) = {
             let control = self.control.lock();
-            (control.abandoned, control.shut_down)
+            let destroyed = control.destroyed && control.destroying == 0;
+            (control.abandoned, destroyed, control.shut_down)
         };
+        // If it was idle before that was said, it may not be any more.
+        if !self.is_idle() {
+            return;
+        }
         if abandoned {
             self.detach();
+        }
+        if destroyed {
+            self.finish_destroy();
         }
         if shut_down {
             self.system.queue_is_idle();
@@ -246,13 +255,25 @@ impl WorkqueueInner {
         self.change(|control| control.draining -= 1);
     }
 
-    /// The queue takes nothing more, but from its own items until it is empty.
+    /// The queue takes nothing more, but from its own items until it is empty. Ends with
+    /// [`end_destroy`](WorkqueueInner::end_destroy).
     pub(crate) fn begin_destroy(self: &Arc<Self>) {
-        self.change(|control| control.destroyed = true);
+        self.change(|control| {
+            control.destroyed = true;
+            control.destroying += 1;
+        });
     }
 
-    /// It is empty.
+    /// One waits no more. If the queue is not empty, the last item finds nobody who waits.
     pub(crate) fn end_destroy(&self) {
+        self.control.lock().destroying -= 1;
+        if self.is_idle() {
+            self.finish_destroy();
+        }
+    }
+
+    /// It is empty, and takes nothing more.
+    fn finish_destroy(&self) {
         self.unfinished.end(crate::error::QueueError::Destroyed);
         self.dismiss_rescuer();
     }

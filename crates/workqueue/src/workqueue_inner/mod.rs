@@ -8,7 +8,7 @@ mod queueing;
 mod report;
 
 pub(crate) use attrs_change::Refused;
-pub(crate) use flush::Drain;
+pub(crate) use flush::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
@@ -138,6 +138,8 @@ struct Control {
     /// Drains under way.
     draining: usize,
     destroyed: bool,
+    /// Those who wait for that.
+    destroying: usize,
     shut_down: bool,
     /// The last handle has gone.
     abandoned: bool,
