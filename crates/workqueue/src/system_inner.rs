@@ -203,7 +203,9 @@ impl SystemInner {
         attrs.check()?;
         let prepared = queue.prepare(attrs, &settings);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
-        prepared.commit(&mut later);
+        if let Some(prepared) = prepared {
+            prepared.commit(&mut later);
+        }
         Ok(())
     }
 
@@ -246,7 +248,7 @@ impl SystemInner {
             // Relaxed: as said where it is.
             self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
         }
-        for change in changes {
+        for change in changes.into_iter().flatten() {
             change.commit(&mut later);
         }
         *settings = new;

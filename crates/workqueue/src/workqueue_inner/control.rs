@@ -43,6 +43,7 @@ impl WorkqueueInner {
             destroying: 0,
             shut_down: false,
             abandoned: false,
+            detached: false,
             counting: false,
         };
         if mode == Mode::Unbound {
@@ -296,6 +297,7 @@ impl WorkqueueInner {
     fn detach(&self) {
         let pwqs = {
             let mut control = self.control.lock();
+            control.detached = true;
             (0..self.by_cpu.len()).for_each(|cpu| self.set_pwq(cpu, None));
             std::mem::take(&mut control.pwqs)
         };

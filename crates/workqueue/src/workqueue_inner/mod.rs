@@ -143,6 +143,8 @@ struct Control {
     shut_down: bool,
     /// The last handle has gone.
     abandoned: bool,
+    /// The queue has left its pools.
+    detached: bool,
     /// The pwqs are counted in `busy`.
     counting: bool,
 }
