@@ -282,12 +282,15 @@ impl SystemInner {
     }
 
     fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
+        let mut later = Later::default();
         let mut settings = self.settings.lock();
         let before = settings.is_frozen();
         change(&mut settings);
         let now = settings.is_frozen();
         if before != now {
-            self.freezable().for_each(|queue| queue.set_frozen(now));
+            for queue in self.freezable() {
+                queue.set_frozen(now, &mut later);
+            }
         }
     }
 

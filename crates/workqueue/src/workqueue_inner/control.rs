@@ -156,12 +156,11 @@ impl WorkqueueInner {
     }
 
     /// *freeze*: when this returns nothing begins that has not begun. And *thaw*.
-    pub(crate) fn set_frozen(&self, frozen: bool) {
-        let mut later = Later::default();
+    pub(crate) fn set_frozen(&self, frozen: bool, later: &mut Later) {
         let mut control = self.control.lock();
         control.frozen = frozen;
         for pwq in &control.pwqs {
-            pwq.set_frozen(frozen, &mut later);
+            pwq.set_frozen(frozen, later);
         }
     }
 
