@@ -2,6 +2,7 @@
 
 use crate::pool_attrs::Settings;
 use crate::system_inner::SystemInner;
+use crate::worker_pool::Later;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use std::fmt;
@@ -77,12 +78,15 @@ impl SystemInner {
     }
 
     pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
+        let mut later = Later::default();
         let mut settings = self.settings.lock();
         let before = settings.is_frozen();
         change(&mut settings);
         let now = settings.is_frozen();
         if before != now {
-            self.freezable().for_each(|queue| queue.set_frozen(now));
+            for queue in self.freezable() {
+                queue.set_frozen(now, &mut later);
+            }
         }
     }
 

@@ -80,7 +80,7 @@ impl SystemInner {
             // Relaxed: as said where it is.
             self.shared().refreshes.fetch_add(1, Ordering::Relaxed);
         }
-        for change in changes {
+        for change in changes.into_iter().flatten() {
             change.commit(&mut later);
         }
         *settings = new;

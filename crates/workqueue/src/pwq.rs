@@ -66,7 +66,11 @@ pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
     while let Some(id) = next {
         if let Some(pwq) = by_id(id) {
             let mut state = pwq.lock();
-            if !pwq.is_gone() {
+            // Its number may be that of a pwq which has gone, and had another limit.
+            let shares = pwq
+                .nr_active()
+                .is_some_and(|n| std::ptr::eq(&**n, nr_active));
+            if shares && !pwq.is_gone() {
                 state.core.grant(pwq.index);
                 pwq.pool.unlock(state, false);
                 return;

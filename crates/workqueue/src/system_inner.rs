@@ -9,6 +9,7 @@ use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::system_shared::SystemShared;
 use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
+use crate::workqueue::Workqueue;
 use crate::workqueue_inner::{Refused, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
@@ -201,7 +202,9 @@ impl SystemInner {
         attrs.check()?;
         let prepared = queue.prepare(attrs, &settings);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
-        prepared.commit(&mut later);
+        if let Some(prepared) = prepared {
+            prepared.commit(&mut later);
+        }
         Ok(())
     }
 
@@ -227,22 +230,29 @@ impl SystemInner {
     pub(crate) fn register(
         &self,
         make: impl FnOnce(&Settings) -> Arc<WorkqueueInner>,
-    ) -> Result<Arc<WorkqueueInner>, BuildError> {
+    ) -> Result<Workqueue, BuildError> {
         let settings = self.settings.lock();
         let queue = make(&settings);
-        {
+        let shut = {
             let mut registry = self.registry.lock();
-            if registry.shut {
-                return Err(BuildError::ShutDown);
+            if !registry.shut {
+                registry.queues.retain(|queue| queue.strong_count() > 0);
+                registry.queues.push(Arc::downgrade(&queue));
             }
-            registry.queues.retain(|queue| queue.strong_count() > 0);
-            registry.queues.push(Arc::downgrade(&queue));
+            registry.shut
+        };
+        if !shut {
+            self.shared.metering.register(&queue);
         }
-        self.shared.metering.register(&queue);
         drop(settings);
-        queue.make_pwqs()?;
+        // If it is refused its pwqs and its rescuer go, as with any last handle.
+        let handle = Workqueue::new(queue);
+        if shut {
+            return Err(BuildError::ShutDown);
+        }
+        handle.inner().make_pwqs()?;
         self.introduce_newcomers();
-        Ok(queue)
+        Ok(handle)
     }
 
     /// *shutdown*: closes every queue. Who finds that nothing is in flight any more stops the

@@ -325,10 +325,9 @@ impl WorkqueueBuilder {
         let rescuer = rescuer.then(|| rescuer_of(&name, system.shared()));
         let rescuer = rescuer.transpose()?;
         let flags = self.flags;
-        let queue = system.register(|settings| {
+        system.register(|settings| {
             WorkqueueInner::new(name, &kind, flags, limit, rescuer, &system, settings)
-        })?;
-        Ok(Workqueue::new(queue))
+        })
     }
 }
 

@@ -87,6 +87,23 @@ fn a_pool_lives_as_long_as_its_items() {
     await_pools(&sys, &[]);
 }
 
+/// A drain keeps what is left of a queue without handles: no change of settings gives it pools.
+#[test]
+fn a_queue_that_has_gone_gets_no_pools() {
+    let sys = system();
+    let wq = unbound(&sys, cache());
+    let drain = wq.drain();
+    drop(wq);
+    await_pools(&sys, &[]);
+    sys.set_unbound_cpumask(&CpuSet::from_iter([0])).unwrap();
+    sys.set_default_scope(Scope::Numa).unwrap();
+    await_pools(&sys, &[]);
+    drop(drain);
+    await_pools(&sys, &[]);
+    let wq = unbound(&sys, Attrs::new());
+    assert_eq!(wq.spawn(|| 7).wait().unwrap(), 7, "others do");
+}
+
 #[test]
 fn attributes_change_while_items_run() {
     let sys = system();

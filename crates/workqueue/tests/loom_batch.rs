@@ -433,6 +433,40 @@ fn i13_freeze_of_a_running_batch() {
     });
 }
 
+/// Freezes its system when it goes.
+struct Freezes(WorkqueueSystem, Count);
+
+impl Drop for Freezes {
+    fn drop(&mut self) {
+        drop(self.0.freeze());
+        self.1.add();
+    }
+}
+
+/// A *freeze* takes an entry back that was cancelled and whose work nobody has: no lock is held
+/// when the function goes.
+#[test]
+fn i13_a_freeze_drops_a_cancelled_work() {
+    check("i13_a_freeze_drops_a_cancelled_work", FIVE, || {
+        let (pool, gone) = (Pool::new(8), Count::new());
+        let freezes = Freezes(pool.sys.clone(), gone.clone());
+        let work = Work::new(move || _ = &freezes);
+        drop(pool.wq.spawn({
+            let (pool, work, gone) = (pool.clone(), work.clone(), gone.clone());
+            move || {
+                assert!(work.cancel());
+                drop(work);
+                drop(pool.sys.freeze());
+                assert_eq!(gone.get(), 1, "it was in the batch");
+            }
+        }));
+        assert!(pool.wq.queue(&work).unwrap().is_queued());
+        drop(work);
+        assert_eq!(pool.pool.draw(3), 2);
+        assert_eq!(pool.wq.stats().panicked, 0);
+    });
+}
+
 /// The limit is lowered while two batches run, one inside an item of the other: as soon as it has
 /// been, none starts anything beside the other.
 #[test]

@@ -396,6 +396,43 @@ fn i18_a_pwq_goes_with_a_slot_on_its_way() {
     });
 }
 
+/// The same, and a queue comes that gets the numbers of the pwqs that have gone: the slot is not
+/// for it.
+#[test]
+fn i18_a_slot_on_its_way_to_a_number_that_is_used_again() {
+    let name = "i18_a_slot_on_its_way_to_a_number_that_is_used_again";
+    check(name, FOUR, || {
+        let pools = Pools::new(1);
+        let Pools { sys, a, b, .. } = &*pools;
+        let of_two_pools = |name: &str| {
+            let attrs = Attrs::new().scope(Scope::Cpu);
+            let wq = sys.workqueue(name).unbound(attrs).max_active(1);
+            wq.build().unwrap()
+        };
+        let wq = of_two_pools("goes");
+        let (runs, work) = (Count::new(), Work::new(|| ()));
+        drop(wq.spawn_on(0, {
+            let runs = runs.clone();
+            move || runs.add()
+        }));
+        assert!(wq.queue_on(1, &work).unwrap().is_queued());
+        work.cancel();
+        let owner = thread::spawn({
+            let a = a.clone();
+            move || a.draw(1)
+        });
+        drop(wq);
+        let next = of_two_pools("comes");
+        for cpu in 0..2 {
+            let runs = runs.clone();
+            drop(next.spawn_on(cpu, move || runs.add()));
+        }
+        owner.join().unwrap();
+        draw_all(&[a, b]);
+        assert_eq!(runs.get(), 3);
+    });
+}
+
 /// A work runs in another queue and is parked in pool B with the only slot, while an item waits for
 /// that in pool A: its end, or a cancel, gives the slot on.
 #[test]

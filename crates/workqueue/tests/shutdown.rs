@@ -3,13 +3,14 @@
 
 mod support;
 
+use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, block_on, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Queued, Work, WorkqueueSystem};
 use std::cell::RefCell;
 use std::time::Duration;
-use support::{Level, Log, bound, builder, system};
+use support::{Level, Log, bound, builder, held_work, system, watch};
 
 #[test]
 fn what_is_queued_runs_before_the_drop_returns() {
@@ -169,6 +170,26 @@ fn a_timed_shutdown_says_what_is_left() {
     stuck.flush_blocking().unwrap();
     behind.flush_blocking().unwrap();
     assert_eq!(behind.flush_blocking(), Ok(false));
+}
+
+/// A queue that comes too late leaves no thread, for which the end would wait.
+#[test]
+fn the_end_does_not_wait_for_a_rescuer_that_came_too_late() {
+    let sys = system();
+    let wq = bound(&sys);
+    let (work, hold, begun) = held_work();
+    assert!(wq.queue(&work).unwrap().is_queued());
+    begun.wait(1);
+    let end = sys.shutdown();
+    let late = sys.workqueue("late").bound().mem_reclaim().build();
+    assert_eq!(late.unwrap_err(), BuildError::ShutDown);
+    hold.raise();
+    let news = AtomicUsize::new(0);
+    let ends = thread::spawn(move || block_on(end).unwrap());
+    watch(&news, vec![ends], || {
+        std::mem::forget(sys.clone()); // Its drop would wait, too.
+        "the end waits".to_owned()
+    });
 }
 
 #[test]

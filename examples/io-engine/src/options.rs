@@ -341,11 +341,7 @@ impl Options {
         })
     }
 
-    /// Fills in the defaults that depend on other options and refuses what makes no sense.
-    ///
-    /// # Errors
-    /// The first option that is wrong, and why.
-    pub(crate) fn check(self) -> Result<Config> {
+    fn check_blocks(&self) -> Result<()> {
         ensure!(self.bs > 0, "--bs must not be zero");
         ensure!(
             self.bs % SECTOR == 0,
@@ -355,6 +351,15 @@ impl Options {
         ensure!(self.bs <= MAX_BLOCK, "--bs {} is more than 1g", self.bs);
         ensure!(self.max_split > 0, "--max-split must not be zero");
         ensure!(self.number_ios != Some(0), "--number_ios must not be zero");
+        Ok(())
+    }
+
+    /// Fills in the defaults that depend on other options and refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The first option that is wrong, and why.
+    pub(crate) fn check(self) -> Result<Config> {
+        self.check_blocks()?;
         let temporary = self.filename.is_none();
         let size = if temporary {
             self.size.or(Some(DEFAULT_SIZE))

@@ -3,7 +3,7 @@
 use super::Workqueue;
 use crate::completion::Wait;
 use crate::error::WaitError;
-use crate::workqueue_inner::{Drain, WorkqueueInner};
+use crate::workqueue_inner::{Destroy, Drain, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -171,11 +171,10 @@ impl Workqueue {
     /// ```
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();
-        let begun = inner.refuse_own_item().map(|()| inner.begin_destroy());
+        let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));
         Wait::new(async move {
-            begun?;
-            inner.clone().idle().await;
-            inner.end_destroy();
+            let _destroy = destroy?;
+            inner.idle().await;
             Ok(())
         })
     }
@@ -194,9 +193,7 @@ impl Workqueue {
     /// ```
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         self.inner().refuse_own_item()?;
-        self.inner().begin_destroy();
-        self.inner().wait_idle();
-        self.inner().end_destroy();
+        self.inner().destroy(None);
         Ok(())
     }
 
@@ -217,10 +214,7 @@ impl Workqueue {
     /// ```
     pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         self.inner().refuse_own_item()?;
-        self.inner().begin_destroy();
-        self.in_time(|inner, deadline| inner.wait_idle_until(deadline), limit)?;
-        self.inner().end_destroy();
-        Ok(())
+        self.in_time(|inner, deadline| inner.destroy(Some(deadline)), limit)
     }
 
     fn in_time(

@@ -35,13 +35,16 @@ pub(crate) enum Refused {
 
 impl WorkqueueInner {
     /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at
-    /// once.
+    /// once. Nothing changes in a queue that has left its pools.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         attrs: Attrs,
         settings: &Settings,
-    ) -> Result<AttrsChange<'a>, Refused> {
+    ) -> Result<Option<AttrsChange<'a>>, Refused> {
         let mut control = self.control.lock();
+        if control.detached {
+            return Ok(None);
+        }
         let pods = PodMap::new(settings, self.mode, &attrs, self.flags.highpri);
         let before = control.pwqs.len();
         let pwqs = self.prepare_pwqs(&mut control, &pods);
@@ -55,7 +58,7 @@ impl WorkqueueInner {
             settings: settings.clone(),
         };
         change.pwqs = pwqs?;
-        Ok(change)
+        Ok(Some(change))
     }
 
     fn prepare_pwqs(

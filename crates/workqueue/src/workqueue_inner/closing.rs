@@ -39,8 +39,10 @@ impl WorkqueueInner {
             frozen: flags.freezable && settings.is_frozen(),
             draining: 0,
             destroyed: false,
+            destroying: 0,
             shut_down: false,
             abandoned: false,
+            detached: false,
             counting: false,
         };
         if mode == Mode::Unbound {
@@ -83,12 +85,11 @@ impl WorkqueueInner {
     }
 
     /// *freeze*: when this returns nothing begins that has not begun. And *thaw*.
-    pub(crate) fn set_frozen(&self, frozen: bool) {
-        let mut later = Later::default();
+    pub(crate) fn set_frozen(&self, frozen: bool, later: &mut Later) {
         let mut control = self.control.lock();
         control.frozen = frozen;
         for pwq in &control.pwqs {
-            pwq.set_frozen(frozen, &mut later);
+            pwq.set_frozen(frozen, later);
         }
     }
 
@@ -113,12 +114,20 @@ impl WorkqueueInner {
 
     fn is_idle_now(self: &Arc<Self>) {
         self.idle.notify_all();
-        let (abandoned, shut_down) = {
+        let (abandoned, destroyed, shut_down) = {
             let control = self.control.lock();
-            (control.abandoned, control.shut_down)
+            let destroyed = control.destroyed && control.destroying == 0;
+            (control.abandoned, destroyed, control.shut_down)
         };
+        // If it was idle before that was said, it may not be any more.
+        if !self.is_idle() {
+            return;
+        }
         if abandoned {
             self.detach();
+        }
+        if destroyed {
+            self.finish_destroy();
         }
         if shut_down {
             self.system.queue_is_idle();
@@ -139,6 +148,7 @@ impl WorkqueueInner {
         let counts =
             control.draining > 0 || control.destroyed || control.shut_down || control.abandoned;
         let begins = counts && !control.counting;
+        let ends = control.counting && !counts;
         if begins {
             self.pwq_is_busy();
         }
@@ -153,6 +163,9 @@ impl WorkqueueInner {
             pwq_state.counted = counts;
             if begins && !pwq_state.is_idle() {
                 self.pwq_is_busy();
+            } else if ends && !pwq_state.is_idle() {
+                // Its end tells nobody any more. Relaxed: nor does anybody wait.
+                self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }
         drop(control);
@@ -171,13 +184,25 @@ impl WorkqueueInner {
         self.change(|control| control.draining -= 1);
     }
 
-    /// The queue takes nothing more, but from its own items until it is empty.
+    /// The queue takes nothing more, but from its own items until it is empty. Ends with
+    /// [`end_destroy`](WorkqueueInner::end_destroy).
     pub(crate) fn begin_destroy(self: &Arc<Self>) {
-        self.change(|control| control.destroyed = true);
+        self.change(|control| {
+            control.destroyed = true;
+            control.destroying += 1;
+        });
     }
 
-    /// It is empty.
+    /// One waits no more. If the queue is not empty, the last item finds nobody who waits.
     pub(crate) fn end_destroy(&self) {
+        self.control.lock().destroying -= 1;
+        if self.is_idle() {
+            self.finish_destroy();
+        }
+    }
+
+    /// It is empty, and takes nothing more.
+    fn finish_destroy(&self) {
         self.unfinished.end(crate::error::QueueError::Destroyed);
         self.dismiss_rescuer();
     }
@@ -200,6 +225,7 @@ impl WorkqueueInner {
     fn detach(&self) {
         let pwqs = {
             let mut control = self.control.lock();
+            control.detached = true;
             (0..self.by_cpu.len()).for_each(|cpu| self.set_pwq(cpu, None));
             std::mem::take(&mut control.pwqs)
         };

@@ -51,6 +51,18 @@ impl WorkqueueInner {
             }
         }
     }
+
+    /// `false`: the deadline has passed.
+    pub(crate) fn destroy(self: &Arc<Self>, deadline: Option<Instant>) -> bool {
+        let _destroy = Destroy::begin(self);
+        match deadline {
+            Some(deadline) => self.wait_idle_until(deadline),
+            None => {
+                self.wait_idle();
+                true
+            }
+        }
+    }
 }
 
 /// While it lives only the queue's own items may queue.
@@ -66,5 +78,21 @@ impl Drain {
 impl Drop for Drain {
     fn drop(&mut self) {
         self.0.end_drain();
+    }
+}
+
+/// Somebody waits until the queue, which is closed, is empty: he ends the futures then.
+pub(crate) struct Destroy(Arc<WorkqueueInner>);
+
+impl Destroy {
+    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
+        wq.begin_destroy();
+        Self(wq.clone())
+    }
+}
+
+impl Drop for Destroy {
+    fn drop(&mut self) {
+        self.0.end_destroy();
     }
 }

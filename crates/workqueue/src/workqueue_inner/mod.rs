@@ -9,7 +9,7 @@ mod queue_report;
 mod queueing;
 
 pub(crate) use apply_attrs::Refused;
-pub(crate) use flush::Drain;
+pub(crate) use flush::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
@@ -139,9 +139,13 @@ struct Control {
     /// Drains under way.
     draining: usize,
     destroyed: bool,
+    /// Those who wait for that.
+    destroying: usize,
     shut_down: bool,
     /// The last handle has gone.
     abandoned: bool,
+    /// The queue has left its pools.
+    detached: bool,
     /// The pwqs are counted in `busy`.
     counting: bool,
 }
