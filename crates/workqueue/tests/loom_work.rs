@@ -11,6 +11,9 @@ use model_support::{
     ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
     system,
 };
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -87,6 +90,32 @@ fn i18_a_work_goes_with_its_last_handle() {
         drop(work);
         other.join().unwrap();
         assert_eq!(owned.map(|touched| touched.times()), [2, 2]);
+    });
+}
+
+/// I.18, *end* against *drop*: somebody has waited for the work and waits no more, so AWAITED is
+/// there while the last handle goes. The work goes once.
+#[test]
+fn i18_an_old_wait_against_the_last_handle() {
+    check("i18_an_old_wait_against_the_last_handle", ALL, || {
+        let (sys, wq) = system(1, 8);
+        let pool = wq.by_hand(0);
+        let gone = Touched::new();
+        let work = Work::new({
+            let value = TouchedByDrop(gone.clone());
+            move || _ = &value
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        {
+            let mut flush = pin!(work.flush());
+            let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        }
+        let worker = thread::spawn(move || pool.draw(1));
+        drop(work);
+        worker.join().unwrap();
+        assert_eq!(gone.times(), 1);
+        drop(sys);
     });
 }
 

@@ -221,11 +221,21 @@ impl Header {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// One more handle or entry. The caller has one, or runs the item.
-    pub(crate) fn add_ref(&self) {
+    /// One more handle or entry. The caller has one, or runs the item. Returns how many there were.
+    pub(crate) fn add_ref(&self) -> u32 {
         // Relaxed: the caller's own keeps the item alive; nothing is published.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
         assert!(before < u32::MAX / 2, "too many handles of one work");
+        before
+    }
+
+    /// One more, if there is any. The caller runs the item.
+    fn add_to_refs(&self) -> bool {
+        let one_more = |refs: u32| (refs > 0).then_some(refs + 1);
+        // Relaxed: RUNNING keeps the item alive; nothing is published.
+        self.refs
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
     }
 }
 

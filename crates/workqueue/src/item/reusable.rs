@@ -104,9 +104,9 @@ impl<R: Run> Reusable<R> {
             }
         };
         scope.tell(item, Step::Ended(&ended));
-        let old = header.end();
+        let (old, tells) = header.end();
         let parked = Header::parked_in(old);
-        if old & AWAITED != 0 {
+        if tells {
             header.extra().ended.notify_all();
             // SAFETY: `end` has taken a reference for this.
             unsafe { item.release() };
