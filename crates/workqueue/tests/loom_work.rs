@@ -5,8 +5,8 @@
 mod model_support;
 
 use inflight_sync::model::check;
-use inflight_sync::thread;
-use inflight_workqueue::{Queued, Work, blocking};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_workqueue::{Queued, Work, blocking, current_work};
 use model_support::{
     ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
     system,
@@ -14,6 +14,15 @@ use model_support::{
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
+
+/// Counted when it goes.
+struct CountedByDrop(Count);
+
+impl Drop for CountedByDrop {
+    fn drop(&mut self) {
+        self.0.add();
+    }
+}
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -117,6 +126,39 @@ fn i18_an_old_wait_against_the_last_handle() {
         assert_eq!(gone.times(), 1);
         drop(sys);
     });
+}
+
+/// I.18, *keep* against *drop*: the function takes a handle on its work while the last of the
+/// others goes. What it has taken keeps the work.
+#[test]
+fn i18_a_handle_from_inside_against_the_last_handle() {
+    check(
+        "i18_a_handle_from_inside_against_the_last_handle",
+        FOUR,
+        || {
+            let (sys, wq) = system(1, 8);
+            let pool = wq.by_hand(0);
+            let gone = Count::new();
+            let kept = Arc::new(Mutex::new(None));
+            let work = Work::new({
+                let value = CountedByDrop(gone.clone());
+                let kept = kept.clone();
+                move || {
+                    let _value = &value;
+                    *kept.lock() = current_work();
+                }
+            });
+            assert!(wq.queue(&work).unwrap().is_queued());
+            let worker = thread::spawn(move || pool.draw(1));
+            drop(work);
+            worker.join().unwrap();
+            assert_eq!(gone.get(), 0, "there is a handle");
+            let work = kept.lock().take();
+            drop(work);
+            assert_eq!(gone.get(), 1);
+            drop(sys);
+        },
+    );
 }
 
 /// I.9: who takes a queueing back sees what came before it, and before those that were refused.
