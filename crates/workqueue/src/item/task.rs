@@ -189,14 +189,14 @@ where
         let taken = header.word.load(Ordering::Relaxed) & TAKEN != 0;
         // SAFETY: it has ended, so the result is there unless it was taken.
         let outcome = (!taken).then(|| unsafe { Self::take(item) });
-        // SAFETY: nobody knows the item any more.
-        unsafe { Self::free_block(item) };
-        // Foreign destructors come last.
         contained(|| drop(outcome));
         if !waiter.is_null() {
-            // SAFETY: from `Box::into_raw` in `wait`; nobody else has taken it.
+            // SAFETY: from `Box::into_raw` in `take_or_wait`; nobody else has taken it.
             contained(|| drop(unsafe { Box::from_raw(waiter) }));
         }
+        // After foreign destructors: what they spawn is another item, so it has another address.
+        // SAFETY: nobody knows the item any more.
+        unsafe { Self::free_block(item) };
     }
 
     unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
@@ -246,9 +246,6 @@ where
         let this = unsafe { Self::of(item) };
         // SAFETY: the same.
         let f = unsafe { this.take_function() };
-        // The block is free before the run, and warm for what that queues.
-        // SAFETY: the function has been taken.
-        unsafe { Self::free_block(item) };
         if let (Some(trace), Some(name)) = (scope.trace, &name) {
             trace(name, Step::Started);
         }
@@ -257,6 +254,9 @@ where
         if let (Some(trace), Some(name)) = (scope.trace, &name) {
             trace(name, Step::Ended(&ended));
         }
+        // Not before: what the function spawns is another item, so it has another address.
+        // SAFETY: the function has been taken.
+        unsafe { Self::free_block(item) };
         Ran::over(ended)
     }
 
