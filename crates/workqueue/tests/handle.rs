@@ -285,3 +285,25 @@ fn a_detached_function_waits_for_what_it_spawns() {
     }
     assert_eq!(*told.lock(), vec![Ok(()); 16]);
 }
+
+/// A handle that was polled goes before the function runs: the waker goes with the function.
+#[test]
+fn a_detached_function_forgets_who_waited() {
+    struct Silent;
+    impl Wake for Silent {
+        fn wake(self: Arc<Self>) {}
+    }
+    let sys = system();
+    let (one, gate, first) = occupied(&sys);
+    let silent = Arc::new(Silent);
+    let mut handle = one.spawn(|| ());
+    let waker = Waker::from(silent.clone());
+    let polled = pin!(&mut handle).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop((handle, waker));
+    assert_eq!(Arc::strong_count(&silent), 2, "the function has it");
+    gate.raise();
+    first.wait().unwrap();
+    one.drain_blocking().unwrap();
+    assert_eq!(Arc::strong_count(&silent), 1);
+}
