@@ -125,11 +125,11 @@ impl FunctionCell {
 
     pub(crate) fn get(&self) -> Option<Function> {
         let function = self.0.load(Ordering::Relaxed);
+        if function == UNKNOWN {
+            return None;
+        }
         // SAFETY: but for the mark only tables that live for ever are stored.
-        (function != UNKNOWN)
-            .then_some(unsafe { function.as_ref() })
-            .flatten()
-            .map(Function)
+        unsafe { function.as_ref() }.map(Function)
     }
 
     /// Whether something runs. Who is told that it has ended sees what it did.
@@ -254,11 +254,10 @@ impl ItemPtr {
         unsafe { self.0.as_ref() }
     }
 
-    /// Asks for its first line.
+    /// Asks for its first line. The item may have gone.
     #[inline]
     pub(crate) fn prefetch(self) {
-        // SAFETY: nothing is read: the address alone is used.
-        inflight_sync::prefetch_to_write(unsafe { self.0.as_ref() });
+        inflight_sync::prefetch_to_write(self.0.as_ptr());
     }
 
     /// What differs between the functions of items.
@@ -337,5 +336,38 @@ impl ItemPtr {
             // SAFETY: nothing keeps it alive.
             unsafe { (header.vtable.free)(self) };
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::ops::ControlFlow;
+
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn run(&self) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    #[test]
+    fn what_runs_may_be_unknown() {
+        let item = ReusableRef::new(Nothing);
+        // SAFETY: the handle keeps it alive.
+        let function = unsafe { item.ptr().function() };
+        let cell = FunctionCell::new();
+        assert!(cell.get().is_none() && !cell.is_some());
+        cell.set_unknown();
+        assert!(cell.get().is_none() && cell.is_some());
+        cell.set(function);
+        assert_eq!(cell.get().map(Function::key), Some(function.key()));
+        cell.clear();
+        assert!(cell.get().is_none() && !cell.is_some());
     }
 }
