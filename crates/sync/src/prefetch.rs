@@ -1,6 +1,7 @@
 //! Asking for a line of memory before it is needed.
 
-/// Asks for the line of `place`, to be written soon: the processor may fetch it meanwhile.
+/// Asks for the line of `place`, to be written soon: the processor may fetch it meanwhile. The
+/// address alone is used: there need not be a value any more.
 ///
 /// Nothing but speed depends on it; on processors without such an instruction it does nothing.
 ///
@@ -11,13 +12,7 @@
 /// state.store(1, Ordering::Relaxed);
 /// ```
 #[inline(always)]
-pub fn prefetch_to_write<T>(place: &T) {
-    prefetch_address(std::ptr::from_ref(place).cast());
-}
-
-/// As [`prefetch_to_write`], for an address that need not be one of a value.
-#[inline(always)]
-pub(crate) fn prefetch_address(place: *const ()) {
+pub fn prefetch_to_write<T>(place: *const T) {
     #[cfg(all(inflight_rseq, target_arch = "x86_64"))]
     // SAFETY: a hint to the processor, which neither reads nor writes as far as a program can
     // tell, and cannot fault. Processors that do not know it pass over it.

@@ -285,7 +285,10 @@ impl SystemBuilder {
         }
     }
 
-    /// The clock of timed waits, the system's by default.
+    /// The clock of all that takes time here: delays, timed waits for queues, handles and the
+    /// system, idle workers, reports. The machine's by default. Not of timed waits for a
+    /// [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork): a work belongs to no system,
+    /// so these are in real time.
     ///
     /// ```
     /// # use inflight_sync::time::Clock;

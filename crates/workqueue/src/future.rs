@@ -154,6 +154,13 @@ where
         true
     }
 
+    /// No poll follows: the item lets the task go.
+    fn forget_wake(&self) {
+        let woken = self.woken.lock().take();
+        // The same task: it is only counted down.
+        drop(woken);
+    }
+
     /// Queues the next poll.
     fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
         let (queue, item) = (self.queue.clone(), self.item.clone());
@@ -170,8 +177,7 @@ where
         let task = self.clone();
         let refusal = self.submit(origin).err();
         if let Some(refusal) = refusal {
-            let woken = task.woken.lock().take();
-            drop(woken);
+            task.forget_wake();
             task.end(JoinError::Rejected(refusal));
         }
         refusal
@@ -195,8 +201,15 @@ where
     }
 
     fn try_cancel(&self) -> bool {
-        let cancelled = cancel::cancel(&self.item);
-        self.task.upgrade().is_some_and(|task| task.abort()) || cancelled
+        cancel::cancel(&self.item);
+        // If nobody has it, it has ended.
+        let Some(task) = self.task.upgrade() else {
+            return false;
+        };
+        let ends = task.abort();
+        // The poll that was taken back does not come to do it.
+        task.forget_wake();
+        ends
     }
 
     fn is_own(&self) -> bool {

@@ -320,7 +320,7 @@ impl<T: PoolItem> PoolCore<T> {
     }
 
     fn is_worth_a_wake(&self) -> bool {
-        self.listed as u64 * self.service_ns >= WAKE_NS
+        self.service_ns.saturating_mul(self.listed as u64) >= WAKE_NS
     }
 
     /// *settle*: so many entries have ended, `ran` of them by running.

@@ -334,35 +334,57 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
-        let topology = self.inner().shared().machine();
-        let here = self.inner().here();
-        let cpu = if topology.node_of(here) == Some(node) {
-            Some(here)
-        } else {
-            let pods = topology.pods(Scope::Numa).iter();
-            pods.filter(|pod| pod.node() == Some(node))
-                .find_map(|pod| pod.cpus().first())
-        };
-        self.inner()
-            .queue(&work.item, cpu.ok_or(QueueError::NoSuchNode(node))?)
+        let cpu = self.cpu_of_node(self.inner().here(), node)?;
+        self.inner().queue(&work.item, cpu)
+    }
+
+    /// Queues `work` after `delay`, on a memory node: on the CPU the caller runs on now if that
+    /// belongs to the node, else on the node's first.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`queue_node`](Workqueue::queue_node) and
+    /// [`queue_delayed`](Workqueue::queue_delayed).
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, DelayedWork, QueueError, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).build()?;
+    /// let (work, hour) = (DelayedWork::new(|| ()), Duration::from_secs(3600));
+    /// assert!(scan.queue_delayed_node(1, &work, hour)?.is_queued());
+    /// work.flush_blocking()?;
+    /// assert_eq!(scan.queue_delayed_node(2, &work, hour), Err(QueueError::NoSuchNode(2)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed_node(
+        &self,
+        node: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        let cpu = self.cpu_of_node(cpu::current(), node)?;
+        self.queue_later(&work.item, cpu, delay)
     }
 
     /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
     /// an unbound one.
     ///
     /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end.
+    /// items end. 0 is the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
+    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// wq.set_max_active(16)?;
-    /// assert!(wq.set_max_active(0).is_err());
+    /// assert!(wq.set_max_active(1 << 20).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
@@ -445,6 +467,18 @@ impl Workqueue {
         self.inner().stats()
     }
 
+    /// `here` if that belongs to the node, else the node's first CPU.
+    pub(crate) fn cpu_of_node(&self, here: usize, node: usize) -> Result<usize, QueueError> {
+        let topology = self.inner().shared().machine();
+        if topology.node_of(here) == Some(node) {
+            return Ok(here);
+        }
+        let pods = topology.pods(Scope::Numa).iter();
+        pods.filter(|pod| pod.node() == Some(node))
+            .find_map(|pod| pod.cpus().first())
+            .ok_or(QueueError::NoSuchNode(node))
+    }
+
     pub(crate) fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
         if !self.inner().shared().has_cpu(cpu) {
             return Err(QueueError::NoSuchCpu(cpu));
@@ -462,8 +496,10 @@ impl fmt::Debug for Workqueue {
 /// What a BH queue has instead of a limit.
 pub(crate) const NO_LIMIT: usize = usize::MAX;
 
+/// The limit that is asked for; 0 asks for the default.
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
+        _ if asked == 0 && mode.has_default_limit() => Ok(DEFAULT_MAX_ACTIVE),
         Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
         Mode::Bh if asked == NO_LIMIT => Ok(asked),
         Mode::Bh => Err(MaxActiveError::Bh),

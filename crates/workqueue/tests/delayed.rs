@@ -4,11 +4,14 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::thread;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{
     DelayedWork, FlushError, Modified, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
 };
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use support::{Level, Log, bound, builder, plug};
 
@@ -230,6 +233,80 @@ fn a_draining_queue_takes_nothing_whose_time_comes() {
         thread::yield_now();
     }
     assert_eq!((wq.stats().refused, runs.get()), (1, 0));
+}
+
+/// Does something when it is woken, once.
+struct Then(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Then {
+    fn waker(f: impl FnOnce() + Send + 'static) -> Waker {
+        Waker::from(Arc::new(Self(Mutex::new(Some(Box::new(f))))))
+    }
+}
+
+impl Wake for Then {
+    fn wake(self: Arc<Self>) {
+        let f = self.0.lock().take();
+        if let Some(f) = f {
+            f();
+        }
+    }
+}
+
+/// Polls a flush of that work, and then something is done.
+fn flush_then(
+    work: &DelayedWork,
+    f: impl FnOnce() + Send + 'static,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let work = work.clone();
+    let mut flush: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let _ = work.flush().await;
+    });
+    let polled = flush
+        .as_mut()
+        .poll(&mut Context::from_waker(&Then::waker(f)));
+    assert!(polled.is_pending());
+    flush
+}
+
+/// The queue closes while a work moves there: the move is refused, and the work is idle. Who queues
+/// it elsewhere at that moment is told that a run follows, and so it does.
+#[test]
+fn a_refused_move_takes_nothing_back_but_itself() {
+    let (sys, wq, _) = manual();
+    let other = sys.workqueue("other").bound().build().unwrap();
+    let open = plug(&wq); // and the pool of both
+    let (work, runs) = counting();
+    assert!(
+        wq.queue_delayed_on(0, &work, Duration::ZERO)
+            .unwrap()
+            .is_queued()
+    );
+    let own = Arc::new(Mutex::new(Vec::new()));
+    let queued = Log::new();
+    // The move takes the work from the queue, and tells the first flush. The refusal tells the
+    // second one.
+    let first = flush_then(&work, {
+        let (wq, other, work) = (wq.clone(), other.clone(), work.clone());
+        let (own, queued) = (own.clone(), queued.clone());
+        move || {
+            let mut drain = Box::pin(wq.drain());
+            let polled = drain.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+            let second = flush_then(&work.clone(), move || {
+                queued.push(other.queue_delayed_on(0, &work, Duration::ZERO));
+            });
+            own.lock().push((drain, second));
+        }
+    });
+    let moved = wq.mod_delayed_on(0, &work, Duration::ZERO);
+    open.raise();
+    wq.drain_blocking().unwrap();
+    other.flush_blocking().unwrap();
+    assert_eq!(moved, Err(QueueError::Draining));
+    assert_eq!(queued.entries(), [Ok(Queued::Queued)]);
+    assert_eq!(runs.get(), 1);
+    drop((first, own));
 }
 
 /// What waits for its time when the system ends is idle again, and nothing waits for that time.

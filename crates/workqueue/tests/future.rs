@@ -184,6 +184,82 @@ fn an_aborted_future_is_dropped_wherever_it_is() {
     assert!(matches!(polled.wait(), Err(JoinError::Cancelled)));
 }
 
+/// A cancelled future keeps nothing: its queue goes with the last handle, whether it waited for a
+/// worker or had woken itself while it was polled.
+#[test]
+fn a_cancelled_future_does_not_keep_its_queue() {
+    let sys = system();
+    for polled in [false, true] {
+        let wq = sys.workqueue("kept").bound().build().unwrap();
+        let open = (!polled).then(|| plug(&wq));
+        let (begun, go) = (Level::new(), Level::new());
+        inflight_sync::cpu::set_current_for_thread(Some(0));
+        let handle = wq.spawn_future({
+            let (begun, go) = (begun.clone(), go.clone());
+            poll_fn(move |cx| {
+                cx.waker().wake_by_ref();
+                begun.raise();
+                go.wait_silently(1);
+                Poll::<()>::Pending
+            })
+        });
+        inflight_sync::cpu::set_current_for_thread(None);
+        if polled {
+            begun.wait(1);
+        }
+        assert!(handle.try_cancel());
+        go.raise();
+        if let Some(open) = open {
+            open.raise();
+        }
+        assert!(matches!(handle.wait(), Err(JoinError::Cancelled)));
+        wq.flush_blocking().unwrap();
+        drop(wq);
+        let mut looks = 0;
+        while sys.dump().contains("kept") {
+            looks += 1;
+            assert!(looks < support::LOOKS / 100, "{}", sys.dump());
+            thread::yield_now();
+        }
+    }
+}
+
+/// A future that has ended cannot be cancelled, though it was woken once more while it ended.
+#[test]
+fn a_future_that_has_ended_is_not_cancelled() {
+    let sys = system();
+    let wq = bound(&sys);
+    inflight_sync::cpu::set_current_for_thread(Some(0));
+    let (begun, go) = (Level::new(), Level::new());
+    let handle = wq.spawn_future({
+        let (begun, go) = (begun.clone(), go.clone());
+        poll_fn(move |cx| {
+            begun.raise();
+            go.wait_silently(1);
+            cx.waker().wake_by_ref();
+            Poll::Ready(7)
+        })
+    });
+    begun.wait(1);
+    // In front of the poll that it has asked for.
+    let (next, open) = (Level::new(), Level::new());
+    wq.spawn({
+        let (next, open) = (next.clone(), open.clone());
+        move || {
+            next.raise();
+            open.wait_silently(1);
+        }
+    })
+    .detach();
+    inflight_sync::cpu::set_current_for_thread(None);
+    go.raise();
+    next.wait(1);
+    let (finished, cancelled) = (handle.is_finished(), handle.try_cancel());
+    open.raise();
+    assert!(finished && !cancelled);
+    assert_eq!(handle.wait().unwrap(), 7);
+}
+
 /// Nobody can wake it any more: the handle does not wait for ever.
 #[test]
 fn a_future_that_nobody_can_wake_is_cancelled() {

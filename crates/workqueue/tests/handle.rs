@@ -213,3 +213,97 @@ fn a_panicking_waker_is_not_counted_as_the_items_panic() {
     let second = handle.poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(second, Poll::Ready(Ok(5))));
 }
+
+/// Waits for a function of each size that memory is kept ready for, and says how that went.
+fn answers(wq: &Workqueue) -> Vec<Result<(), String>> {
+    fn answer<const WORDS: usize>(wq: &Workqueue) -> Result<(), String> {
+        let captured = [0_u64; WORDS];
+        let waited = wq.spawn(move || assert_eq!(captured[0], 0)).wait();
+        waited.map_err(|e| e.to_string())
+    }
+    vec![
+        answer::<1>(wq),
+        answer::<8>(wq),
+        answer::<16>(wq),
+        answer::<24>(wq),
+    ]
+}
+
+/// Asks when it is dropped.
+struct Asks {
+    wq: Workqueue,
+    told: Arc<Mutex<Vec<Result<(), String>>>>,
+}
+
+impl Asks {
+    fn ask(&self) {
+        let answers = answers(&self.wq);
+        self.told.lock().extend(answers);
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        self.ask();
+    }
+}
+
+/// A function whose handle has gone, before its run or during it, is not what it spawns, whichever
+/// memory that is in: it may wait for that, and so may the destructor of its result.
+#[test]
+fn a_detached_function_waits_for_what_it_spawns() {
+    let sys = system();
+    let wq = bound(&sys);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for before in [true, false] {
+        let (one, release, first) = occupied(&sys);
+        let (begun, go) = (Level::new(), Level::new());
+        let asks = Asks {
+            wq: wq.clone(),
+            told: told.clone(),
+        };
+        let handle = one.spawn({
+            let (begun, go) = (begun.clone(), go.clone());
+            move || {
+                begun.raise();
+                go.wait(1);
+                asks.ask();
+                asks
+            }
+        });
+        if before {
+            handle.detach();
+            release.raise();
+        } else {
+            release.raise();
+            begun.wait(1);
+            handle.detach();
+        }
+        go.raise();
+        first.wait().unwrap();
+        one.drain_blocking().unwrap();
+    }
+    assert_eq!(*told.lock(), vec![Ok(()); 16]);
+}
+
+/// A handle that was polled goes before the function runs: the waker goes with the function.
+#[test]
+fn a_detached_function_forgets_who_waited() {
+    struct Silent;
+    impl Wake for Silent {
+        fn wake(self: Arc<Self>) {}
+    }
+    let sys = system();
+    let (one, release, first) = occupied(&sys);
+    let silent = Arc::new(Silent);
+    let mut handle = one.spawn(|| ());
+    let waker = Waker::from(silent.clone());
+    let polled = pin!(&mut handle).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop((handle, waker));
+    assert_eq!(Arc::strong_count(&silent), 2, "the function has it");
+    release.raise();
+    first.wait().unwrap();
+    one.drain_blocking().unwrap();
+    assert_eq!(Arc::strong_count(&silent), 1);
+}

@@ -5,12 +5,24 @@
 mod model_support;
 
 use inflight_sync::model::check;
-use inflight_sync::thread;
-use inflight_workqueue::{Queued, Work, blocking};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_workqueue::{Queued, Work, blocking, current_work};
 use model_support::{
     ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
     system,
 };
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+/// Counted when it goes.
+struct CountedByDrop(Count);
+
+impl Drop for CountedByDrop {
+    fn drop(&mut self) {
+        self.0.add();
+    }
+}
 
 /// I.9: an item is queued, taken and claimed while it is cancelled. It runs or it was
 /// cancelled, never both, never neither.
@@ -88,6 +100,65 @@ fn i18_a_work_goes_with_its_last_handle() {
         other.join().unwrap();
         assert_eq!(owned.map(|touched| touched.times()), [2, 2]);
     });
+}
+
+/// I.18, *end* against *drop*: somebody has waited for the work and waits no more, so AWAITED is
+/// there while the last handle goes. The work goes once.
+#[test]
+fn i18_an_old_wait_against_the_last_handle() {
+    check("i18_an_old_wait_against_the_last_handle", ALL, || {
+        let (sys, wq) = system(1, 8);
+        let pool = wq.manual_pool(0);
+        let gone = Touched::new();
+        let work = Work::new({
+            let value = TouchedByDrop(gone.clone());
+            move || _ = &value
+        });
+        assert!(wq.queue(&work).unwrap().is_queued());
+        {
+            let mut flush = pin!(work.flush());
+            let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        }
+        let worker = thread::spawn(move || pool.draw(1));
+        drop(work);
+        worker.join().unwrap();
+        assert_eq!(gone.times(), 1);
+        drop(sys);
+    });
+}
+
+/// I.18, *keep* against *drop*: the function takes a handle on its work while the last of the
+/// others goes. What it has taken keeps the work.
+#[test]
+fn i18_a_handle_from_inside_against_the_last_handle() {
+    check(
+        "i18_a_handle_from_inside_against_the_last_handle",
+        FOUR,
+        || {
+            let (sys, wq) = system(1, 8);
+            let pool = wq.manual_pool(0);
+            let gone = Count::new();
+            let own = Arc::new(Mutex::new(None));
+            let work = Work::new({
+                let value = CountedByDrop(gone.clone());
+                let own = own.clone();
+                move || {
+                    let _value = &value;
+                    *own.lock() = current_work();
+                }
+            });
+            assert!(wq.queue(&work).unwrap().is_queued());
+            let worker = thread::spawn(move || pool.draw(1));
+            drop(work);
+            worker.join().unwrap();
+            assert_eq!(gone.get(), 0, "there is a handle");
+            let work = own.lock().take();
+            drop(work);
+            assert_eq!(gone.get(), 1);
+            drop(sys);
+        },
+    );
 }
 
 /// I.9: who takes a queueing back sees what came before it, and before those that were refused.

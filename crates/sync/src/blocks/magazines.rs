@@ -49,8 +49,7 @@ impl Magazine {
         self.len = self.len.checked_sub(1)?;
         let block = self.blocks[self.len];
         if let Some(soon) = self.len.checked_sub(8) {
-            // SAFETY: a block of the magazine; only its line is asked for.
-            crate::prefetch_to_write(unsafe { self.blocks[soon].as_ref() });
+            crate::prefetch_to_write(self.blocks[soon].as_ptr());
         }
         Some(block)
     }

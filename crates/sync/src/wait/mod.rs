@@ -8,7 +8,7 @@ mod list;
 pub use event::{Event, WaitWhile};
 pub use list::{WaitList, WaiterKey};
 
-use crate::prefetch::prefetch_address;
+use crate::prefetch_to_write;
 use crate::{Unparker, thread};
 use std::any::Any;
 use std::fmt;
@@ -59,7 +59,7 @@ impl Notify {
     pub fn prefetch(&self) {
         if let Self::Task(waker) = self {
             // Most wakers point to their task.
-            prefetch_address(waker.data());
+            prefetch_to_write(waker.data());
         }
     }
 }

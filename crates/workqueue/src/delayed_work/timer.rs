@@ -113,7 +113,8 @@ impl Workqueue {
             if delay.is_zero() {
                 let queued = self.inner().queue_pending(item, seq, cpu, Origin::Anybody);
                 if queued.is_err() {
-                    cancel::cancel(item);
+                    // This queueing, if it is still there: not one that has come meanwhile.
+                    self.inner().take_back(item, seq);
                 }
                 queued?;
             } else {
@@ -163,7 +164,7 @@ impl Workqueue {
                 Ok(())
             }
             Err(why) => {
-                cancel::cancel(item);
+                self.inner().take_back(item, seq);
                 Err(match why {
                     NotSet::Closed => QueueError::ShutDown,
                     NotSet::NoThread(kind) => QueueError::NoTimer(kind),
@@ -190,7 +191,7 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
     let queued = wq.inner().queue_pending(item, seq, cpu, Origin::Anybody);
     if queued.is_err() {
         // The queue has closed since it was asked.
-        cancel::cancel(item);
+        wq.inner().take_back(item, seq);
     }
     drop((job, forgotten));
     queued.map(|()| true)

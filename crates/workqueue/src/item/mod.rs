@@ -126,11 +126,11 @@ impl FunctionCell {
 
     pub(crate) fn get(&self) -> Option<Function> {
         let function = self.0.load(Ordering::Relaxed);
+        if function == UNKNOWN {
+            return None;
+        }
         // SAFETY: but for the mark only tables that live for ever are stored.
-        (function != UNKNOWN)
-            .then_some(unsafe { function.as_ref() })
-            .flatten()
-            .map(Function)
+        unsafe { function.as_ref() }.map(Function)
     }
 
     /// Whether something runs. Who is told that it has ended sees what it did.
@@ -222,11 +222,21 @@ impl Header {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// One more handle or entry. The caller has one, or runs the item.
-    pub(crate) fn add_ref(&self) {
+    /// One more handle or entry. The caller has one, or runs the item. Returns how many there were.
+    pub(crate) fn add_ref(&self) -> u32 {
         // Relaxed: the caller's own keeps the item alive; nothing is published.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
         assert!(before < u32::MAX / 2, "too many handles of one work");
+        before
+    }
+
+    /// One more, if there is any. The caller runs the item.
+    fn add_to_refs(&self) -> bool {
+        let one_more = |refs: u32| (refs > 0).then_some(refs + 1);
+        // Relaxed: RUNNING keeps the item alive; nothing is published.
+        self.refs
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
     }
 }
 
@@ -245,11 +255,10 @@ impl ItemPtr {
         unsafe { self.0.as_ref() }
     }
 
-    /// Asks for its first line.
+    /// Asks for its first line. The item may have gone.
     #[inline]
     pub(crate) fn prefetch(self) {
-        // SAFETY: nothing is read: the address alone is used.
-        inflight_sync::prefetch_to_write(unsafe { self.0.as_ref() });
+        inflight_sync::prefetch_to_write(self.0.as_ptr());
     }
 
     /// What differs between the functions of items.
@@ -328,5 +337,38 @@ impl ItemPtr {
             // SAFETY: nothing keeps it alive.
             unsafe { (header.vtable.free)(self) };
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::ops::ControlFlow;
+
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn run(&self) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    #[test]
+    fn what_runs_may_be_unknown() {
+        let item = ReusableRef::new(Nothing);
+        // SAFETY: the handle keeps it alive.
+        let function = unsafe { item.ptr().function() };
+        let cell = FunctionCell::new();
+        assert!(cell.get().is_none() && !cell.is_some());
+        cell.set_unknown();
+        assert!(cell.get().is_none() && cell.is_some());
+        cell.set(function);
+        assert_eq!(cell.get().map(Function::key), Some(function.key()));
+        cell.clear();
+        assert!(cell.get().is_none() && !cell.is_some());
     }
 }

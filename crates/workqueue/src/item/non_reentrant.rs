@@ -73,15 +73,16 @@ impl Header {
             .is_ok()
     }
 
-    /// *end*, of an item whose end can be waited for more than once. Returns what the word was,
-    /// with a reference for the caller if somebody is to be told.
-    pub(super) fn end(&self) -> u64 {
+    /// *end*, of an item whose end can be waited for more than once. Returns what the word was, and
+    /// whether somebody is to be told: then the caller has a reference.
+    pub(super) fn end(&self) -> (u64, bool) {
         let mut seen = self.word.load(Ordering::Relaxed);
+        let mut tells = false;
         loop {
-            let awaited = seen & AWAITED != 0;
-            if awaited {
-                // Who waits has a handle; it may go as soon as RUNNING has gone.
-                self.add_ref();
+            if seen & AWAITED != 0 && !tells {
+                // Who waits has a handle, which may go as soon as RUNNING has gone. If there is
+                // none, AWAITED is of a wait that was given up.
+                tells = self.add_to_refs();
             }
             let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
             // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire,
@@ -90,14 +91,8 @@ impl Header {
                 .word
                 .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
             match ended {
-                Ok(old) => return old,
-                Err(now) => {
-                    if awaited {
-                        // Relaxed: the waiter's handle is there, so this is not the last.
-                        self.refs.fetch_sub(1, Ordering::Relaxed);
-                    }
-                    seen = now;
-                }
+                Ok(old) => return (old, tells),
+                Err(now) => seen = now,
             }
         }
     }

@@ -5,8 +5,8 @@ use super::word::*;
 use super::{Claim, Ended, Header, ItemPtr, Ran, RunScope, Step, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message};
-use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{AtomicU32, Ordering};
+use inflight_sync::{MutexGuard, thread};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
@@ -104,9 +104,9 @@ impl<R: Run> Reusable<R> {
             }
         };
         scope.tell(item, Step::Ended(&ended));
-        let old = header.end();
+        let (old, tells) = header.end();
         let parked = Header::parked_in(old);
-        if old & AWAITED != 0 {
+        if tells {
             header.extra().ended.notify_all();
             // SAFETY: `end` has taken a reference for this.
             unsafe { item.release() };
@@ -150,9 +150,15 @@ impl ReusableRef {
     pub(crate) unsafe fn of_running(item: ItemPtr) -> Self {
         // SAFETY: it runs, so it lives.
         let header = unsafe { item.header() };
-        header.add_ref();
-        // Nobody else makes a first handle, and RUNNING keeps the item alive until it is there.
-        header.word.fetch_or(HANDLES, Ordering::Relaxed);
+        if header.add_ref() == 0 {
+            // HANDLES is the last handle's to clear, which may be about to: one step of its drop.
+            // Relaxed, here and below: RUNNING keeps the item alive, and nothing is published.
+            while header.word.load(Ordering::Relaxed) & HANDLES != 0 {
+                thread::yield_now();
+            }
+            // Nobody else makes a first handle.
+            header.word.fetch_or(HANDLES, Ordering::Relaxed);
+        }
         Self(item)
     }
 

@@ -182,21 +182,33 @@ where
         unsafe { blocks::free(item.0.cast(), Self::LAYOUT) };
     }
 
+    /// Who has waited, and waits no more, goes.
+    ///
+    /// # Safety
+    ///
+    /// The handle has gone, the caller alone knows the item, and it asks once.
+    #[inline]
+    unsafe fn drop_waiter(header: &Header) {
+        // Relaxed: what the handle did came before it went.
+        let waiter = header.extra.load(Ordering::Relaxed).cast::<Notify>();
+        if !waiter.is_null() {
+            // SAFETY: from `Box::into_raw` in `take_or_wait`; nobody else has taken it.
+            contained(|| drop(unsafe { Box::from_raw(waiter) }));
+        }
+    }
+
     unsafe fn free(item: ItemPtr) {
         // SAFETY: the caller is the last who knows the item.
         let header = unsafe { item.header() };
-        let waiter = header.extra.load(Ordering::Relaxed).cast::<Notify>();
         let taken = header.word.load(Ordering::Relaxed) & TAKEN != 0;
         // SAFETY: it has ended, so the result is there unless it was taken.
         let outcome = (!taken).then(|| unsafe { Self::take(item) });
+        contained(|| drop(outcome));
+        // SAFETY: nobody else knows the item.
+        unsafe { Self::drop_waiter(header) };
+        // After foreign destructors: what they spawn is another item, so it has another address.
         // SAFETY: nobody knows the item any more.
         unsafe { Self::free_block(item) };
-        // Foreign destructors come last.
-        contained(|| drop(outcome));
-        if !waiter.is_null() {
-            // SAFETY: from `Box::into_raw` in `wait`; nobody else has taken it.
-            contained(|| drop(unsafe { Box::from_raw(waiter) }));
-        }
     }
 
     unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
@@ -246,9 +258,8 @@ where
         let this = unsafe { Self::of(item) };
         // SAFETY: the same.
         let f = unsafe { this.take_function() };
-        // The block is free before the run, and warm for what that queues.
-        // SAFETY: the function has been taken.
-        unsafe { Self::free_block(item) };
+        // SAFETY: the handle has gone, and the pointer is the only one.
+        unsafe { Self::drop_waiter(&this.header) };
         if let (Some(trace), Some(name)) = (scope.trace, &name) {
             trace(name, Step::Started);
         }
@@ -257,6 +268,9 @@ where
         if let (Some(trace), Some(name)) = (scope.trace, &name) {
             trace(name, Step::Ended(&ended));
         }
+        // Not before: what the function spawns is another item, so it has another address.
+        // SAFETY: the function has been taken.
+        unsafe { Self::free_block(item) };
         Ran::over(ended)
     }
 

@@ -106,6 +106,16 @@ fn a_batch_lasts_20_us() {
     }
 }
 
+/// After an item that took a day, more is listed than there are ns to count it by.
+#[test]
+fn a_long_list_after_a_long_item() {
+    let (mut core, pwq, worker) = pool(2, Limit::None);
+    core.service_ns = u64::MAX / 1_000;
+    core.set_batching(true);
+    push(&mut core, pwq, 2_000);
+    assert_eq!(takes(&mut core, worker), 1);
+}
+
 /// Where others could help, and what is listed is worth their coming, a batch is half of it.
 #[test]
 fn a_batch_leaves_half_to_others_who_are_worth_waking() {

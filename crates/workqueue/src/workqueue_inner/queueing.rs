@@ -315,7 +315,7 @@ impl WorkqueueInner {
     }
 
     /// The queueing was refused: the item is idle again. `false`: it was cancelled before.
-    fn take_back(&self, item: &ReusableRef, seq: Seq) -> bool {
+    pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq) -> bool {
         let header = item.header();
         let mut seen = header.load();
         while is_live(seen, seq) {
