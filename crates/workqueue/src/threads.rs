@@ -1,6 +1,6 @@
 //! The threads of a system, from their start to their being joined.
 
-use crate::panics::dispose;
+use crate::panics::{dispose, notify_all};
 use crate::shared::SystemShared;
 use inflight_sync::Arc;
 use inflight_sync::thread::{Builder, JoinHandle};
@@ -87,7 +87,7 @@ impl SystemShared {
             let end = f();
             SYSTEM.with(|s| s.replace(None));
             shared.threads.lock().over += 1;
-            shared.thread_over.notify_all();
+            notify_all(&shared.thread_over);
             if end == End::Early {
                 let before = shared.threads.lock().leave(id);
                 if let Some(Err(payload)) = before.map(JoinHandle::join) {

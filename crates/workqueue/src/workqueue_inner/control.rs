@@ -5,6 +5,7 @@ use crate::attrs::{Kind, Mode};
 use crate::error::{AttrsError, MinActiveError};
 use crate::future::Unfinished;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
+use crate::panics;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{DESTROYED, DRAINING, Pwq, RETIRED, SHUT_DOWN};
 use crate::rescuer::Rescuer;
@@ -183,7 +184,7 @@ impl WorkqueueInner {
     }
 
     fn is_idle_now(self: &Arc<Self>) {
-        self.idle.notify_all();
+        panics::notify_all(&self.idle);
         let (abandoned, shut_down) = {
             let control = self.control.lock();
             (control.abandoned, control.shut_down)
@@ -202,8 +203,8 @@ impl WorkqueueInner {
         self.busy.load(Ordering::Acquire) == 0
     }
 
-    /// Changes what the queue takes. While that is not everything its pwqs are counted in `busy`,
-    /// which includes the caller until this returns.
+    /// Changes what the queue takes. While that is not everything its busy pwqs are counted in
+    /// `busy`, which includes the caller until this returns.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
         let mut control = self.control.lock();
         change(&mut control);
@@ -221,9 +222,15 @@ impl WorkqueueInner {
                 pwq.set_flag(flag, flags & flag != 0);
             }
             let pwq_state = state.core.pwq_mut(pwq.index());
-            pwq_state.counted = counts;
-            if begins && !pwq_state.is_idle() {
+            let was_counted = std::mem::replace(&mut pwq_state.counted, counts);
+            if pwq_state.is_idle() {
+                continue;
+            }
+            if counts && !was_counted {
                 self.pwq_is_busy();
+            } else if was_counted && !counts {
+                // Relaxed: nobody waits for 0 any more. Its end will not be told.
+                self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }
         drop(control);
