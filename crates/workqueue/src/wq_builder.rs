@@ -324,11 +324,14 @@ impl WorkqueueBuilder {
         let rescuer = self.flags.mem_reclaim;
         let rescuer = rescuer.then(|| rescuer_of(&name, system.shared()));
         let rescuer = rescuer.transpose()?;
-        let flags = self.flags;
-        let queue = system.register(|settings| {
-            WorkqueueInner::new(name, &kind, flags, limit, rescuer, &system, settings)
-        })?;
-        Ok(Workqueue::new(queue))
+        let (flags, own) = (self.flags, rescuer.clone());
+        let made = system.register(|settings| {
+            WorkqueueInner::new(name, &kind, flags, limit, own, &system, settings)
+        });
+        if let (Err(_), Some(rescuer)) = (&made, rescuer) {
+            rescuer.stop();
+        }
+        made.map(Workqueue::new)
     }
 }
 
