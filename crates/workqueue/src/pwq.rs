@@ -28,6 +28,9 @@ pub(crate) const SHUT_DOWN: u8 = 1 << 5;
 /// It has left its pool, which knows its index no more.
 const GONE: u8 = 1 << 6;
 
+/// One of these is there, for good: no push but of an item of the queue's own comes through.
+pub(crate) const CLOSED: u8 = DESTROYED | SHUT_DOWN;
+
 /// One of these is there: a push has to look closer.
 pub(crate) const NOT_OPEN: u8 = RETIRED | DRAINING | DESTROYED | SHUT_DOWN;
 
