@@ -10,7 +10,7 @@ use crate::worker_pool::{Later, PoolState, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::registry::Registry;
-use inflight_sync::{Arc, Mutex, MutexGuard};
+use inflight_sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
@@ -48,8 +48,9 @@ pub(crate) struct Pwq {
     flags: AtomicU8,
     /// Runs that followed another one at once, without an entry of their own.
     reruns: AtomicU64,
-    /// Flushes that wait for it, by number. Locked inside the pool's lock.
-    flushes: Mutex<Vec<(FlushNumber, Arc<Completion>)>>,
+    /// Flushes that wait for it, by number, also those that have been given up. Locked inside the
+    /// pool's lock.
+    flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
     /// The pwq that waits until this one is idle.
     successor: Mutex<Option<Arc<Pwq>>>,
 }
@@ -206,7 +207,14 @@ impl Pwq {
         let mut state = self.lock();
         if let Some(number) = state.core.begin_flush(self.index) {
             flush.add();
-            self.flushes.lock().push((number, flush.clone()));
+            let mut flushes = self.flushes.lock();
+            if flushes.len() == flushes.capacity() {
+                flushes.retain(|(_, flush)| flush.strong_count() > 0);
+                let room = flushes.len() + 1;
+                flushes.reserve(room);
+            }
+            flushes.push((number, Arc::downgrade(flush)));
+            drop(flushes);
             // A batch with an ended entry and a long one behind it is settled by a look.
             self.pool.watch_for_flush(&mut state);
         }
@@ -219,7 +227,7 @@ impl Pwq {
         self.flushes.lock().retain(|(number, flush)| {
             let waits = *number >= over;
             if !waits {
-                done.push(flush.clone());
+                done.extend(flush.upgrade());
             }
             waits
         });
@@ -228,7 +236,8 @@ impl Pwq {
 
     /// Whether flushes wait for it.
     pub(crate) fn has_flushes(&self) -> bool {
-        !self.flushes.lock().is_empty()
+        let flushes = self.flushes.lock();
+        flushes.iter().any(|(_, flush)| flush.strong_count() > 0)
     }
 
     /// Nothing is in flight any more.
