@@ -185,10 +185,14 @@ where
 
     fn try_cancel(&self) -> bool {
         let cancelled = cancel::cancel(&self.item);
-        self.task
-            .upgrade()
-            .is_some_and(|task| task.end(JoinError::Cancelled))
-            || cancelled
+        let Some(task) = self.task.upgrade() else {
+            return cancelled;
+        };
+        let ended = task.end(JoinError::Cancelled);
+        // The poll that was to take it does not come any more.
+        let woken = task.woken.lock().take();
+        drop(woken);
+        ended || cancelled
     }
 
     fn is_own(&self) -> bool {
