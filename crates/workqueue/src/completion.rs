@@ -1,5 +1,6 @@
 //! Something that happens once, and those who wait for it.
 
+use crate::panics;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::{Clock, Instant};
@@ -35,7 +36,7 @@ impl Completion {
         // Ordering: Release, pairs with the Acquire in `is_done`: who waits sees what came before
         // each of them.
         if self.left.fetch_sub(1, Ordering::Release) == 1 {
-            self.event.notify_all();
+            panics::notify_all(&self.event);
         }
     }
 

@@ -159,7 +159,9 @@ impl Reading {
     fn advance(&mut self, worker: &Metered) -> Duration {
         let rested = self.idle && worker.idle && self.turn == worker.turn;
         (self.idle, self.turn) = (worker.idle, worker.turn);
-        if rested {
+        // One that has run no item when it is looked at may have begun when its clock is read. What
+        // it has used by then is read later, and charged to its first queue.
+        if rested || worker.queue == 0 {
             return Duration::ZERO;
         }
         let Some(used) = self.clock.read() else {
@@ -218,5 +220,34 @@ impl Meter {
         }
         let running = workers.iter().any(Metered::may_compute);
         running.then_some(period)
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// This thread as a worker that runs an item of a queue; 0: none yet.
+    fn this_thread(queue: u64) -> Metered {
+        Metered {
+            worker: 0,
+            idle: false,
+            blocked: false,
+            turn: 1,
+            thread: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+            queue,
+            before: proc::used_here(),
+        }
+    }
+
+    #[test]
+    fn what_is_used_before_the_queue_is_known_is_charged_to_it() {
+        let start = proc::used_here().unwrap();
+        let mut reading = Reading::of(None, &this_thread(0)).unwrap();
+        while proc::used_here().unwrap() - start < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        assert_eq!(reading.advance(&this_thread(0)), Duration::ZERO);
+        assert!(reading.advance(&this_thread(1)) >= Duration::from_millis(4));
     }
 }

@@ -12,7 +12,7 @@ use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::item::{ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
-use crate::panics::{caught, contained, dispose};
+use crate::panics::{caught, contained};
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::Origin;
 use inflight_sync::wait::Notify;
@@ -45,7 +45,8 @@ struct Joint<F: Future> {
 
 enum State<F> {
     Waiting(Pin<Box<F>>),
-    Polled { aborted: bool },
+    /// With why it ends if this poll does not end it.
+    Polled(Option<JoinError>),
     Over,
 }
 
@@ -79,10 +80,9 @@ where
 {
     /// `Err`: it has panicked, which the handle knows.
     fn poll(self: Arc<Self>) -> Result<(), Box<dyn std::any::Any + Send>> {
-        let polled = State::Polled { aborted: false };
         let mut future = {
             let mut state = self.state.lock();
-            match mem::replace(&mut *state, polled) {
+            match mem::replace(&mut *state, State::Polled(None)) {
                 State::Waiting(future) => future,
                 // It was aborted before.
                 over => {
@@ -97,11 +97,13 @@ where
         let result = match result {
             Ok(Poll::Pending) => {
                 let mut state = self.state.lock();
-                if !matches!(*state, State::Polled { aborted: true }) {
-                    *state = State::Waiting(future);
-                    return Ok(());
+                match mem::replace(&mut *state, State::Over) {
+                    State::Polled(Some(why)) => Err(why),
+                    _ => {
+                        *state = State::Waiting(future);
+                        return Ok(());
+                    }
                 }
-                Err(JoinError::Cancelled)
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
@@ -113,7 +115,7 @@ where
         *self.state.lock() = State::Over;
         // Foreign destructors and wakers, and their panics, are not the poll's.
         contained(|| drop(future));
-        contained(|| self.outcome.complete(result));
+        self.outcome.complete(result);
         match panicked {
             None => Ok(()),
             Some(message) => Err(message.map_or_else(
@@ -123,34 +125,21 @@ where
         }
     }
 
-    /// Ends the future unless it is being polled or has ended.
-    fn end(&self, why: JoinError) {
+    /// Ends the future, after the poll if it is being polled. `false`: it has ended.
+    fn end(&self, why: JoinError) -> bool {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Waiting(_)) {
-            return;
+        match &mut *state {
+            State::Over => return false,
+            State::Polled(first) => {
+                first.get_or_insert(why);
+                return true;
+            }
+            State::Waiting(_) => {}
         }
         let future = mem::replace(&mut *state, State::Over);
         drop(state);
-        if let Err(payload) = caught(|| drop(future)) {
-            dispose(payload);
-        }
-        contained(|| self.outcome.complete(Err(why)));
-    }
-
-    /// See [`JoinHandle::try_cancel`].
-    fn abort(&self) -> bool {
-        {
-            let mut state = self.state.lock();
-            match &mut *state {
-                State::Over => return false,
-                State::Polled { aborted } => {
-                    *aborted = true;
-                    return true;
-                }
-                State::Waiting(_) => {}
-            }
-        }
-        self.end(JoinError::Cancelled);
+        contained(|| drop(future));
+        self.outcome.complete(Err(why));
         true
     }
 
@@ -206,7 +195,7 @@ where
         let Some(task) = self.task.upgrade() else {
             return false;
         };
-        let ends = task.abort();
+        let ends = task.end(JoinError::Cancelled);
         // The poll that was taken back does not come to do it.
         task.forget_wake();
         ends
@@ -233,7 +222,7 @@ where
 
 impl<F: Future> Drop for Task<F> {
     fn drop(&mut self) {
-        contained(|| self.outcome.complete(Err(JoinError::Cancelled)));
+        self.outcome.complete(Err(JoinError::Cancelled));
     }
 }
 
@@ -342,7 +331,7 @@ impl<T> Default for Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The first end counts.
+    /// The first end counts. Never panics.
     fn complete(&self, result: Result<T, JoinError>) {
         let mut state = self.0.lock();
         let OutcomeState::Open(waiter) = &mut *state else {
@@ -352,7 +341,7 @@ impl<T> Outcome<T> {
         *state = OutcomeState::Done(result);
         drop(state);
         if let Some(waiter) = waiter {
-            waiter.notify();
+            contained(|| waiter.notify());
         }
     }
 

@@ -3,6 +3,7 @@
 //! What a panic throws is foreign too: its destructor may panic in its turn. So whoever catches
 //! either passes the payload on or gives it to [`dispose`], and drops it nowhere else.
 
+use inflight_sync::wait::Event;
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,11 @@ pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
 /// Calls `f`; `None` if it panicked. Never panics.
 pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
     caught(f).map_err(dispose).ok()
+}
+
+/// Tells all who wait. Never panics, whatever their wakers do.
+pub(crate) fn notify_all(event: &Event) {
+    contained(|| event.notify_all());
 }
 
 /// Drops what a panic has thrown. Never panics.

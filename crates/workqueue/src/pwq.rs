@@ -10,7 +10,7 @@ use crate::worker_pool::{Later, PoolState, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::registry::Registry;
-use inflight_sync::{Arc, Mutex, MutexGuard};
+use inflight_sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
@@ -27,6 +27,9 @@ pub(crate) const SHUT_DOWN: u8 = 1 << 5;
 
 /// It has left its pool, which knows its index no more.
 const GONE: u8 = 1 << 6;
+
+/// One of these is there, for good: no push but of an item of the queue's own comes through.
+pub(crate) const CLOSED: u8 = DESTROYED | SHUT_DOWN;
 
 /// One of these is there: a push has to look closer.
 pub(crate) const NOT_OPEN: u8 = RETIRED | DRAINING | DESTROYED | SHUT_DOWN;
@@ -45,8 +48,9 @@ pub(crate) struct Pwq {
     flags: AtomicU8,
     /// Runs that followed another one at once, without an entry of their own.
     reruns: AtomicU64,
-    /// Flushes that wait for it, by number. Locked inside the pool's lock.
-    flushes: Mutex<Vec<(FlushNumber, Arc<Completion>)>>,
+    /// Flushes that wait for it, by number, also those that have been given up. Locked inside the
+    /// pool's lock.
+    flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
     /// The pwq that waits until this one is idle.
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
@@ -207,7 +211,14 @@ impl Pwq {
         let mut state = self.lock();
         if let Some(number) = state.core.begin_flush(self.index) {
             flush.add();
-            self.flushes.lock().push((number, flush.clone()));
+            let mut flushes = self.flushes.lock();
+            if flushes.len() == flushes.capacity() {
+                flushes.retain(|(_, flush)| flush.strong_count() > 0);
+                let room = flushes.len() + 1;
+                flushes.reserve(room);
+            }
+            flushes.push((number, Arc::downgrade(flush)));
+            drop(flushes);
             // A batch with an ended entry and a long one behind it is settled by a look.
             self.pool.watch_for_flush(&mut state);
         }
@@ -220,7 +231,7 @@ impl Pwq {
         self.flushes.lock().retain(|(number, flush)| {
             let waits = *number >= over;
             if !waits {
-                done.push(flush.clone());
+                done.extend(flush.upgrade());
             }
             waits
         });
@@ -229,7 +240,8 @@ impl Pwq {
 
     /// Whether flushes wait for it.
     pub(crate) fn has_flushes(&self) -> bool {
-        !self.flushes.lock().is_empty()
+        let flushes = self.flushes.lock();
+        flushes.iter().any(|(_, flush)| flush.strong_count() > 0)
     }
 
     /// Nothing is in flight any more.

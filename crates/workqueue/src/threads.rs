@@ -1,18 +1,20 @@
 //! The threads of a system, from their start to their being joined.
 
-use crate::panics::dispose;
+use crate::panics::{dispose, notify_all};
 use crate::system_shared::SystemShared;
 use inflight_sync::Arc;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_topology::CpuSet;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 
 inflight_sync::thread_local! {
+    /// The address of the system whose thread this is, until the last of its locals is destroyed:
+    /// those may hold the system too.
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
-    static SYSTEM: RefCell<Option<Arc<SystemShared>>> = RefCell::new(None);
+    static SYSTEM: Cell<usize> = Cell::new(0);
 }
 
 /// The threads of a system.
@@ -83,11 +85,10 @@ impl SystemShared {
         let shared = self.clone();
         let builder = Builder::new().name(name).faults(&self.faults);
         let handle = builder.spawn(move || {
-            SYSTEM.with(|s| s.replace(Some(shared.clone())));
+            SYSTEM.with(|s| s.set(shared.address()));
             let end = f();
-            SYSTEM.with(|s| s.replace(None));
             shared.threads.lock().over += 1;
-            shared.thread_over.notify_all();
+            notify_all(&shared.thread_over);
             if end == End::Early {
                 let before = shared.threads.lock().leave(id);
                 if let Some(Err(payload)) = before.map(JoinHandle::join) {
@@ -102,12 +103,13 @@ impl SystemShared {
 
     /// Whether the calling thread is one of the system's own.
     pub(crate) fn is_own_thread(&self) -> bool {
-        let own = |s: &RefCell<Option<Arc<Self>>>| {
-            let system = s.borrow();
-            system.as_ref().is_some_and(|s| std::ptr::eq(&**s, self))
-        };
-        // While the thread's locals are being destroyed it belongs to nobody any more.
-        SYSTEM.try_with(own).unwrap_or(false)
+        SYSTEM
+            .try_with(|system| system.get() == self.address())
+            .unwrap_or(false)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Gives the calling thread its CPUs and its priority, as far as the system lets it. Nothing is

@@ -25,6 +25,9 @@ use std::borrow::Cow;
 use std::ptr::NonNull;
 use word::Seq;
 
+/// So many handles an item may have, with a margin for threads that pass it at once.
+const MAX_REFS: u32 = u32::MAX / 2;
+
 /// What an item is called: the type of its function, unless the user has said otherwise.
 pub(crate) type Name = Cow<'static, str>;
 
@@ -226,7 +229,11 @@ impl Header {
     pub(crate) fn add_ref(&self) -> u32 {
         // Relaxed: the caller's own keeps the item alive; nothing is published.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        assert!(before < u32::MAX / 2, "too many handles of one work");
+        if before >= MAX_REFS {
+            // Who catches the panic again and again does not bring the count to 0.
+            self.refs.fetch_sub(1, Ordering::Relaxed);
+            panic!("more than {MAX_REFS} handles of one work");
+        }
         before
     }
 

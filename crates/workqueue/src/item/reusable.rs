@@ -4,7 +4,7 @@ use super::extra::{Extra, State};
 use super::word::*;
 use super::{Claim, Ended, Header, ItemPtr, Ran, RunScope, Step, VTable};
 use crate::error::{DisableError, NotDisabled};
-use crate::panics::{caught, dispose, message};
+use crate::panics::{caught, dispose, message, notify_all};
 use inflight_sync::atomic::{AtomicU32, Ordering};
 use inflight_sync::{MutexGuard, thread};
 use std::ops::ControlFlow;
@@ -107,7 +107,7 @@ impl<R: Run> Reusable<R> {
         let (old, tells) = header.end();
         let parked = Header::parked_in(old);
         if tells {
-            header.extra().ended.notify_all();
+            notify_all(&header.extra().ended);
             // SAFETY: `end` has taken a reference for this.
             unsafe { item.release() };
         } else {
@@ -211,7 +211,7 @@ impl ReusableRef {
     /// Those who wait look again, if a cancel has found AWAITED in the word.
     pub(crate) fn tell_cancelled(&self, old: u64) {
         if old & AWAITED != 0 {
-            self.extra().ended.notify_all();
+            notify_all(&self.extra().ended);
         }
     }
 

@@ -128,8 +128,7 @@ impl WorkerPool {
     /// If nobody uses the pool and nothing is left in it, its workers leave.
     pub(crate) fn dismiss_if_unused(&self) {
         let mut state = self.lock();
-        let unused = state.users == 0 && state.pwqs().all(|pwq| state.core.pwq(pwq).is_idle());
-        if !unused || state.stopped {
+        if state.users > 0 || !state.is_empty() || state.stopped {
             return;
         }
         let woken = self.dismiss_idle(&mut state);
@@ -141,7 +140,7 @@ impl WorkerPool {
         self.has_worker.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nobody uses the pool: its workers leave when they find nothing to do.
+    /// Whether nobody uses the pool: its workers leave when it is empty.
     pub(super) fn is_unused(state: &PoolState) -> bool {
         state.users == 0 && state.poller.is_none()
     }
@@ -164,9 +163,9 @@ impl WorkerPool {
         woken.iter().for_each(WorkerThread::wake);
     }
 
-    /// Whether a worker that finds nothing to do is to leave.
+    /// Whether a worker that finds nothing to do is to leave. What waits for slots will want it.
     pub(crate) fn is_over(state: &PoolState) -> bool {
-        state.stopped || Self::is_unused(state)
+        state.stopped || (Self::is_unused(state) && state.is_empty())
     }
 
     /// The worker leaves. Returns whether the system has ended.

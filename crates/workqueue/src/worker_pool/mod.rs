@@ -288,6 +288,11 @@ impl PoolState {
         pwqs.filter_map(|(index, pwq)| pwq.as_ref().map(|_| index as PwqIndex))
     }
 
+    /// Whether nothing is in flight.
+    fn is_empty(&self) -> bool {
+        self.pwqs().all(|pwq| self.core.pwq(pwq).is_idle())
+    }
+
     /// Whether something is left to do when the lock has been released.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {

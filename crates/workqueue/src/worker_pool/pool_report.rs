@@ -171,9 +171,8 @@ impl WorkerPool {
     /// Whether the pool is in use: by a queue, or because something is left in it.
     pub(crate) fn is_in_use(&self) -> bool {
         let state = self.lock();
-        let left = || state.pwqs().any(|pwq| !state.core.pwq(pwq).is_idle());
         let has_worker = state.poller.is_some() || state.core.workers.nr_workers() > 0;
-        state.users > 0 || has_worker || left()
+        state.users > 0 || has_worker || !state.is_empty()
     }
 
     /// The timer reads what the workers use, from now on.

@@ -5,6 +5,7 @@ use crate::attrs::{Kind, Mode};
 use crate::error::AttrsError;
 use crate::future::Unfinished;
 use crate::nr_active::NrActive;
+use crate::panics;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
 use crate::rescuer::Rescuer;
@@ -113,7 +114,7 @@ impl WorkqueueInner {
     }
 
     fn is_idle_now(self: &Arc<Self>) {
-        self.idle.notify_all();
+        panics::notify_all(&self.idle);
         let (abandoned, destroyed, shut_down) = {
             let control = self.control.lock();
             let destroyed = control.destroyed && control.destroying == 0;
@@ -140,15 +141,14 @@ impl WorkqueueInner {
         self.busy.load(Ordering::Acquire) == 0
     }
 
-    /// Changes what the queue takes. While that is not everything its pwqs are counted in `busy`,
-    /// which includes the caller until this returns.
+    /// Changes what the queue takes. While that is not everything its busy pwqs are counted in
+    /// `busy`, which includes the caller until this returns.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
         let mut control = self.control.lock();
         change(&mut control);
         let counts =
             control.draining > 0 || control.destroyed || control.shut_down || control.abandoned;
         let begins = counts && !control.counting;
-        let ends = control.counting && !counts;
         if begins {
             self.pwq_is_busy();
         }
@@ -160,11 +160,14 @@ impl WorkqueueInner {
                 pwq.set_flag(flag, flags & flag != 0);
             }
             let pwq_state = state.core.pwq_mut(pwq.index());
-            pwq_state.counted = counts;
-            if begins && !pwq_state.is_idle() {
+            let was_counted = std::mem::replace(&mut pwq_state.counted, counts);
+            if pwq_state.is_idle() {
+                continue;
+            }
+            if counts && !was_counted {
                 self.pwq_is_busy();
-            } else if ends && !pwq_state.is_idle() {
-                // Its end tells nobody any more. Relaxed: nor does anybody wait.
+            } else if was_counted && !counts {
+                // Relaxed: nobody waits for 0 any more. Its end will not be told.
                 self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }

@@ -8,7 +8,7 @@ use crate::error::{BuildError, QueueError};
 use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::nr_active::Limit;
-use crate::pwq::{DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
+use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
 use crate::submitters;
 use crate::trace::TraceStep;
 use crate::work::Queued;
@@ -196,6 +196,9 @@ impl WorkqueueInner {
     /// refusal could be told.
     #[inline]
     fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
+        if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {
+            return Ok(()); // What comes is refused.
+        }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
         let has_worker = pwq.pool().ensure_worker(waits);
         has_worker.map_err(|e| {
