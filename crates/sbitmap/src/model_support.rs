@@ -70,17 +70,17 @@ impl LocalStore {
         Self::with_check(of, words(usize::MAX), Check::Sequential)
     }
 
-    /// As `new`. After a freeze stacks are guarded, for `calm` puts of a CPU.
+    /// As `new`. After a freeze stacks are guarded, for `unguard_after` puts of a CPU.
     #[must_use]
-    pub fn guarded(of: Geometry, calm: u32) -> Self {
-        Self::of(of, words(usize::MAX), Check::Trusted, Some(calm))
+    pub fn guarded(of: Geometry, unguard_after: u32) -> Self {
+        Self::of(of, words(usize::MAX), Check::Trusted, Some(unguard_after))
     }
 
     fn with_check(of: Geometry, flat: Flat, check: Check) -> Self {
         Self::of(of, flat, check, None)
     }
 
-    fn of(of: Geometry, flat: Flat, check: Check, calm: Option<u32>) -> Self {
+    fn of(of: Geometry, flat: Flat, check: Check, unguard_after: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
@@ -89,7 +89,7 @@ impl LocalStore {
                 budget: of.cpus as u32 * of.cap,
             },
             thaw_after: of.thaw_after,
-            calm,
+            unguard_after,
             flat,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));

@@ -133,7 +133,7 @@ impl Queue {
     }
 
     /// Guarded after a freeze, for so many puts of a CPU; one id of each word went through a stack.
-    fn guarded(depth: usize, shift: u32, thaw_after: u32, calm: u32) -> Arc<Self> {
+    fn guarded(depth: usize, shift: u32, thaw_after: u32, unguard_after: u32) -> Arc<Self> {
         let geometry = Geometry {
             backend: Backend::BusyFlag,
             cpus: 2,
@@ -142,7 +142,7 @@ impl Queue {
             cap: 4,
             thaw_after,
         };
-        let queue = Self::over(depth, LocalStore::guarded(geometry, calm));
+        let queue = Self::over(depth, LocalStore::guarded(geometry, unguard_after));
         queue.store.freeze();
         queue.store.thaw();
         queue

@@ -68,7 +68,7 @@ impl Geometry {
 
 /// The bitmaps of a hardware queue, in the order of their tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TagMap {
     Reserved,
     Normal,
     /// Beyond the depth.
@@ -77,9 +77,9 @@ pub(crate) enum Kind {
 
 /// One of the bitmaps of one hardware queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct TagMapId {
     pub(crate) hw_queue: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TagMap,
 }
 
 /// The bitmaps of one hardware queue.
@@ -339,12 +339,12 @@ impl Bitmaps {
 
     /// A kind is asked for only where the set has tags of it.
     #[inline]
-    pub(crate) fn bitmap(&self, target: Target) -> &SbitmapQueue {
+    pub(crate) fn bitmap(&self, target: TagMapId) -> &SbitmapQueue {
         let hw_queue = self.table_of(target.hw_queue);
         let bitmap = match target.kind {
-            Kind::Normal => return &hw_queue.normal,
-            Kind::Reserved => &hw_queue.reserved,
-            Kind::Extra => &hw_queue.extra,
+            TagMap::Normal => return &hw_queue.normal,
+            TagMap::Reserved => &hw_queue.reserved,
+            TagMap::Extra => &hw_queue.extra,
         };
         bitmap.as_ref().expect("the set has tags of this kind")
     }
@@ -374,43 +374,43 @@ impl Bitmaps {
     }
 
     /// Where the bits of a bitmap begin among the tags of its hardware queue.
-    const fn first_tag(&self, target: Target) -> usize {
+    const fn first_tag(&self, target: TagMapId) -> usize {
         match target.kind {
-            Kind::Reserved => 0,
-            Kind::Normal => self.geometry.reserved,
-            Kind::Extra => self.geometry.depth,
+            TagMap::Reserved => 0,
+            TagMap::Normal => self.geometry.reserved,
+            TagMap::Extra => self.geometry.depth,
         }
     }
 
     #[inline]
-    pub(crate) const fn tag_of(&self, target: Target, bit: usize) -> usize {
+    pub(crate) const fn tag_of(&self, target: TagMapId, bit: usize) -> usize {
         self.first_tag(target) + bit
     }
 
     /// The inverse of [`tag_of`](Self::tag_of).
     #[inline]
-    pub(crate) const fn bit_of(&self, hw_queue: usize, tag: usize) -> (Target, usize) {
+    pub(crate) const fn bit_of(&self, hw_queue: usize, tag: usize) -> (TagMapId, usize) {
         let kind = if tag < self.geometry.reserved {
-            Kind::Reserved
+            TagMap::Reserved
         } else if tag < self.geometry.depth {
-            Kind::Normal
+            TagMap::Normal
         } else {
-            Kind::Extra
+            TagMap::Extra
         };
-        let target = Target { hw_queue, kind };
+        let target = TagMapId { hw_queue, kind };
         (target, tag - self.first_tag(target))
     }
 
     /// All bitmaps, each table's in the order in which its tags are numbered.
-    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> + use<> {
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TagMapId> + use<> {
         let geometry = self.geometry;
-        let kinds = [Kind::Reserved, Kind::Normal, Kind::Extra];
+        let kinds = [TagMap::Reserved, TagMap::Normal, TagMap::Extra];
         (0..geometry.tables())
-            .flat_map(move |hw_queue| kinds.map(|kind| Target { hw_queue, kind }))
+            .flat_map(move |hw_queue| kinds.map(|kind| TagMapId { hw_queue, kind }))
             .filter(move |target| match target.kind {
-                Kind::Reserved => geometry.reserved > 0,
-                Kind::Normal => true,
-                Kind::Extra => geometry.extra > 0,
+                TagMap::Reserved => geometry.reserved > 0,
+                TagMap::Normal => true,
+                TagMap::Extra => geometry.extra > 0,
             })
     }
 

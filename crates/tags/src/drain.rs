@@ -4,13 +4,13 @@
 //! or D2 that is enough: what was given out before was seen to be back, and a bit that is set
 //! later is one that its taker puts back (B1).
 
-use crate::bitmaps::{Bitmaps, Target};
+use crate::bitmaps::{Bitmaps, TagMapId};
 use inflight_sbitmap::tenancy::Tenancy as _;
 
 #[derive(Debug)]
 pub(crate) struct DrainPass {
     /// Those not yet passed, the present one last.
-    targets: Vec<Target>,
+    targets: Vec<TagMapId>,
     /// Bits below were seen clear in the present one.
     from: usize,
 }
@@ -27,7 +27,7 @@ impl DrainPass {
         Self::of(bitmaps, |target| target.hw_queue == table)
     }
 
-    fn of(bitmaps: &Bitmaps, which: impl Fn(&Target) -> bool) -> Self {
+    fn of(bitmaps: &Bitmaps, which: impl Fn(&TagMapId) -> bool) -> Self {
         Self {
             targets: bitmaps.targets().filter(which).collect(),
             from: 0,

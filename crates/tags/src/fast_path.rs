@@ -3,7 +3,7 @@
 //! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
 //! ends with the looks that any allocation ends with; others take `alloc_fast_mapped`.
 
-use crate::bitmaps::{Kind, Target};
+use crate::bitmaps::{TagMap, TagMapId};
 use crate::options::AllocOptions;
 use crate::queue_kind::QueueKind;
 use crate::slot::PUT_AT_ONCE;
@@ -65,9 +65,9 @@ impl<T: Send + 'static> Tenant<T> {
             1 => 0,
             _ => shared.map.hw_queue_of(kind, cpu::current()),
         };
-        let target = Target {
+        let target = TagMapId {
             hw_queue,
-            kind: Kind::Normal,
+            kind: TagMap::Normal,
         };
         if bitmaps.limits(target, self.class()).is_some() {
             return None;
@@ -93,7 +93,7 @@ impl<T: Send + 'static> Tenant<T> {
     }
 }
 
-const ONLY: Target = Target {
+const ONLY: TagMapId = TagMapId {
     hw_queue: 0,
-    kind: Kind::Normal,
+    kind: TagMap::Normal,
 };

@@ -3,7 +3,7 @@
 //! Why not bare numbers: wherever a bit is given back a waker may panic, and then what the caller
 //! still has in hand must go back too, and the freezers must be told.
 
-use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::tenant::{ShareAccounts, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
@@ -21,13 +21,13 @@ use std::task::{Context, Poll};
 #[must_use = "the bit is given back when it is dropped"]
 pub(crate) struct PendingTag<'a> {
     bitmaps: &'a Bitmaps,
-    target: Target,
+    target: TagMapId,
     bit: usize,
 }
 
 impl PendingTag<'_> {
     #[inline]
-    pub(crate) const fn target(&self) -> Target {
+    pub(crate) const fn target(&self) -> TagMapId {
         self.target
     }
 
@@ -37,7 +37,7 @@ impl PendingTag<'_> {
     }
 
     /// The same bit for another hardware queue, if its table is theirs too.
-    pub(crate) fn moved(mut self, to: Target) -> Result<Self, Self> {
+    pub(crate) fn moved(mut self, to: TagMapId) -> Result<Self, Self> {
         let geometry = self.bitmaps.geometry();
         if geometry.table(to.hw_queue) == geometry.table(self.target.hw_queue) {
             self.target.hw_queue = to.hw_queue;
@@ -71,7 +71,7 @@ impl Drop for PendingTag<'_> {
 #[must_use = "the bits are given back when they are dropped"]
 pub(crate) struct PendingTags<'a> {
     bitmaps: &'a Bitmaps,
-    target: Target,
+    target: TagMapId,
     bits: Vec<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Drop for PendingTags<'_> {
     fn drop(&mut self) {
         if !self.bits.is_empty() {
             let _freezers = self.bitmaps.gate().tell_at_end();
-            if self.target.kind == Kind::Normal {
+            if self.target.kind == TagMap::Normal {
                 let accounts = self.bitmaps.accounts(self.target.hw_queue);
                 accounts.gives_all(&self.bits);
             }
@@ -114,7 +114,7 @@ impl Drop for PendingTags<'_> {
 /// A wait for bits of one bitmap, kept apart from the set. Whoever drops it ends it first.
 #[derive(Debug)]
 pub(crate) struct TagWait {
-    target: Target,
+    target: TagMapId,
     waiter: Waiter,
     /// Whose account says that it waits.
     counted: Option<Class>,
@@ -122,8 +122,13 @@ pub(crate) struct TagWait {
 
 impl TagWait {
     /// Goes on with a waiter that was begun before.
-    pub(crate) fn resume(bitmaps: &Bitmaps, target: Target, waiter: Waiter, class: Class) -> Self {
-        let shares = target.kind == Kind::Normal && bitmaps.gate().is_many();
+    pub(crate) fn resume(
+        bitmaps: &Bitmaps,
+        target: TagMapId,
+        waiter: Waiter,
+        class: Class,
+    ) -> Self {
+        let shares = target.kind == TagMap::Normal && bitmaps.gate().is_many();
         let counted = shares.then_some(class);
         if let Some(class) = counted {
             bitmaps.accounts(target.hw_queue).waits(class, true);
@@ -216,7 +221,7 @@ impl Drop for EndingWait<'_> {
 
 impl Bitmaps {
     #[inline]
-    pub(crate) const fn in_hand(&self, target: Target, bit: usize) -> PendingTag<'_> {
+    pub(crate) const fn in_hand(&self, target: TagMapId, bit: usize) -> PendingTag<'_> {
         PendingTag {
             bitmaps: self,
             target,
@@ -227,13 +232,13 @@ impl Bitmaps {
     /// B1 for a bit that was taken and never in anybody's hand.
     #[cold]
     #[inline(never)]
-    pub(crate) fn refused(&self, target: Target, bit: usize) {
+    pub(crate) fn refused(&self, target: TagMapId, bit: usize) {
         drop(self.in_hand(target, bit));
     }
 
     /// A1 if a bit is free now and the class may have it.
     #[inline]
-    pub(crate) fn try_get(&self, target: Target, class: Class) -> Option<PendingTag<'_>> {
+    pub(crate) fn try_get(&self, target: TagMapId, class: Class) -> Option<PendingTag<'_>> {
         let bitmap = self.bitmap(target);
         let bit = match self.limits(target, class) {
             None => bitmap.try_get().or_else(|| bitmap.try_get_held_up(class))?,
@@ -245,8 +250,8 @@ impl Bitmaps {
     /// The accounts, if the target is shared among tenants at present. M1 comes before any try, so
     /// that others give way although this one may fail.
     #[inline]
-    pub(crate) fn limits(&self, target: Target, class: Class) -> Option<&ShareAccounts> {
-        if !self.gate().is_many() || target.kind != Kind::Normal {
+    pub(crate) fn limits(&self, target: TagMapId, class: Class) -> Option<&ShareAccounts> {
+        if !self.gate().is_many() || target.kind != TagMap::Normal {
             return None;
         }
         let accounts = self.accounts(target.hw_queue);
@@ -257,7 +262,7 @@ impl Bitmaps {
     }
 
     #[cold]
-    fn mark(&self, target: Target, class: Class) {
+    fn mark(&self, target: TagMapId, class: Class) {
         if self.accounts(target.hw_queue).mark(class, true) {
             self.shares_changed(target.hw_queue);
         }
@@ -267,7 +272,7 @@ impl Bitmaps {
     #[inline(never)]
     fn try_get_shared(
         &self,
-        target: Target,
+        target: TagMapId,
         class: Class,
         accounts: &ShareAccounts,
     ) -> Option<usize> {
@@ -294,9 +299,9 @@ impl Bitmaps {
 
     /// M2, after the mark, and M3: the shares are others now, or the depth is.
     pub(crate) fn shares_changed(&self, hw_queue: usize) {
-        let bitmap = self.bitmap(Target {
+        let bitmap = self.bitmap(TagMapId {
             hw_queue,
-            kind: Kind::Normal,
+            kind: TagMap::Normal,
         });
         let _freezers = self.gate().tell_at_end();
         bitmap.shares_changed();
@@ -332,9 +337,9 @@ impl Bitmaps {
     /// it has in use now.
     pub(crate) fn mark_first(&self) {
         for hw_queue in 0..self.geometry().hw_queues {
-            let target = Target {
+            let target = TagMapId {
                 hw_queue,
-                kind: Kind::Normal,
+                kind: TagMap::Normal,
             };
             if self.bitmap(target).is_any_set() {
                 self.mark(target, account_of(TenantId::FIRST));
@@ -364,11 +369,22 @@ impl Bitmaps {
     }
 
     /// A1 for up to `n` bits, each a request of its own.
-    pub(crate) fn try_get_batch(&self, target: Target, n: usize, class: Class) -> PendingTags<'_> {
+    pub(crate) fn try_get_batch(
+        &self,
+        target: TagMapId,
+        n: usize,
+        class: Class,
+    ) -> PendingTags<'_> {
         self.try_get_some(target, n, class, false)
     }
 
-    fn try_get_some(&self, target: Target, n: usize, class: Class, large: bool) -> PendingTags<'_> {
+    fn try_get_some(
+        &self,
+        target: TagMapId,
+        n: usize,
+        class: Class,
+        large: bool,
+    ) -> PendingTags<'_> {
         let limits = self.limits(target, class);
         let n = limits.map_or(n, |accounts| n.min(accounts.room(class)));
         let bitmap = self.bitmap(target);
@@ -396,13 +412,18 @@ impl Bitmaps {
     }
 
     /// A1 for the `n` bits of a large request at once, or none.
-    pub(crate) fn try_get_all(&self, target: Target, n: usize, class: Class) -> Option<Vec<usize>> {
+    pub(crate) fn try_get_all(
+        &self,
+        target: TagMapId,
+        n: usize,
+        class: Class,
+    ) -> Option<Vec<usize>> {
         let batch = self.try_get_some(target, n, class, true);
         (batch.len() == n).then(|| batch.into_inner())
     }
 
     /// A wait for bits of a target.
-    pub(crate) fn wait_for(&self, target: Target, request: Request) -> TagWait {
+    pub(crate) fn wait_for(&self, target: TagMapId, request: Request) -> TagWait {
         if let Some(accounts) = self.limits(target, request.class) {
             if accounts.is_limited() {
                 self.look_for_idle(target.hw_queue);
@@ -416,7 +437,7 @@ impl Bitmaps {
     #[inline]
     pub(crate) const fn several_in_hand(
         &self,
-        target: Target,
+        target: TagMapId,
         bits: Vec<usize>,
     ) -> PendingTags<'_> {
         PendingTags {
@@ -449,7 +470,7 @@ impl Bitmaps {
         // As in `put`.
         let _freezers = self.gate().tell_at_end();
         let many = self.gate().is_many();
-        if many && self.bit_of(place.0, place.1).0.kind == Kind::Normal {
+        if many && self.bit_of(place.0, place.1).0.kind == TagMap::Normal {
             self.accounts(place.0).gives_all(bits);
         }
         let put = bitmap.put_batch(bits);
@@ -462,7 +483,7 @@ impl Bitmaps {
     /// C3.
     fn uncount(&self, (hw_queue, tag): (usize, usize)) {
         let (target, bit) = self.bit_of(hw_queue, tag);
-        if target.kind == Kind::Normal {
+        if target.kind == TagMap::Normal {
             self.accounts(hw_queue).gives(bit);
         }
     }
@@ -482,9 +503,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Wake, Waker};
 
-    const PLACE: Target = Target {
+    const PLACE: TagMapId = TagMapId {
         hw_queue: 0,
-        kind: Kind::Normal,
+        kind: TagMap::Normal,
     };
 
     struct Panics;

@@ -6,7 +6,7 @@
 //!
 //! PROTOCOL-freeze.md has the proof.
 
-use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::error::ResizeError;
 use crate::freeze::{Freeze, FrozenGuard};
 use crate::set::TagSet;
@@ -51,8 +51,8 @@ impl<T> Shared<T> {
         bitmaps.each_of(0..geometry.tables(), |hw_queue| {
             let normal = depth - geometry.reserved;
             bitmaps.accounts(hw_queue).set_depth(normal);
-            let kind = Kind::Normal;
-            let bitmap = bitmaps.bitmap(Target { hw_queue, kind });
+            let kind = TagMap::Normal;
+            let bitmap = bitmaps.bitmap(TagMapId { hw_queue, kind });
             let resized = bitmap.resize(normal);
             debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
             bitmaps.shares_changed(hw_queue);

@@ -1,7 +1,7 @@
 //! The tags of a large request that is split into pieces.
 
 use crate::admission::Admission;
-use crate::bitmaps::{Bitmaps, Kind, Target};
+use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::error::AllocError;
 use crate::grant::{EndingWait, TagWait};
 use crate::options::AllocOptions;
@@ -67,7 +67,7 @@ pub struct Split<T: Send + 'static> {
     /// Bits collected for pieces to come, the next one last.
     collected: Vec<usize>,
     /// Where they are from, or where it waited last.
-    from: Target,
+    from: TagMapId,
 }
 
 /// A request of more pieces than this part of the depth is given its tags in as many parts.
@@ -76,7 +76,7 @@ const PARTS: usize = 4;
 /// The wait for a part: begun, or gone on with.
 fn waiting<'a>(
     bitmaps: &'a Bitmaps,
-    target: Target,
+    target: TagMapId,
     request: Request,
     place: &mut Option<Waiter>,
 ) -> EndingWait<'a> {
@@ -101,7 +101,7 @@ enum Step<T> {
     Done(Result<Option<Tag<T>>, AllocError>),
     WaitForThaw(AllocError),
     /// Bits of this target.
-    WaitForBits(Target, Request),
+    WaitForBits(TagMapId, Request),
 }
 
 impl<T: Send + 'static> Tenant<T> {
@@ -151,9 +151,9 @@ impl<T: Send + 'static> Split<T> {
             place: None,
             woken: false,
             collected: Vec::new(),
-            from: Target {
+            from: TagMapId {
                 hw_queue: 0,
-                kind: Kind::Normal,
+                kind: TagMap::Normal,
             },
         }
     }
@@ -307,7 +307,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Waits as a thread. Returns whether a part came in time.
-    fn sleep(&mut self, target: Target, request: Request, until: Option<Instant>) -> bool {
+    fn sleep(&mut self, target: TagMapId, request: Request, until: Option<Instant>) -> bool {
         let mut bits = Vec::new();
         let mut waiting = waiting(self.queue.bitmaps(), target, request, &mut self.place);
         (self.woken, self.from) = (true, target);
@@ -408,7 +408,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// What is asked for.
-    fn request(&self, target: Target) -> Request {
+    fn request(&self, target: TagMapId) -> Request {
         let bitmaps = self.queue.bitmaps();
         let depth = bitmaps.bitmap(target).depth();
         let one = Request::one(self.queue.class());
@@ -430,7 +430,7 @@ impl<T: Send + 'static> Split<T> {
 
     /// All bits that are asked for, at once: a request that has some of its bits would wait for
     /// others of its kind, and they for it.
-    fn try_get(&self, target: Target, request: &Request, waits: bool) -> Option<Vec<usize>> {
+    fn try_get(&self, target: TagMapId, request: &Request, waits: bool) -> Option<Vec<usize>> {
         let bitmaps = self.queue.bitmaps();
         let bitmap = bitmaps.bitmap(target);
         let newcomer = waits && !request.privileged;
@@ -455,20 +455,20 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Collects a bit beyond the depth for a later piece, if the policy has any.
-    fn overcommit(&mut self, near: Target) -> Option<Target> {
+    fn overcommit(&mut self, near: TagMapId) -> Option<TagMapId> {
         let bitmaps = self.queue.bitmaps();
-        if !self.begun || near.kind != Kind::Normal || bitmaps.geometry().extra == 0 {
+        if !self.begun || near.kind != TagMap::Normal || bitmaps.geometry().extra == 0 {
             return None;
         }
-        let extra = Target {
-            kind: Kind::Extra,
+        let extra = TagMapId {
+            kind: TagMap::Extra,
             ..near
         };
         self.collected = bitmaps.try_get_all(extra, 1, self.queue.class())?;
         Some(extra)
     }
 
-    fn keep(&mut self, from: Target, mut bits: Vec<usize>) {
+    fn keep(&mut self, from: TagMapId, mut bits: Vec<usize>) {
         debug_assert!(self.collected.is_empty());
         // The lowest is the next.
         bits.sort_unstable_by(|a, b| b.cmp(a));

@@ -17,7 +17,7 @@ impl Local {
         let mode_lock = self.slow.mode_lock.lock();
         // Relaxed is enough under E, which every change of mode holds.
         if !self.control.glance().is_drained() {
-            self.drain_all(&mode_lock, self.calm.is_some());
+            self.drain_all(&mode_lock, self.unguard_after.is_some());
         }
     }
 
@@ -67,14 +67,14 @@ impl Local {
     #[cold]
     #[inline(never)]
     pub(super) fn count_calm(&self, n: u32) {
-        let (Some(here), Some(calm)) = (self.stacks.here(), self.calm) else {
+        let (Some(here), Some(unguard_after)) = (self.stacks.here(), self.unguard_after) else {
             return;
         };
         let moved = self.stacks.count(here);
         // Relaxed: steers only, so that one which gets lost does no harm.
         let now = moved.load(Ordering::Relaxed).wrapping_add(n);
         moved.store(now, Ordering::Relaxed);
-        if now >= calm {
+        if now >= unguard_after {
             self.let_sections_in();
         }
     }

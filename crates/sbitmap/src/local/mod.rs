@@ -52,7 +52,7 @@ const STACKS_A_TICK: usize = 16;
 /// in.
 ///
 /// It is what a barrier costs: so many without a lock have made up for it.
-const CALM: u32 = 2_048;
+const UNGUARD_AFTER: u32 = 2_048;
 
 /// As many words, and groups of marks, are looked at one by one: half a nanosecond each.
 const FLAT: Flat = Flat {
@@ -71,7 +71,7 @@ pub(crate) struct Shape {
     pub(crate) share: Share,
     pub(crate) thaw_after: u32,
     /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
-    pub(crate) calm: Option<u32>,
+    pub(crate) unguard_after: Option<u32>,
     /// More words than this have marks, and more groups of them.
     pub(crate) flat: Flat,
 }
@@ -86,7 +86,7 @@ impl Shape {
     pub(crate) fn on(backend: Backend, depth: usize, users: usize) -> Self {
         // Models choose for themselves.
         let sections = backend != Backend::TryLock;
-        let calm = (sections && !cfg!(loom)).then_some(CALM);
+        let unguard_after = (sections && !cfg!(loom)).then_some(UNGUARD_AFTER);
         let cpus = cpu::online().min(MOST_CPUS);
         Self {
             backend,
@@ -97,7 +97,7 @@ impl Shape {
             } else {
                 Self::locked_ticks(cpus)
             },
-            calm,
+            unguard_after,
             flat: FLAT,
         }
     }
@@ -147,7 +147,7 @@ pub(crate) struct Local {
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
     thaw_after: u32,
-    calm: Option<u32>,
+    unguard_after: Option<u32>,
     control: Control,
     slow: CachePadded<Slow>,
 }
@@ -205,7 +205,7 @@ impl Local {
             depth: AtomicUsize::new(depth),
             cap: AtomicU32::new(shape.share.cap),
             thaw_after: shape.thaw_after,
-            calm: shape.calm,
+            unguard_after: shape.unguard_after,
             control: Control::new(!stacks.is_empty() && shape.share.suffices()),
             slow: CachePadded::new(Slow {
                 mode_lock: Mutex::new(Modes {

@@ -35,7 +35,7 @@ fn every_kind(depths: &[usize], test: impl Fn(Local)) {
     for &depth in depths {
         let best = Shape::of(depth, cpu::usable());
         let restless = Shape {
-            calm: best.calm.map(|_| 3),
+            unguard_after: best.unguard_after.map(|_| 3),
             ..best
         };
         for shape in [
@@ -311,7 +311,7 @@ fn stacks_are_guarded_while_ids_may_be_short() {
     // Each CPU counts for itself, and the thread may move.
     let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
-        pairs(super::CALM);
+        pairs(super::UNGUARD_AFTER);
         if !store.is_guarded() {
             break;
         }

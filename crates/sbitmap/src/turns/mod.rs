@@ -6,13 +6,13 @@
 //! time (it holds the *token*), and when it runs it serves the next. `PROTOCOL-turns.md` has the
 //! steps and the proof.
 
-mod chosen;
 mod credits;
 mod list;
 mod order;
 mod owned;
 mod wait;
 mod wait_queue;
+mod wake_set;
 
 pub(crate) use list::Ids;
 pub(crate) use wait::TurnsWaiter;
@@ -22,7 +22,6 @@ use crate::mask::BitMask;
 use crate::request::{Class, Shares};
 use crate::snapshot::{QueueStats, WakeState};
 use crate::store::Store;
-use chosen::Chosen;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Teller;
@@ -31,6 +30,7 @@ use list::WaiterKey;
 use std::ops::Deref;
 use std::time::Duration;
 use wait_queue::WaitQueue;
+use wake_set::WakeSet;
 
 /// How many ids a turn of `Fair` has.
 const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
@@ -331,7 +331,7 @@ impl<S: Store> Turns<S> {
         }
         let mut line = self.line.lock();
         self.gate.put_here();
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {
             if self.skipped.load(Ordering::Relaxed) >= self.rules.stall_limit {
@@ -349,7 +349,7 @@ impl<S: Store> Turns<S> {
         self.tell(line, chosen, Teller::default());
     }
 
-    fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut Chosen) {
+    fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut WakeSet) {
         let wakeups = line.wakeups;
         line.serve(&self.store, &self.gate, &self.rules, me, chosen);
         self.has_woken(line, wakeups);
@@ -363,7 +363,7 @@ impl<S: Store> Turns<S> {
         }
     }
 
-    fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: Chosen) {
+    fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, Teller::default());
     }
@@ -376,7 +376,7 @@ impl<S: Store> Turns<S> {
     fn tell<'a>(
         &'a self,
         mut line: MutexGuard<'a, WaitQueue>,
-        mut chosen: Chosen,
+        mut chosen: WakeSet,
         mut teller: Teller,
     ) {
         loop {
@@ -403,7 +403,7 @@ impl<S: Store> Turns<S> {
             teller.tell(refused);
             line = self.line.lock();
         }
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, teller);
         Ok(())
@@ -419,7 +419,7 @@ impl<S: Store> Turns<S> {
         }
         line.end_turns(&self.gate, &self.rules);
         let refused = line.refuse_all();
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
         let mut teller = Teller::default();
         teller.tell(refused);
@@ -439,7 +439,7 @@ impl<S: Store> Turns<S> {
         teller.tell(all);
         let mut line = self.line.lock();
         line.give_up_tokens();
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
         self.tell(line, chosen, teller);
     }

@@ -3,7 +3,7 @@
 use super::list::Ids;
 use super::order::Lane;
 use super::wait::{TurnsWaiter, Wait};
-use super::{Chosen, Turns};
+use super::{Turns, WakeSet};
 use crate::error::GetManyError;
 use crate::request::{Class, Request};
 use crate::store::Store;
@@ -54,7 +54,7 @@ impl<S: Store> Turns<S> {
         // or whoever has come to the line sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
-            self.serve_and_tell(self.line.lock(), Chosen::default());
+            self.serve_and_tell(self.line.lock(), WakeSet::default());
         }
     }
 

@@ -1,9 +1,9 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::chosen::Chosen;
 use super::list::{Ids, Kind, Node, State, WaiterKey};
 use super::order::Lane;
 use super::wait_queue::WaitQueue;
+use super::wake_set::WakeSet;
 use super::{Turns, credits};
 use crate::error::GetManyError;
 use crate::request::Request;
@@ -127,7 +127,7 @@ impl<'a, S: Store> Wait<'a, S> {
             1 if want == 1 => Ids::One(None),
             n => Ids::for_many(n),
         };
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         let mut line = turns.line.lock();
         if line.closed {
             return Some(Err(GetManyError::Closed));
@@ -176,7 +176,7 @@ impl<'a, S: Store> Wait<'a, S> {
         &mut self,
         ticket: WaiterKey,
         mut line: MutexGuard<'_, WaitQueue>,
-        mut chosen: Chosen,
+        mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
         if let Some((ids, token)) = line.list.take_part(ticket) {
@@ -237,7 +237,7 @@ impl<'a, S: Store> Wait<'a, S> {
             line = turns.line.lock();
         }
         if line.list.is_served(ticket) {
-            let over = self.arrive(ticket, line, Chosen::default());
+            let over = self.arrive(ticket, line, WakeSet::default());
             return Look::Over(over);
         }
         if let (Some(_), Some(node)) = (&fresh, line.list.node(ticket)) {
@@ -258,7 +258,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let stalled = is_out && line.serial == self.stay.seen;
         self.stay.seen = line.serial;
         if stalled && line.give_up_tokens() {
-            turns.serve_and_tell(line, Chosen::default());
+            turns.serve_and_tell(line, WakeSet::default());
         }
         is_out && !stalled
     }
@@ -269,7 +269,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let ticket = self.stay.place?;
         let line = self.turns.line.lock();
         if line.list.is_served(ticket) {
-            return Some(self.arrive(ticket, line, Chosen::default()));
+            return Some(self.arrive(ticket, line, WakeSet::default()));
         }
         self.abandon(ticket, line);
         None
@@ -279,7 +279,7 @@ impl<'a, S: Store> Wait<'a, S> {
     fn abandon(&mut self, ticket: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
         self.stay.place = None;
-        let mut chosen = Chosen::default();
+        let mut chosen = WakeSet::default();
         let waits = line.list.is_waiting(ticket);
         if waits {
             line.replace_watcher(ticket)
@@ -303,7 +303,7 @@ impl<'a, S: Store> Wait<'a, S> {
     fn come_back(&mut self, ticket: WaiterKey, notify: Notify) -> Option<Outcome> {
         let mut line = self.turns.line.lock();
         if line.list.is_served(ticket) {
-            return Some(self.arrive(ticket, line, Chosen::default()));
+            return Some(self.arrive(ticket, line, WakeSet::default()));
         }
         line.list.node(ticket)?.notify = Some(notify);
         None

@@ -1,8 +1,8 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
-use super::chosen::Chosen;
 use super::list::{Kind, List, Node, State, WaiterKey};
 use super::order::Lane;
+use super::wake_set::WakeSet;
 use super::{Gate, Policy};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
@@ -178,7 +178,7 @@ impl WaitQueue {
         gate: &Gate,
         rules: &Policy,
         me: Option<WaiterKey>,
-        chosen: &mut Chosen,
+        chosen: &mut WakeSet,
     ) {
         self.announce(store, gate, rules);
         if !self.announced {
@@ -198,7 +198,7 @@ impl WaitQueue {
         gate: &Gate,
         rules: &Policy,
         me: Option<WaiterKey>,
-        chosen: &mut Chosen,
+        chosen: &mut WakeSet,
     ) {
         let mut first = true;
         for _ in 0..n {
@@ -255,7 +255,7 @@ impl WaitQueue {
         rules: &Policy,
         me: Option<WaiterKey>,
         gate: &Gate,
-        chosen: &mut Chosen,
+        chosen: &mut WakeSet,
     ) {
         self.serial = self.serial.wrapping_add(1);
         gate.set_grants(self.serial);

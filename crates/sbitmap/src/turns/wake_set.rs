@@ -6,12 +6,12 @@ use inflight_sync::wait::Notify;
 const CAP: usize = if cfg!(loom) { 2 } else { 8 };
 
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct WakeSet {
     waiters: [Option<Notify>; CAP],
     len: usize,
 }
 
-impl Chosen {
+impl WakeSet {
     pub(super) const fn is_full(&self) -> bool {
         self.len == CAP
     }

@@ -1,0 +1,126 @@
+//! Which CPUs' stacks are in use: opening, closing and emptying one.
+
+use super::stack::Exclusion;
+use super::{Backend, Stacks};
+use crate::atomic::{Ordering, fence};
+
+impl Stacks {
+    /// Lets stack `i` hold up to `limit` ids, at most [`CAPACITY`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stack, as in every call that names one.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 1);
+    /// assert!(stacks.push(5) && !stacks.push(6), "full");
+    /// ```
+    pub fn open(&self, i: usize, limit: u32) {
+        match self.backend() {
+            Backend::TryLock => self.stacks[i].open_locked(limit),
+            _ => self.stacks[i].open(limit),
+        }
+    }
+
+    /// As [`open`](Stacks::open), for users with a lock, whatever the back end: closed again
+    /// without a [`barrier`](Stacks::barrier) and emptied by
+    /// [`drain_locked`](Stacks::drain_locked). The calls named `_once` are refused where sections
+    /// are used.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::best(), 4_096);
+    /// if let Some(here) = stacks.here() {
+    ///     stacks.open_locked(here, 8);
+    /// }
+    /// let kept = stacks.push(7); // refused if the thread has moved to another CPU
+    /// let mut found = Vec::new();
+    /// (0..stacks.len()).for_each(|i| stacks.close(i));
+    /// (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| found.push(id)));
+    /// assert_eq!(found.len(), usize::from(kept));
+    /// ```
+    pub fn open_locked(&self, i: usize, limit: u32) {
+        self.stacks[i].open_locked(limit);
+    }
+
+    /// Whether stack `i` is open. To rely on the answer a caller keeps the closers out.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// assert!(!Stacks::new(Backend::TryLock, 1).is_open(0));
+    /// ```
+    #[must_use]
+    pub fn is_open(&self, i: usize) -> bool {
+        self.stacks[i].is_open()
+    }
+
+    /// Closes stack `i`. Users that are under way may still end, until
+    /// [`barrier`](Stacks::barrier).
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 1);
+    /// stacks.close(0);
+    /// assert!(!stacks.push(5));
+    /// ```
+    pub fn close(&self, i: usize) {
+        self.stacks[i].close();
+    }
+
+    /// After this, users of stacks closed before have ended, and what they did is visible; or, by
+    /// [`drain`](Stacks::drain)'s look at the lock or flag, it will be there.
+    ///
+    /// # Panics
+    ///
+    /// As [`Rseq::barrier`].
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// Stacks::new(Backend::best(), 1).barrier();
+    /// ```
+    pub fn barrier(&self) {
+        match self.rseq {
+            Some(rseq) => rseq.barrier(),
+            // Ordering: pairs with the fence of `Stack::enter` (busy flag): one of the two
+            // sees what the other wrote before it.
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    /// Empties the closed stack `i`.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open(0, 4);
+    /// assert!(stacks.push(5));
+    /// stacks.close(0);
+    /// stacks.barrier();
+    /// stacks.drain(0, |id| assert_eq!(id, 5));
+    /// ```
+    pub fn drain(&self, i: usize, each: impl FnMut(u32)) {
+        let stack = &self.stacks[i];
+        if self.rseq.is_some() {
+            stack.empty(each);
+        } else {
+            stack.wait_and_empty(self.exclusion, each);
+        }
+    }
+
+    /// Empties the closed stack `i`, which [`open_locked`](Stacks::open_locked) opened last.
+    ///
+    /// ```
+    /// use inflight_sync::percpu::{Backend, Stacks};
+    /// let stacks = Stacks::new(Backend::TryLock, 1);
+    /// stacks.open_locked(0, 4);
+    /// assert!(stacks.push(5));
+    /// stacks.close(0);
+    /// stacks.drain_locked(0, |id| assert_eq!(id, 5));
+    /// ```
+    pub fn drain_locked(&self, i: usize, each: impl FnMut(u32)) {
+        self.stacks[i].wait_and_empty(Exclusion::TryLock, each);
+    }
+}

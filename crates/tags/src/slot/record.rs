@@ -1,0 +1,497 @@
+//! The state word of a slot, that says whose it is.
+//!
+//! The word is `generation << 4 | phase`. The events, with the names the models use:
+//!
+//! ```text
+//!            S1 issue            S2 redeem
+//!   Idle ----------------> InFlight --------------> Redeemed
+//!    ^                        | S3 mark                |
+//!    |                        v          S4 take       |
+//!    |                     Overdue --------------> Handled
+//!    |                                                 |
+//!    +--- S5 retire: from every phase that has an owner, generation + 1
+//!
+//!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
+//! ```
+//!
+//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or to nobody, if the bit
+//! is free). S1, S5 and S6 are therefore plain stores of the owner. S2, S3, S4 and S7 are each one
+//! compare-exchange on an exact generation and phase: of any number of racers exactly one wins. S7
+//! against the owner's next store: either it comes first and the owner overwrites what it has
+//! said, or it fails. S1 from Redeemed or Handled moves the generation too, so that each token
+//! names one submission and a late completion of an earlier one finds nothing.
+//!
+//! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
+//! generation before is told that it is late, until the slot is used again.
+
+use crate::error::RedeemError;
+use crate::token::Generation;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::time::Instant;
+use std::time::Duration;
+
+const PHASE_BITS: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Phase {
+    /// Never issued in this generation. The slot is free, or its owner has not submitted yet.
+    Idle = 0,
+    /// A token is out; nobody has access to the payload.
+    InFlight = 1,
+    /// In flight, and whoever handles timeouts may take it; its completion may not.
+    Overdue = 2,
+    /// A completion gave it back to an owner.
+    Redeemed = 3,
+    /// The handler of its timeout owns it.
+    Handled = 4,
+    /// Nobody's, and without a payload: not made yet, or all handles of the set are gone.
+    Absent = 5,
+    /// Its owner has it, and its time runs.
+    Tracked = 6,
+    /// The same, and somebody was told that its time is up.
+    Reported = 7,
+    /// As Idle, and the last use was ended by the handler of its timeout.
+    Forgiven = 8,
+}
+
+impl Phase {
+    /// PROTOCOL.md, "One owner".
+    const fn has_owner(self) -> bool {
+        !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
+    }
+
+    /// No token of this generation was made.
+    const fn is_fresh(self) -> bool {
+        matches!(self, Self::Idle | Self::Forgiven)
+    }
+}
+
+/// The value of a state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) generation: Generation,
+    pub(crate) phase: Phase,
+}
+
+impl State {
+    const fn pack(self) -> u64 {
+        (self.generation.bits() << PHASE_BITS) | self.phase as u64
+    }
+
+    /// For a tag that is put in flight once more: rare, so out of the way.
+    #[cold]
+    #[inline(never)]
+    const fn again(self) -> Self {
+        Self {
+            generation: self.generation.next(),
+            phase: Phase::Idle,
+        }
+    }
+
+    const fn unpack(word: u64) -> Self {
+        let phase = match word & ((1 << PHASE_BITS) - 1) {
+            0 => Phase::Idle,
+            1 => Phase::InFlight,
+            2 => Phase::Overdue,
+            3 => Phase::Redeemed,
+            4 => Phase::Handled,
+            6 => Phase::Tracked,
+            7 => Phase::Reported,
+            8 => Phase::Forgiven,
+            _ => Phase::Absent,
+        };
+        Self {
+            generation: Generation::from_bits(word >> PHASE_BITS),
+            phase,
+        }
+    }
+}
+
+/// What is known about a slot without its payload.
+#[derive(Debug)]
+pub(crate) struct Record {
+    state: AtomicU64,
+    /// When the tag was issued, in nanoseconds of the set's clock. Written before S1.
+    issued_at: AtomicU64,
+    /// The submission's own timeout in nanoseconds, or 0.
+    timeout: AtomicU64,
+    /// How often the slot was given out and given back: odd while it is a tag. Only its owner
+    /// writes it.
+    turns: AtomicU64,
+}
+
+impl Record {
+    pub(super) fn new(generation: Generation) -> Self {
+        let state = State {
+            generation,
+            phase: Phase::Absent,
+        };
+        Self {
+            state: AtomicU64::new(state.pack()),
+            issued_at: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+        }
+    }
+
+    /// The payload is there now: the slot can become a tag. R2, or the building of the set, orders
+    /// it before the bit.
+    pub(super) fn present(&self) {
+        // Relaxed: before that nobody else writes.
+        let state = State {
+            phase: Phase::Idle,
+            ..State::unpack(self.state.load(Ordering::Relaxed))
+        };
+        // Relaxed: the bit hands the slot to its first owner.
+        self.state.store(state.pack(), Ordering::Relaxed);
+    }
+
+    /// Whether the payload is still to be made.
+    pub(crate) fn is_absent(&self) -> bool {
+        // Relaxed: the maker is alone with the slot, and for others it is a hint.
+        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Absent
+    }
+
+    /// The state as an observer sees it.
+    #[inline]
+    pub(crate) fn observe(&self) -> State {
+        // Ordering: pairs with S1 in `issue`, so that the observer sees the time stamp of this
+        // issue or of a later one, never of an earlier one.
+        State::unpack(self.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn issued_at(&self) -> Instant {
+        // Relaxed: see `observe`.
+        Instant::from_nanos(self.issued_at.load(Ordering::Relaxed))
+    }
+
+    /// The owner's, for its next submission and until the slot is freed.
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // One more, since 0 is the set's. Relaxed: published by S1.
+        self.timeout
+            .store(nanos.saturating_add(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails to mark: of
+        // its exchange and the one that made the owner only one can find the state it expects.
+        match self.timeout.load(Ordering::Relaxed) {
+            0 => None,
+            one_more => Some(Duration::from_nanos(one_more - 1)),
+        }
+    }
+
+    /// How often the slot was given out, and how often it was given back.
+    pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
+        // Relaxed: a statistic.
+        let turns = self.turns.load(Ordering::Relaxed);
+        (turns.div_ceil(2), turns / 2)
+    }
+
+    /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.
+    pub(crate) fn is_tag(&self) -> bool {
+        // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the
+        // bitmaps.
+        self.turns.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    #[inline]
+    fn turn(&self, ordering: Ordering) {
+        // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders
+        // owners.
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turns + 1, ordering);
+    }
+
+    /// Whether the slot is in a phase that belongs to an owner. Asserted where an ownership begins,
+    /// as `owned` does where it ends.
+    #[inline]
+    pub(crate) fn is_owned(&self) -> bool {
+        // Relaxed: see `owned`.
+        State::unpack(self.state.load(Ordering::Relaxed))
+            .phase
+            .has_owner()
+    }
+
+    /// The state as its owner sees it.
+    #[inline]
+    fn owned(&self) -> State {
+        // Relaxed: only the owner writes in these phases, and it became the owner by an acquiring
+        // step (taking the bit, S2 or S4).
+        let state = State::unpack(self.state.load(Ordering::Relaxed));
+        debug_assert!(state.phase.has_owner(), "only its owner ends an ownership");
+        state
+    }
+
+    /// The bit has been admitted: the slot becomes a tag.
+    #[inline]
+    pub(crate) fn grant(&self) {
+        debug_assert!(!self.is_tag(), "the bit was free");
+        // Relaxed: who sees a slot as a tag concludes nothing about its data.
+        self.turn(Ordering::Relaxed);
+    }
+
+    /// The state whose generation the next token names.
+    #[inline]
+    pub(crate) fn next_issue(&self) -> State {
+        let state = self.owned();
+        if state.phase.is_fresh() {
+            state
+        } else {
+            state.again()
+        }
+    }
+
+    /// S6, by the owner: its time runs from now on.
+    pub(crate) fn track(&self, stamp: Option<Instant>) {
+        let mut state = self.next_issue();
+        if let Some(stamp) = stamp {
+            // Relaxed: published by S6.
+            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
+        }
+        state.phase = Phase::Tracked;
+        // Ordering: S6, pairs with the Acquire in `observe`: who sees it sees the time stamp.
+        self.state.store(state.pack(), Ordering::Release);
+    }
+
+    /// Whether S7 came, for the owner.
+    pub(crate) fn is_reported(&self) -> bool {
+        // Relaxed: it says nothing about anything else.
+        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
+    }
+
+    /// S7. Whether this call was the one that says so.
+    pub(crate) fn report(&self, generation: Generation) -> bool {
+        self.change(generation, Phase::Tracked, Phase::Reported)
+            .is_ok()
+    }
+
+    /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
+    /// and be freed with its set by them.
+    #[inline]
+    pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
+        let mut state = self.next_issue();
+        if let Some(stamp) = stamp {
+            // Relaxed: published by S1.
+            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
+        }
+        state.phase = Phase::InFlight;
+        // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one
+        // wrote to the payload.
+        self.state.store(state.pack(), Ordering::Release);
+        state.generation
+    }
+
+    /// S2. On success the caller owns the slot.
+    #[inline]
+    pub(crate) fn redeem(&self, generation: Generation) -> Result<(), RedeemError> {
+        self.change(generation, Phase::InFlight, Phase::Redeemed)
+            .map_err(|found| match found.phase {
+                Phase::Forgiven if found.generation == generation.next() => RedeemError::TimedOut,
+                _ if found.generation != generation => RedeemError::Stale,
+                Phase::Overdue | Phase::Handled => RedeemError::TimedOut,
+                _ => RedeemError::NotInFlight,
+            })
+    }
+
+    /// S3. Whether this call made the tag overdue.
+    pub(crate) fn mark(&self, generation: Generation) -> bool {
+        self.change(generation, Phase::InFlight, Phase::Overdue)
+            .is_ok()
+    }
+
+    /// S4. On success the caller owns the slot.
+    #[inline]
+    pub(crate) fn take_overdue(&self, generation: Generation) -> Result<(), RedeemError> {
+        self.change(generation, Phase::Overdue, Phase::Handled)
+            .map_err(|found| match found.phase {
+                _ if found.generation != generation => RedeemError::Stale,
+                Phase::InFlight => RedeemError::NotTimedOut,
+                _ => RedeemError::NotInFlight,
+            })
+    }
+
+    /// One compare-exchange; the state found instead if it failed.
+    #[inline]
+    fn change(&self, generation: Generation, from: Phase, to: Phase) -> Result<(), State> {
+        let from = State {
+            generation,
+            phase: from,
+        }
+        .pack();
+        let to = State {
+            generation,
+            phase: to,
+        }
+        .pack();
+        // Ordering: success of S2 and S4 pairs with S1 in `issue`, for S4 through S3, which as a
+        // read-modify-write continues the release sequence of S1.
+        let changed = self
+            .state
+            .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
+        changed.map(drop).map_err(State::unpack)
+    }
+
+    /// S5. Called by the owner, before it gives the bit back.
+    #[inline]
+    pub(crate) fn retire(&self) {
+        let owned = self.owned();
+        let state = State {
+            generation: owned.generation.next(),
+            phase: match owned.phase {
+                Phase::Handled => Phase::Forgiven,
+                _ => Phase::Idle,
+            },
+        };
+        // Relaxed: the owner's own.
+        if self.timeout.load(Ordering::Relaxed) != 0 {
+            // Relaxed: a visitor that reads it grants more time.
+            self.timeout.store(0, Ordering::Relaxed);
+        }
+        // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange
+        // sees the newest value whatever the ordering.
+        self.state.store(state.pack(), Ordering::Relaxed);
+        // Ordering: Release pairs with the Acquire of K4 and K6 in `take_payload`: whoever sees
+        // that this is no tag any more comes after its last owner, and sees its last state.
+        self.turn(Ordering::Release);
+    }
+
+    /// K4 and K6, when all handles are gone. Whether the caller has the payload now, to drop it:
+    /// once for each slot that is no tag, never for one that is.
+    pub(crate) fn take_payload(&self) -> bool {
+        // Ordering: Acquire pairs with the Release in `retire`.
+        if self.turns.load(Ordering::Acquire) % 2 == 1 {
+            return false;
+        }
+        // Relaxed: the exchange looks again.
+        let found = State::unpack(self.state.load(Ordering::Relaxed));
+        if !found.phase.is_fresh() {
+            return false;
+        }
+        let absent = State {
+            phase: Phase::Absent,
+            ..found
+        };
+        // Relaxed: of two who come here, one is told so; nothing is handed over between them.
+        self.state
+            .compare_exchange(
+                found.pack(),
+                absent.pack(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// The generation wraps at 34 bits: what was true of the last generation is true of the first.
+    #[test]
+    fn the_last_generation_is_followed_by_the_first() {
+        let last = Generation::from_bits((1 << 34) - 2);
+        let record = Record::new(last);
+        record.present();
+        assert_eq!(record.issue(None), last);
+        assert_eq!(record.redeem(last), Ok(()));
+        record.retire();
+        let first = Generation::from_bits(1);
+        assert_eq!(
+            record.observe(),
+            State {
+                generation: first,
+                phase: Phase::Idle
+            }
+        );
+        assert_eq!(record.redeem(last), Err(RedeemError::Stale));
+        assert_eq!(record.issue(None), first);
+        assert_eq!(record.redeem(last), Err(RedeemError::Stale));
+        assert_eq!(record.redeem(first), Ok(()));
+    }
+
+    #[test]
+    fn issuing_again_makes_a_new_token() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        let first = record.issue(None);
+        assert!(record.mark(first));
+        assert_eq!(record.take_overdue(first), Ok(()));
+        let second = record.issue(None);
+        assert_ne!(first, second);
+        assert_eq!(
+            record.redeem(first),
+            Err(RedeemError::Stale),
+            "the late completion"
+        );
+        assert_eq!(record.redeem(second), Ok(()), "the one of the second try");
+        assert_ne!(record.issue(None), second);
+    }
+
+    /// The completion of a request whose timeout was handled is late until the slot is used again.
+    #[test]
+    fn a_late_completion_is_told_so_until_the_next_use() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        let token = record.issue(None);
+        assert!(record.mark(token));
+        assert_eq!(record.take_overdue(token), Ok(()));
+        record.retire();
+        for _ in 0..2 {
+            assert_eq!(record.redeem(token), Err(RedeemError::TimedOut));
+            assert_eq!(record.take_overdue(token), Err(RedeemError::Stale));
+        }
+        let earlier = Generation::from_bits(6);
+        assert_eq!(
+            record.redeem(earlier),
+            Err(RedeemError::Stale),
+            "of another use"
+        );
+        let next = record.issue(None);
+        assert_eq!(next, token.next());
+        assert_eq!(record.redeem(token), Err(RedeemError::Stale), "used again");
+        assert_eq!(record.redeem(next), Ok(()));
+        record.retire();
+        assert_eq!(record.redeem(next), Err(RedeemError::Stale), "no timeout");
+    }
+
+    /// A tag that is tracked is reported once, and is its owner's all the while.
+    #[test]
+    fn what_is_tracked_is_reported_once() {
+        let record = Record::new(Generation::from_bits(7));
+        record.present();
+        record.track(None);
+        let tracked = record.observe();
+        assert!(record.redeem(tracked.generation).is_err() && !record.is_reported());
+        assert!(record.report(tracked.generation) && !record.report(tracked.generation));
+        assert!(record.is_reported());
+        let token = record.issue(None);
+        assert!(!record.report(tracked.generation));
+        assert_eq!(record.redeem(token), Ok(()));
+        record.track(None);
+        record.retire();
+        assert_eq!(record.observe().phase, Phase::Idle);
+    }
+
+    #[test]
+    fn every_state_survives_packing() {
+        use Phase::{
+            Absent, Forgiven, Handled, Idle, InFlight, Overdue, Redeemed, Reported, Tracked,
+        };
+        let phases = [
+            Idle, InFlight, Overdue, Redeemed, Handled, Absent, Tracked, Reported, Forgiven,
+        ];
+        for phase in phases {
+            for bits in [1, 2, (1 << 34) - 2] {
+                let state = State {
+                    generation: Generation::from_bits(bits),
+                    phase,
+                };
+                assert_eq!(State::unpack(state.pack()), state);
+            }
+        }
+    }
+}
