@@ -336,3 +336,32 @@ impl ItemPtr {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::panics::caught;
+    use std::ops::ControlFlow;
+
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn name(&self) -> &str {
+            "nothing"
+        }
+
+        fn run(&self) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    /// A handle that is refused is not counted: however often that is, the item lives.
+    #[test]
+    fn handles_beyond_the_limit_are_refused_and_not_counted() {
+        let work = ReusableRef::new(Nothing);
+        let refs = &work.header().refs;
+        refs.store(MAX_REFS, Ordering::Relaxed);
+        assert!((0..3).all(|_| caught(|| work.clone()).is_err()));
+        assert_eq!(refs.swap(1, Ordering::Relaxed), MAX_REFS);
+    }
+}
