@@ -20,6 +20,20 @@ pub use native::JoinHandle;
 /// ```
 pub use native::ThreadId;
 
+/// Starts threads that borrow, and waits for them. Not under a model checker.
+///
+/// ```
+/// use inflight_sync::thread;
+/// let (mut a, mut b) = (1, 2);
+/// thread::scope(|scope| {
+///     scope.spawn(|| a += 1);
+///     b += 1;
+/// });
+/// assert_eq!((a, b), (2, 3));
+/// ```
+#[cfg(not(any(loom, shuttle)))]
+pub use std::thread::scope;
+
 /// Lets another thread run; under a model checker, the way a spin loop makes progress.
 ///
 /// ```

@@ -350,6 +350,7 @@ impl ItemPtr {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::panics::caught;
     use std::ops::ControlFlow;
 
     struct Nothing;
@@ -377,5 +378,15 @@ mod tests {
         assert_eq!(cell.get().map(Function::key), Some(function.key()));
         cell.clear();
         assert!(cell.get().is_none() && !cell.is_some());
+    }
+
+    /// A handle that is refused is not counted: however often that is, the item lives.
+    #[test]
+    fn handles_beyond_the_limit_are_refused_and_not_counted() {
+        let work = ReusableRef::new(Nothing);
+        let refs = &work.header().refs;
+        refs.store(MAX_REFS, Ordering::Relaxed);
+        assert!((0..3).all(|_| caught(|| work.clone()).is_err()));
+        assert_eq!(refs.swap(1, Ordering::Relaxed), MAX_REFS);
     }
 }

@@ -12,8 +12,10 @@ impl Workqueue {
     /// Waits until everything that was queued before this call has ended.
     ///
     /// What is queued later, by the queue's own items too, is not waited for; a chain of small
-    /// items that queue each other may be, for some 20 us. The flush begins with the call; dropping
-    /// the future ends the wait.
+    /// items that queue each other may be, for some 20 us. While fifteen flushes of one of the
+    /// queue's pools wait for different items, a further one there waits also for what is queued
+    /// until the first of them ends. The flush begins with the call; dropping the future ends the
+    /// wait.
     ///
     /// # Errors
     ///

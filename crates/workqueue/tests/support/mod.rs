@@ -6,8 +6,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_topology::Topology;
-use inflight_workqueue::{SystemBuilder, Work, Workqueue, WorkqueueSystem};
+use inflight_topology::{Scope, Topology};
+use inflight_workqueue::{Attrs, SystemBuilder, Work, Workqueue, WorkqueueSystem};
 #[cfg(unix)]
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -45,6 +45,22 @@ pub(crate) fn four_cpus() -> Topology {
 
 pub(crate) fn bound(sys: &WorkqueueSystem) -> Workqueue {
     sys.workqueue("bound").bound().build().unwrap()
+}
+
+/// A queue of each kind. Those named `bound`, `unbound` and `ordered` are freezable.
+pub(crate) fn every_kind(sys: &WorkqueueSystem) -> Vec<Workqueue> {
+    let attrs = Attrs::new().scope(Scope::Cache);
+    let unbound = |name, attrs: &Attrs| sys.workqueue(name).unbound(attrs.clone());
+    let builders = [
+        sys.workqueue("bound").bound().freezable(),
+        sys.workqueue("high").bound().highpri(),
+        unbound("unbound", &attrs).max_active(2).freezable(),
+        unbound("strict", &attrs.clone().strict(true)),
+        sys.workqueue("ordered").ordered().freezable(),
+        sys.workqueue("bh").bh(),
+        unbound("reclaim", &attrs).mem_reclaim(),
+    ];
+    builders.into_iter().map(|b| b.build().unwrap()).collect()
 }
 
 /// A number that threads wait for. Waiting on a worker counts as blocking.
