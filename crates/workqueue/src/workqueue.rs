@@ -351,18 +351,18 @@ impl Workqueue {
     /// an unbound one.
     ///
     /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end.
+    /// items end. 0 is the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] outside 1 to [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
+    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// wq.set_max_active(16)?;
-    /// assert!(wq.set_max_active(0).is_err());
+    /// assert!(wq.set_max_active(1 << 20).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
@@ -462,8 +462,10 @@ impl fmt::Debug for Workqueue {
 /// What a BH queue has instead of a limit.
 pub(crate) const NO_LIMIT: usize = usize::MAX;
 
+/// The limit that is asked for; 0 asks for the default.
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
+        _ if asked == 0 && mode.has_default_limit() => Ok(DEFAULT_MAX_ACTIVE),
         Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
         Mode::Bh if asked == NO_LIMIT => Ok(asked),
         Mode::Bh => Err(MaxActiveError::Bh),

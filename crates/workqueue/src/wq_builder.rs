@@ -316,11 +316,8 @@ impl WorkqueueBuilder {
             return Err(BuildError::NotBh(what));
         }
         let mut limit = self.limit;
-        if limit.max_active == 0 && kind.mode().has_default_limit() {
-            limit.max_active = DEFAULT_MAX_ACTIVE;
-        }
         let checked = checked_max_active(kind.mode(), limit.max_active);
-        checked.map_err(BuildError::MaxActive)?;
+        limit.max_active = checked.map_err(BuildError::MaxActive)?;
         let rescuer = self.flags.mem_reclaim;
         let rescuer = rescuer.then(|| rescuer_of(&name, system.shared()));
         let rescuer = rescuer.transpose()?;

@@ -7,8 +7,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{cpu, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, BuildError, JoinError, MaxActiveError, QueueError, WaitError, Work, Workqueue,
-    WorkqueueSystem, blocking,
+    Attrs, BuildError, DEFAULT_MAX_ACTIVE, JoinError, MaxActiveError, QueueError, WaitError, Work,
+    Workqueue, WorkqueueSystem, blocking,
 };
 use support::{Inside, Level, Log, bound, builder, plug, system};
 
@@ -311,13 +311,32 @@ fn the_limit_changes_while_items_wait() {
     gate.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(
-        wq.set_max_active(0),
-        Err(MaxActiveError::OutOfRange { asked: 0 })
-    );
-    assert_eq!(
         wq.set_max_active(4_000),
         Err(MaxActiveError::OutOfRange { asked: 4_000 })
     );
+}
+
+/// Where a limit is built and where it is changed.
+#[test]
+fn a_limit_of_0_is_the_default() {
+    let sys = system();
+    let built = sys.workqueue("built").bound().max_active(0);
+    let built = built.build().unwrap();
+    let changed = sys.workqueue("changed").bound().max_active(7);
+    let changed = changed.build().unwrap();
+    changed.set_max_active(0).unwrap();
+    for wq in [built, changed] {
+        let open = plug(&wq);
+        for _ in 0..DEFAULT_MAX_ACTIVE {
+            wq.spawn_on(0, || ()).detach();
+        }
+        let stats = wq.stats();
+        open.raise();
+        assert_eq!((stats.active, stats.inactive), (DEFAULT_MAX_ACTIVE, 1));
+        wq.flush_blocking().unwrap();
+    }
+    let ordered = sys.workqueue("ordered").ordered().build().unwrap();
+    assert_eq!(ordered.set_max_active(0), Err(MaxActiveError::Ordered));
 }
 
 /// High priority has pools of its own, with a name and, where the system permits it, nice -20.

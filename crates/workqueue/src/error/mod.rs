@@ -67,13 +67,13 @@ impl Error for QueueError {}
 /// ```
 /// use inflight_workqueue::MaxActiveError;
 ///
-/// let error = MaxActiveError::OutOfRange { asked: 0 };
-/// assert_eq!(error.to_string(), "max_active is 1 to 2048, not 0");
+/// let error = MaxActiveError::OutOfRange { asked: 4096 };
+/// assert_eq!(error.to_string(), "max_active is 1 to 2048, not 4096");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxActiveError {
-    /// It is outside 1 to [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    /// It is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
     OutOfRange {
         /// What was asked for.
         asked: usize,
