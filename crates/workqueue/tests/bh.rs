@@ -397,10 +397,10 @@ fn inside<T: Send + 'static>(f: impl Fn() -> T + Clone + Send + 'static, check: 
 fn a41_an_item_that_would_wait_is_told_so() {
     let other = system();
     let wq = support::bound(&other);
-    let idle = Work::new(|| ());
+    let (idle, open) = (Work::new(|| ()), Level::new());
     inside(
         {
-            let (wq, idle) = (wq.clone(), idle.clone());
+            let (wq, idle, open) = (wq.clone(), idle.clone(), open.clone());
             move || {
                 let waits = [
                     wq.flush_blocking(),
@@ -408,12 +408,9 @@ fn a41_an_item_that_would_wait_is_told_so() {
                     wq.destroy_blocking(),
                 ];
                 let works = [idle.flush_blocking(), idle.cancel_sync_blocking()];
-                (
-                    waits,
-                    works,
-                    idle.disable_sync_blocking(),
-                    wq.spawn(|| ()).wait(),
-                )
+                let open = open.clone();
+                let unended = wq.spawn(move || open.wait(1));
+                (waits, works, idle.disable_sync_blocking(), unended.wait())
             }
         },
         |(waits, works, disable, handle)| {
@@ -428,6 +425,7 @@ fn a41_an_item_that_would_wait_is_told_so() {
             assert!(matches!(handle, Err(JoinError::WouldDeadlock)));
         },
     );
+    open.raise();
     assert!(wq.queue(&idle).unwrap().is_queued(), "nothing was disabled");
 }
 
