@@ -1,7 +1,7 @@
 //! Functions and futures on a workqueue.
 
 use crate::current;
-use crate::error::{JoinError, Rejected};
+use crate::error::{JoinError, QueueError, Rejected};
 use crate::future;
 use crate::item::{Job, Name, Named, NewTask};
 use crate::join_handle::JoinHandle;
@@ -45,11 +45,42 @@ impl Workqueue {
     {
         match self.check_cpu(cpu) {
             Ok(()) => self.spawn_job(cpu, f),
-            Err(refusal) => {
-                let task = NewTask::new(f).reject(JoinError::Rejected(refusal));
-                JoinHandle::of_task(task, self.clock())
-            }
+            Err(refusal) => self.rejected(refusal, f),
         }
+    }
+
+    /// As [`spawn`](Workqueue::spawn), on a memory node: on the caller's CPU if that belongs to the
+    /// node, else on the node's first.
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, JoinError, QueueError, WorkqueueSystem};
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
+    /// assert_eq!(crypt.spawn_node(1, || 6 * 7).wait()?, 42);
+    /// let refused = crypt.spawn_node(2, || ()).wait();
+    /// assert!(matches!(refused, Err(JoinError::Rejected(QueueError::NoSuchNode(2)))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_node<T, F>(&self, node: usize, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.cpu_of_node(self.inner().here(), node) {
+            Ok(cpu) => self.spawn_job(cpu, f),
+            Err(refusal) => self.rejected(refusal, f),
+        }
+    }
+
+    fn rejected<T, F>(&self, refusal: QueueError, f: F) -> JoinHandle<T>
+    where
+        F: Job<T> + 'static,
+        T: Send + 'static,
+    {
+        let task = NewTask::new(f).reject(JoinError::Rejected(refusal));
+        JoinHandle::of_task(task, self.clock())
     }
 
     /// Queues `f` to run once, on the CPU the caller runs on.
@@ -162,7 +193,43 @@ impl Workqueue {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        match self.inner().spawn(self.inner().here(), f) {
+        self.try_spawn_job(self.inner().here(), f)
+    }
+
+    /// As [`try_spawn`](Workqueue::try_spawn), on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`], with the function and the reason; [`QueueError::NoSuchCpu`] is one.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{QueueError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let rejected = wq.try_spawn_on(99_999, || 6 * 7).unwrap_err();
+    /// assert_eq!(rejected.error(), QueueError::NoSuchCpu(99_999));
+    /// let handle = wq.try_spawn_on(0, rejected.into_inner())?;
+    /// assert_eq!(handle.wait()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_spawn_on<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.check_cpu(cpu) {
+            Ok(()) => self.try_spawn_job(cpu, f),
+            Err(refusal) => Err(Rejected::new(refusal, f)),
+        }
+    }
+
+    #[inline]
+    fn try_spawn_job<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: Job<T> + 'static,
+        T: Send + 'static,
+    {
+        match self.inner().spawn(cpu, f) {
             Ok(task) => Ok(JoinHandle::of_task(task, self.clock())),
             Err((refusal, task)) => Err(Rejected::new(refusal, task.into_function())),
         }

@@ -334,17 +334,39 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
-        let topology = self.inner().shared().machine();
-        let here = self.inner().here();
-        let cpu = if topology.node_of(here) == Some(node) {
-            Some(here)
-        } else {
-            let pods = topology.pods(Scope::Numa).iter();
-            pods.filter(|pod| pod.node() == Some(node))
-                .find_map(|pod| pod.cpus().first())
-        };
-        self.inner()
-            .queue(&work.item, cpu.ok_or(QueueError::NoSuchNode(node))?)
+        let cpu = self.cpu_of_node(self.inner().here(), node)?;
+        self.inner().queue(&work.item, cpu)
+    }
+
+    /// Queues `work` after `delay`, on a memory node: on the CPU the caller runs on now if that
+    /// belongs to the node, else on the node's first.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`queue_node`](Workqueue::queue_node) and
+    /// [`queue_delayed`](Workqueue::queue_delayed).
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// # use inflight_workqueue::{Attrs, DelayedWork, QueueError, WorkqueueSystem};
+    /// # use std::time::Duration;
+    /// let topo = Topology::synthetic("numa:2 core:2")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).build()?;
+    /// let (work, hour) = (DelayedWork::new(|| ()), Duration::from_secs(3600));
+    /// assert!(scan.queue_delayed_node(1, &work, hour)?.is_queued());
+    /// work.flush_blocking()?;
+    /// assert_eq!(scan.queue_delayed_node(2, &work, hour), Err(QueueError::NoSuchNode(2)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_delayed_node(
+        &self,
+        node: usize,
+        work: &DelayedWork,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        let cpu = self.cpu_of_node(cpu::current(), node)?;
+        self.queue_later(&work.item, cpu, delay)
     }
 
     /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
@@ -443,6 +465,18 @@ impl Workqueue {
     #[must_use]
     pub fn stats(&self) -> WorkqueueStats {
         self.inner().stats()
+    }
+
+    /// `here` if that belongs to the node, else the node's first CPU.
+    pub(crate) fn cpu_of_node(&self, here: usize, node: usize) -> Result<usize, QueueError> {
+        let topology = self.inner().shared().machine();
+        if topology.node_of(here) == Some(node) {
+            return Ok(here);
+        }
+        let pods = topology.pods(Scope::Numa).iter();
+        pods.filter(|pod| pod.node() == Some(node))
+            .find_map(|pod| pod.cpus().first())
+            .ok_or(QueueError::NoSuchNode(node))
     }
 
     pub(crate) fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
