@@ -150,6 +150,7 @@ impl ReusableRef {
     pub(crate) unsafe fn of_running(item: ItemPtr) -> Self {
         // SAFETY: it runs, so it lives.
         let header = unsafe { item.header() };
+        // *keep*.
         if header.add_ref() == 0 {
             // HANDLES is the last handle's to clear, which may be about to: one step of its drop.
             // Relaxed, here and below: RUNNING keeps the item alive, and nothing is published.

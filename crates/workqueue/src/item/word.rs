@@ -5,7 +5,7 @@
 //! | 0 | PENDING: it has a live entry, or a timer | always | queue sets; claim and cancel clear |
 //! | 1 | RUNNING | always | claim sets; end clears |
 //! | 2 | PARKED: its entry is here and nowhere else, with its slot and its colour | always | park sets; end and cancel clear |
-//! | 3 | AWAITED: somebody waits for its end | always | waiter sets; end and cancel clear |
+//! | 3 | AWAITED: somebody waits for its end, or did | always | waiter sets; end and cancel clear |
 //! | 4 | DISABLED | always | under the lock of `Extra` |
 //! | 5 | CANCELLING: it takes no queueing until a cancel has ended. Of a closure: its end is being told | always | under the lock of `Extra`; the runner |
 //! | 6 | HANDLES: somebody holds a handle | always | the last handle clears |
@@ -20,7 +20,7 @@ pub(crate) const PENDING: u64 = 1;
 pub(crate) const RUNNING: u64 = 1 << 1;
 /// Its entry was drawn while it ran elsewhere, and is kept in this word.
 pub(crate) const PARKED: u64 = 1 << 2;
-/// Somebody waits for its end.
+/// Somebody waits for its end, or has waited and given up.
 pub(crate) const AWAITED: u64 = 1 << 3;
 /// It takes no queueing.
 pub(crate) const DISABLED: u64 = 1 << 4;

@@ -133,8 +133,9 @@ fn set(system: &SystemInner, name: &str, file: &str, value: &str) -> Result<(), 
     }
     let value = value.trim();
     if file == "max_active" {
-        let number = value.parse();
-        let number = number.map_err(|_| {
+        // 0 means the default to a program. Who writes it here means none.
+        let number = value.parse().ok().filter(|&number| number > 0);
+        let number = number.ok_or_else(|| {
             format!("{file} is a number from 1 to {MAX_ACTIVE_LIMIT}, not {value:?}")
         })?;
         let limit = checked_max_active(queue.mode(), number).map_err(|e| e.to_string())?;
