@@ -184,13 +184,10 @@ impl WorkerPool {
             }
             Verdict::Intensive(used) => self.hog(&state, worker, function, used),
         };
-        let own = thread.own.clone();
         self.unlock(state, true);
-        if let Some((own, me)) = own {
+        if let Some((own, me)) = &thread.own {
             // A guest holds its own pool back.
-            let mut state = own.lock();
-            state.core.workers.set_flag(me, flag, true);
-            own.unlock(state, true);
+            own.flag_away(*me, shared, flag);
         }
         if let Some(hog) = hog {
             self.shared.hogs.found(&self.shared, function.key(), hog);

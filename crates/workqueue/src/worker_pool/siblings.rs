@@ -4,7 +4,7 @@
 use super::{PoolState, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::load_hint::LoadHint;
-use crate::pool_core::{WakeAction, WorkerId};
+use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
 use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
 use crate::worker;
 use crate::workqueue_inner::Count;
@@ -218,6 +218,18 @@ impl WorkerPool {
         state.threads[worker].as_mut().expect("it is there").away = away;
     }
 
+    /// What the worker runs as that guest of another pool is no reason to hold others back here,
+    /// until it is back.
+    pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
+        let mut state = self.lock();
+        let thread = state.threads.get(worker).and_then(Option::as_ref);
+        let away = thread.and_then(|thread| thread.away.as_ref());
+        if away.is_some_and(|away| Arc::ptr_eq(away, guest)) {
+            state.core.workers.set_flag(worker, flag, true);
+        }
+        self.unlock(state, true);
+    }
+
     /// A worker that was woken is here.
     pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
         let thread = state.threads[worker].as_mut().expect("it is there");
@@ -260,8 +272,12 @@ impl Theft {
             let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
             pwq.wq().counted(Count::Stolen, taken as u64);
         }
+        let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);
         thief.set_away(me, Some(shared.clone()));
+        if unmanaged {
+            thief.flag_away(me, &shared, INTENSIVE);
+        }
         worker::run_as_guest(&context);
         thief.set_away(me, None);
         victim.detach(guest, &shared);
