@@ -259,8 +259,11 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
     }
     context.shared.function.set_unknown();
     while i != batch.end() {
-        if !batch.start(i) && !context.pool.answer_recall(context.me, batch, i) {
-            break;
+        if !batch.start(i) {
+            if !context.pool.answer_recall(context.me, batch, i) {
+                break;
+            }
+            context.end_appends();
         }
         if batch.end().wrapping_sub(i) > AHEAD {
             batch.get(i.wrapping_add(AHEAD)).entry.item.prefetch();
