@@ -28,17 +28,19 @@ impl PoolState {
     /// Takes from workers that have not moved since the last look what they have not begun.
     fn recall_stuck(&mut self) {
         let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
+        let mut stuck = Vec::new();
         for worker in all {
             if !self.has_batch(worker) {
                 continue;
             }
             let next = self.thread(worker).shared.batch.next();
             let thread = self.threads[worker].as_mut().expect("it has a batch");
-            let stuck = thread.seen.replace(next) == Some(next);
-            if stuck && !self.is_recalled(worker) {
-                self.recall(worker);
+            let is_stuck = thread.seen.replace(next) == Some(next);
+            if is_stuck && !self.is_recalled(worker) {
+                stuck.push(worker);
             }
         }
+        self.recall(&stuck);
     }
 
     /// Nothing is left to be recalled.
@@ -168,7 +170,7 @@ impl WorkerPool {
             return false;
         }
         if thread.away.is_none() && !state.is_recalled(worker) {
-            state.recall(worker);
+            state.recall(&[worker]);
         }
         let (flag, mark) = match verdict {
             Verdict::Asleep => (ASLEEP, FOUND_ASLEEP),
@@ -182,27 +184,22 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
+            Verdict::Intensive(used) => Self::hog(&state, worker, function, used),
         };
         self.unlock(state, true);
         if let Some((own, me)) = &thread.own {
             // A guest holds its own pool back.
             own.flag_away(*me, shared, flag);
         }
-        if let Some(hog) = hog {
+        if let Some(mut hog) = hog {
+            hog.stack = hog.thread.and_then(sampler::proc::stack);
             self.shared.hogs.found(&self.shared, function.key(), hog);
         }
         true
     }
 
-    /// What is known of a worker that computes for long.
-    fn hog(
-        &self,
-        state: &PoolState,
-        worker: WorkerId,
-        function: Function,
-        used: Duration,
-    ) -> Option<Hog> {
+    /// What is known under the lock of a worker that computes for long.
+    fn hog(state: &PoolState, worker: WorkerId, function: Function, used: Duration) -> Option<Hog> {
         let thread = state.thread(worker);
         Some(Hog {
             item: function.name().to_owned(),
@@ -210,7 +207,7 @@ impl WorkerPool {
             count: 0,
             thread: thread.number,
             used,
-            stack: thread.number.and_then(sampler::proc::stack),
+            stack: None,
         })
     }
 
