@@ -1,7 +1,7 @@
 //! What the pools of a system know of each other, and how they help. The decisions are those of
 //! [`StealPolicy`](crate::steal::StealPolicy).
 
-use super::{PoolState, WorkerPool, WorkerShared};
+use super::{Later, PoolState, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::load_hint::LoadHint;
 use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
@@ -105,7 +105,7 @@ pub(crate) struct Theft {
 
 impl WorkerPool {
     /// Its siblings are these from now on, if there are any.
-    pub(crate) fn meet(&self, siblings: Siblings) {
+    pub(crate) fn meet(&self, siblings: Siblings, later: &mut Later) {
         let mut state = self.lock();
         if state.overloaded {
             // The count of those that it knew.
@@ -113,7 +113,7 @@ impl WorkerPool {
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
-        self.unlock(state, false);
+        self.unlock_later(state, false, later);
     }
 
     /// Whether what is listed would run better in a sibling's pool than beside those that are awake
