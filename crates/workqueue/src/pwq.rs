@@ -208,8 +208,6 @@ impl Pwq {
         if let Some(number) = state.core.begin_flush(self.index) {
             flush.add();
             self.flushes.lock().push((number, flush.clone()));
-            // A batch with an ended entry and a long one behind it is settled by a look.
-            self.pool.watch_for_flush(&mut state);
         }
         self.pool.unlock_later(state, false, later);
     }
@@ -225,11 +223,6 @@ impl Pwq {
             waits
         });
         done.iter().for_each(|flush| flush.done());
-    }
-
-    /// Whether flushes wait for it.
-    pub(crate) fn has_flushes(&self) -> bool {
-        !self.flushes.lock().is_empty()
     }
 
     /// Nothing is in flight any more.

@@ -79,16 +79,6 @@ impl WorkerPool {
             .set_duty(&self.shared, at, move || pool.look())
     }
 
-    /// A flush waits: what has ended in a batch is settled before the batch ends.
-    pub(crate) fn watch_for_flush(&self, state: &mut PoolState) {
-        state.flushing = true;
-        if !state.watched && self.is_looked_after() {
-            state.watched = true;
-            state.core.set_batching(true);
-            state.watch_wanted = true;
-        }
-    }
-
     fn look(&self) {
         self.shared.submitters.look(self.shared.clock.now());
         let mut state = self.lock();
@@ -216,7 +206,7 @@ impl WorkerPool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
         state.recall_all(|_| true);
-        if state.waits() || state.has_flushes() {
+        if state.waits() {
             self.unlock(state, true);
             return false;
         }

@@ -179,7 +179,7 @@ impl WorkerPool {
             let mut state = self.lock();
             state.look_later = 0;
             let action = state.core.need_worker(now || !self.is_looked_after());
-            let watch = self.must_watch(&mut state, action);
+            let watch = self.must_watch(&state, action);
             let after = self.after(&mut state, action, watch, None);
             drop(state);
             after.perform(self);
