@@ -198,9 +198,14 @@ impl AfterUnlock {
                 }
             }
         }
-        for item in self.stale {
-            // SAFETY: the cancel has left a reference with the entry.
-            unsafe { item.release() };
+        if !self.stale.is_empty() {
+            let stale = self.stale;
+            pool.shared.apart(move || {
+                for item in stale {
+                    // SAFETY: the cancel has left a reference with the entry.
+                    unsafe { item.release() };
+                }
+            });
         }
         brings
     }
