@@ -114,10 +114,14 @@ impl Batch {
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// *recall*, under the lock: after this the owner starts nothing at or beyond
-    /// [`next`](Batch::next) before it has had the lock.
+    /// *recall*, under the lock, X1. After [`fence`](Batch::fence) the owner starts nothing at or
+    /// beyond [`next`](Batch::next) before it has had the lock.
     pub(crate) fn recall(&self) {
         self.recalled.store(true, Ordering::Relaxed);
+    }
+
+    /// *recall*, X2, for all batches of which it is said.
+    pub(crate) fn fence(&self) {
         // Ordering: pairs with the light fences in `start` and `is_recalled_now`.
         self.fence.heavy();
     }

@@ -438,7 +438,7 @@ impl WorkerPool {
         }
         (poller.called, poller.late) = (None, false);
         let me = poller.me;
-        let own = state.core.workers.get(me).is_counted();
+        let own = state.core.workers.get(me).is_running();
         if state.core.workers.nr_running() > usize::from(own) {
             state.core.workers.set_aside(me);
             return false;

@@ -137,6 +137,12 @@ impl Context {
         self.append_end.set(begin.wrapping_add(most));
     }
 
+    /// Others have taken the rest of the batch, or it was returned: perhaps nobody looks any more
+    /// whether what is behind its item waits.
+    pub(crate) fn end_appends(&self) {
+        self.append_end.set(self.begin.get());
+    }
+
     #[inline]
     pub(crate) fn begin_item(&self, pwq: &Pwq, entry: Entry, i: u32) {
         self.shared.charged.set(pwq.wq().number());
@@ -230,6 +236,7 @@ impl Context {
         if appended && batch.is_recalled_now() {
             // Whoever recalled it may not have seen the entry, and may look no more.
             let state = self.pool.return_batch(self.me, batch, running.i);
+            self.end_appends();
             self.pool.unlock(state, false);
         }
         appended

@@ -65,7 +65,7 @@ impl SystemInner {
         change(&mut new)?;
         let queues = self.queues();
         let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
-        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new));
+        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new, &mut later));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|refused| self.refused(refused))?;
         let machine_changed = new.topology.version() != settings.topology.version()

@@ -119,6 +119,7 @@ impl NumberBatch {
     /// *recall*. Returns what is the caller's: from, to.
     pub fn recall(&self) -> (u32, u32) {
         self.0.recall();
+        self.0.fence();
         (self.0.next(), self.0.end())
     }
 

@@ -362,14 +362,6 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *put back*: the entry that was parked goes to the head, and its slot with it.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
-        self.put_back_with_slot(index, Some(item));
-    }
-
-    /// A slot comes back with an entry, or with one that has been cancelled.
-    fn put_back_with_slot(&mut self, index: PwqIndex, item: Option<T>) {
-        let Some(item) = item else {
-            return self.release_slot(index);
-        };
         let pwq = self.pwq_mut(index);
         item.set_position(pwq.fifo.push_front(item));
         if pwq.listed {

@@ -218,9 +218,6 @@ impl Pwq {
                 flushes.reserve(room);
             }
             flushes.push((number, Arc::downgrade(flush)));
-            drop(flushes);
-            // A batch with an ended entry and a long one behind it is settled by a look.
-            self.pool.watch_for_flush(&mut state);
         }
         self.pool.unlock_later(state, false, later);
     }
@@ -236,12 +233,6 @@ impl Pwq {
             waits
         });
         done.iter().for_each(|flush| flush.done());
-    }
-
-    /// Whether flushes wait for it.
-    pub(crate) fn has_flushes(&self) -> bool {
-        let flushes = self.flushes.lock();
-        flushes.iter().any(|(_, flush)| flush.strong_count() > 0)
     }
 
     /// Nothing is in flight any more.

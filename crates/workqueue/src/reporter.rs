@@ -1,5 +1,5 @@
 //! Tells users of what the system has found out, on a thread of its own: a slow callback holds up
-//! nothing but later reports.
+//! nothing but later reports, and destructors for which the timer has no time.
 
 use crate::panics::contained;
 use crate::system_shared::SystemShared;
@@ -28,15 +28,24 @@ struct State {
 impl Reporter {
     /// The report is given soon, after those before it.
     pub(crate) fn send(&self, shared: &Arc<SystemShared>, report: impl FnOnce() + Send + 'static) {
+        if self.push(shared, WAITING_MAX, report).is_err() {
+            self.0.lock().dropped += 1;
+        }
+    }
+
+    /// Gives it back if so many wait, or for want of a thread.
+    fn push<F>(&self, shared: &Arc<SystemShared>, most: usize, report: F) -> Result<(), F>
+    where
+        F: FnOnce() + Send + 'static,
+    {
         let mut state = self.0.lock();
         if !state.started && !state.stopped {
             let me = shared.clone();
             let started = shared.start_thread("inflight/report".to_owned(), move || run(&me));
             state.started = started.is_ok();
         }
-        if state.stopped || !state.started || state.waiting.len() >= WAITING_MAX {
-            state.dropped += 1;
-            return;
+        if state.stopped || !state.started || state.waiting.len() >= most {
+            return Err(report);
         }
         state.waiting.push_back(Box::new(report));
         let thread = state.thread.clone();
@@ -44,6 +53,7 @@ impl Reporter {
         if let Some(thread) = thread {
             thread.unpark();
         }
+        Ok(())
     }
 
     /// The thread looks again: where it is to run has changed.
@@ -63,6 +73,19 @@ impl Reporter {
     pub(crate) fn stop(&self) {
         self.0.lock().stopped = true;
         self.poke();
+    }
+}
+
+impl SystemShared {
+    /// Does what may run destructors of users: as a report if this is the timer's thread, which may
+    /// not be held up. Here if there is no thread for that.
+    pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
+        if !self.timers.is_own_thread() {
+            return f();
+        }
+        if let Err(f) = self.reporter.push(self, usize::MAX, f) {
+            f();
+        }
     }
 }
 

@@ -19,7 +19,10 @@ use std::time::Duration;
 
 /// Worker pools, and the workqueues that share them.
 ///
-/// Starts no thread until an item is queued. A clone is another handle on the same system.
+/// Starts no thread until an item is queued, or something is made that needs one: a
+/// [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim) queue its rescuer and the timer, a
+/// [poller](crate::BhPoller) the timer, `serve` its listener. A clone is another handle on the same
+/// system.
 ///
 /// # Shutdown
 ///

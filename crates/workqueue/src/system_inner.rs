@@ -96,7 +96,7 @@ impl SystemInner {
     }
 
     /// Pools that have been made, and those that serve the same queues, learn of each other.
-    pub(crate) fn introduce_newcomers(&self) {
+    pub(crate) fn introduce_newcomers(&self, later: &mut Later) {
         let mut pools = self.pools.lock();
         let newcomers = std::mem::take(&mut pools.newcomers);
         let is_one = |attrs: &PoolAttrs| {
@@ -111,7 +111,8 @@ impl SystemInner {
         for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
             let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
             let others: Vec<_> = others.cloned().collect();
-            pool.meet(Siblings::new(&machine, pool, &others, &pools.overloaded));
+            let siblings = Siblings::new(&machine, pool, &others, &pools.overloaded);
+            pool.meet(siblings, later);
         }
     }
 
@@ -200,7 +201,7 @@ impl SystemInner {
         }
         let attrs = change(queue.attrs())?;
         attrs.check()?;
-        let prepared = queue.prepare(attrs, &settings);
+        let prepared = queue.prepare(attrs, &settings, &mut later);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
         if let Some(prepared) = prepared {
             prepared.commit(&mut later);
@@ -251,7 +252,7 @@ impl SystemInner {
             return Err(BuildError::ShutDown);
         }
         handle.inner().make_pwqs()?;
-        self.introduce_newcomers();
+        self.introduce_newcomers(&mut Later::default());
         Ok(handle)
     }
 

@@ -1,8 +1,10 @@
 //! The system's timer queue: one thread that does things when their time has come.
 //!
 //! It is started with the first worker or the first delay, sleeps until the earliest time, and
-//! without limit while there is none. Its time is that of the system's clock. Nothing foreign runs
-//! on it: who is to be told of something is told by the [reporter](crate::reporter).
+//! without limit while there is none. Its time is that of the system's clock. Of what is foreign
+//! wakers alone run on it: who is to be told of something is told by the
+//! [reporter](crate::reporter), and a function that goes with its last handle goes there, unless
+//! the system ends.
 
 use crate::panics::contained;
 use crate::system_shared::SystemShared;

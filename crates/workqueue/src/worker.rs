@@ -51,6 +51,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         context,
         pace: Pace::new(pool),
         round: 0,
+        service_ns: None,
     };
     let mut state = pool.lock();
     WorkerPool::register(&mut state, me, shared.clone(), parker.unparker());
@@ -102,6 +103,8 @@ struct Worker<'a> {
     context: Rc<Context>,
     pace: Pace,
     round: u32,
+    /// What an item of the last batch took, if that was measured and the pool does not know yet.
+    service_ns: Option<u64>,
 }
 
 enum Next<'a> {
@@ -116,6 +119,9 @@ enum Next<'a> {
 impl<'a> Worker<'a> {
     /// What the worker does next.
     fn take(&mut self, mut state: MutexGuard<'a, PoolState>, lingered: &mut bool) -> Next<'a> {
+        if let Some(ns) = self.service_ns.take() {
+            state.core.note_service(ns);
+        }
         let batch = &self.context.shared.batch;
         // What comes to a pool with a poller is the poller's.
         let is_too_many = state.core.workers.are_too_many() || state.is_polled();
@@ -184,10 +190,7 @@ impl<'a> Worker<'a> {
             let now = self.pool.shared().clock.now();
             self.pool.shared().submitters.look(now);
             let ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
-            self.pool
-                .lock()
-                .core
-                .note_service(ns / u64::from(ran.max(1)));
+            self.service_ns = Some(ns / u64::from(ran.max(1)));
         } else {
             run_batch(&self.context);
         }
@@ -259,8 +262,11 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
     }
     context.shared.function.set_unknown();
     while i != batch.end() {
-        if !batch.start(i) && !context.pool.answer_recall(context.me, batch, i) {
-            break;
+        if !batch.start(i) {
+            if !context.pool.answer_recall(context.me, batch, i) {
+                break;
+            }
+            context.end_appends();
         }
         if batch.end().wrapping_sub(i) > AHEAD {
             batch.get(i.wrapping_add(AHEAD)).entry.item.prefetch();

@@ -309,6 +309,40 @@ fn a_refused_move_takes_nothing_back_but_itself() {
     drop((first, own));
 }
 
+/// The timer has the last handle of a work, which its queue refuses: a function that takes
+/// its time to go holds up nobody who waits for his.
+#[test]
+fn a_slow_destructor_holds_up_no_other_delay() {
+    struct Slow(Level, Level);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.raise();
+            self.1.wait_silently(1);
+        }
+    }
+    let (sys, wq, clock) = manual();
+    let (begun, open) = (Level::new(), Level::new());
+    let closed = sys.workqueue("closed").bound().build().unwrap();
+    let slow = Slow(begun.clone(), open.clone());
+    let work = DelayedWork::new(move || _ = &slow);
+    assert!(closed.queue_delayed(&work, MS).unwrap().is_queued());
+    drop(work);
+    closed.destroy_blocking().unwrap();
+    settled(&clock);
+    clock.advance(MS);
+    begun.wait(1);
+    let (work, runs) = counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    let looks = |_| {
+        clock.advance(MS);
+        thread::yield_now();
+        runs.get() == 1
+    };
+    let ran = (0..100_000).any(looks);
+    open.raise();
+    assert!(ran, "the timer waits");
+}
+
 /// What waits for its time when the system ends is idle again, and nothing waits for that time.
 #[test]
 fn shutdown_does_not_wait_for_times() {

@@ -123,7 +123,7 @@ fn a_process_with_nothing_to_do_makes_no_wakeups() {
 
 /// The child: each kind of thread has been there, and had something to do. An item slept without
 /// saying so, so the timer has looked at workers; another waited for its time; a queue has a
-/// rescuer; the CPU time of its items is measured.
+/// rescuer; the CPU time of its items is measured; a flush waits.
 #[cfg(target_os = "linux")]
 #[test]
 fn with_nothing_to_do() {
@@ -145,9 +145,15 @@ fn with_nothing_to_do() {
     while timed.is_pending() || !sys.dump().contains("2 workers (0 running") {
         pass(Duration::from_millis(10));
     }
+    // Nothing moves behind a flush that waits for what is frozen.
+    let held = sys.workqueue("held").bound().freezable().build().unwrap();
+    let frozen = sys.freeze();
+    held.spawn(|| ()).detach();
+    let flush = held.flush();
     println!("{IDLE}");
     // Until the other process has seen enough.
     let _ = std::io::stdin().read(&mut [0]);
+    drop((frozen, flush));
 }
 
 #[cfg(target_os = "linux")]

@@ -301,6 +301,47 @@ fn an_append_is_not_left_behind_a_recall() {
     });
 }
 
+/// No *append* after a *recall* that the owner has noticed: it may have been the last look.
+#[test]
+fn nothing_is_appended_after_a_recall() {
+    check("nothing_is_appended_after_a_recall", FOUR, || {
+        let pool = Pool::new(8);
+        let (begun, ran) = (Count::new(), Count::new());
+        let this = pool.clone();
+        drop(pool.wq.spawn({
+            let begun = begun.clone();
+            move || _ = begun.add()
+        }));
+        drop(pool.wq.spawn({
+            let ran = ran.clone();
+            move || {
+                let appended = ran.clone();
+                drop(this.wq.spawn(move || appended.add()));
+                ran.wait_silently();
+            }
+        }));
+        let draw_on = |pool: &Pool, ran: &Count| {
+            while ran.get() == 0 {
+                pool.pool.draw(1);
+                thread::yield_now();
+            }
+        };
+        let owner = pool.beside({
+            let ran = ran.clone();
+            move |pool| {
+                pool.pool.draw(3);
+                draw_on(pool, &ran);
+            }
+        });
+        begun.wait_silently();
+        pool.pool.recall();
+        draw_on(&pool, &ran);
+        owner.join().unwrap();
+        draw_all(&[&pool.pool]);
+        assert_eq!(pool.wq.stats().completed, 3);
+    });
+}
+
 /// *append* in one slot: A runs, B is queued, A queues C: B comes first.
 #[test]
 fn i27_an_append_passes_nobody() {

@@ -186,15 +186,15 @@ fn the_end_of_a_second_system_counts_as_blocking_in_the_first() {
         let a = one_cpu().sampling(false).build().unwrap();
         let b = one_cpu().sampling(false).build().unwrap();
         let (wa, wb) = (bound(&a), bound(&b));
-        let (inner, gate) = (wa.clone(), Level::new());
-        let g = gate.clone();
+        let (inner, release) = (wa.clone(), Level::new());
+        let g = release.clone();
         wb.spawn(move || {
             g.wait(1);
             inner.spawn(|| ()).wait().unwrap();
         })
         .detach();
         wa.spawn(move || {
-            gate.raise();
+            release.raise();
             match how {
                 0 => drop(b),
                 1 => b.shutdown_blocking().unwrap(),
@@ -371,7 +371,7 @@ fn two_systems_that_feed_each_other_both_end() {
 }
 
 inflight_sync::thread_local! {
-    static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
 /// The destructor of a thread's local is the last of its thread: nobody can wait for that there.
@@ -383,7 +383,7 @@ fn what_a_worker_keeps_in_its_thread_may_end_the_system() {
         let gone = Level::new();
         let (last, queue, told) = (sys.clone(), other.clone(), gone.clone());
         let mut last = Some(last);
-        let keep = OnDrop(move || {
+        let own = OnDrop(move || {
             match how {
                 0 => drop(last.take()),
                 1 => assert!(last.take().unwrap().shutdown_blocking().is_err()),
@@ -395,8 +395,8 @@ fn what_a_worker_keeps_in_its_thread_may_end_the_system() {
             }
             told.raise();
         });
-        let keep = move || KEPT.with(|kept| *kept.borrow_mut() = Some(Box::new(keep)));
-        wq.spawn(keep).wait().unwrap();
+        let own = move || OWN.with(|cell| *cell.borrow_mut() = Some(Box::new(own)));
+        wq.spawn(own).wait().unwrap();
         drop(sys);
         drop(wq); // Its workers leave.
         gone.wait(1);

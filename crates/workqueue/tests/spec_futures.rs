@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
-use support::{Inside, Level, builder, counting, every_kind, gated, system, until};
+use support::{Inside, Level, builder, counting, every_kind, held_work, system, until};
 
 /// Counts its calls.
 struct Counts(Level);
@@ -136,7 +136,7 @@ fn wakers_that_panic_harm_nobody_else() {
     for at in ["wake", "drop", "clone"] {
         let sys = system();
         for wq in every_kind(&sys).into_iter().filter(|wq| wq.name() != "bh") {
-            let (work, gate, begun) = gated();
+            let (work, release, begun) = held_work();
             wq.queue(&work).unwrap();
             begun.wait(1);
             let waker = ManuallyDrop::new(bad_waker(at));
@@ -163,14 +163,14 @@ fn wakers_that_panic_harm_nobody_else() {
                 let work = work.clone();
                 thread::spawn(move || work.cancel_sync_blocking())
             };
-            gate.raise();
+            release.raise();
             told.wait(3);
             waiter.join().unwrap().unwrap();
             drop((flush, drain, work_flush));
             for wait in bad {
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(wait)));
             }
-            gate.raise();
+            release.raise();
             assert_eq!(wq.queue(&work), Ok(Queued::Queued), "{at}: usable");
             wq.drain_blocking().unwrap();
             assert_eq!(wq.stats().in_flight(), 0);
@@ -182,14 +182,14 @@ fn wakers_that_panic_harm_nobody_else() {
 /// Wakers outlive the future, the queue and the system.
 #[test]
 fn wakers_kept_beyond_the_end_do_nothing() {
-    let kept = Arc::new(Mutex::new(Vec::new()));
+    let wakers = Arc::new(Mutex::new(Vec::new()));
     let polls = Level::new();
     for _ in 0..20 {
         let sys = system();
         for wq in every_kind(&sys) {
-            let (kept, polls) = (kept.clone(), polls.clone());
+            let (wakers, polls) = (wakers.clone(), polls.clone());
             let handle = wq.spawn_future(poll_fn(move |cx| {
-                kept.lock().push(cx.waker().clone());
+                wakers.lock().push(cx.waker().clone());
                 polls.raise();
                 Poll::<()>::Pending
             }));
@@ -197,9 +197,9 @@ fn wakers_kept_beyond_the_end_do_nothing() {
         }
         polls.wait(polls.get());
         thread::spawn({
-            let kept = kept.clone();
+            let wakers = wakers.clone();
             move || {
-                for waker in kept.lock().iter() {
+                for waker in wakers.lock().iter() {
                     waker.wake_by_ref();
                 }
             }
@@ -208,14 +208,14 @@ fn wakers_kept_beyond_the_end_do_nothing() {
         .unwrap();
         sys.shutdown_blocking().unwrap();
         let then = polls.get();
-        for waker in kept.lock().iter() {
+        for waker in wakers.lock().iter() {
             waker.wake_by_ref();
             drop(waker.clone());
         }
         drop(sys);
         assert_eq!(polls.get(), then);
     }
-    for waker in kept.lock().drain(..) {
+    for waker in wakers.lock().drain(..) {
         waker.wake();
     }
 }

@@ -9,7 +9,7 @@ use inflight_workqueue::DelayedWork;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::pending;
 use std::time::Duration;
-use support::{every_kind, gated, system};
+use support::{every_kind, held_work, system};
 
 /// Bytes that are allocated. Relaxed: read while nobody else runs.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -42,15 +42,15 @@ fn keeps_nothing(what: &str, each: impl Fn()) {
     (0..LOOPS / 10).for_each(|_| each());
     let before = LIVE.load(Ordering::Relaxed);
     (0..LOOPS).for_each(|_| each());
-    let kept = LIVE.load(Ordering::Relaxed).saturating_sub(before);
-    assert!(kept < 8 * LOOPS, "{what} keeps {kept} bytes of {LOOPS}");
+    let left = LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(left < 8 * LOOPS, "{what} leaves {left} bytes of {LOOPS}");
 }
 
 #[test]
 fn what_is_given_up_while_an_item_runs_is_not_kept() {
     let sys = system();
     for wq in every_kind(&sys).iter().filter(|wq| wq.name() != "bh") {
-        let (work, gate, begun) = gated();
+        let (work, release, begun) = held_work();
         wq.queue(&work).unwrap();
         begun.wait(1);
         keeps_nothing("flush", || drop(wq.flush()));
@@ -80,7 +80,7 @@ fn what_is_given_up_while_an_item_runs_is_not_kept() {
             wq.spawn(|| ()).try_cancel();
         });
         assert!(delayed.cancel());
-        gate.raise();
+        release.raise();
         wq.drain_blocking().unwrap();
     }
 }

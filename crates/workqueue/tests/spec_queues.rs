@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use support::{
-    Inside, Level, Log, bound, builder, counting, gated, one_cpu, rigged, system, until,
+    Inside, Level, Log, bound, builder, counting, held_work, one_cpu, rigged, system, until,
 };
 
 fn poll_now<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
@@ -37,13 +37,13 @@ fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
 fn hundreds_of_flushes_wait_for_what_was_before_them() {
     let sys = system();
     for wq in [bound(&sys), unbound(&sys, 1000)] {
-        let mut gates = Vec::new();
+        let mut releases = Vec::new();
         let mut flushes = Vec::new();
         for i in 0..300 {
-            let (work, gate, begun) = gated();
+            let (work, release, begun) = held_work();
             wq.queue_on(0, &work).unwrap();
             begun.wait(1);
-            gates.push(gate);
+            releases.push(release);
             let mut flush = wq.flush();
             assert!(poll_now(&mut flush).is_pending());
             flushes.push(RefCell::new(Some(flush)));
@@ -64,9 +64,9 @@ fn hundreds_of_flushes_wait_for_what_was_before_them() {
                 None => true,
             }
         };
-        for (i, gate) in gates.iter().enumerate() {
+        for (i, release) in releases.iter().enumerate() {
             assert!((i..300).all(|later| !is_over(later)), "too early: {i}");
-            gate.raise();
+            release.raise();
             if i < 15 {
                 until(
                     || is_over(i),
@@ -124,7 +124,7 @@ fn a_flush_ends_though_others_stream_and_chains_go_on() {
 fn drains_that_overlap_and_are_dropped_count_each_for_itself() {
     let sys = system();
     let wq = bound(&sys);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     wq.queue(&work).unwrap();
     begun.wait(1);
     let other = Work::new(|| ());
@@ -138,7 +138,7 @@ fn drains_that_overlap_and_are_dropped_count_each_for_itself() {
     assert_eq!(wq.queue(&other), Err(QueueError::Draining));
     drop(two);
     assert!(wq.queue(&other).unwrap().is_queued());
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     // A drain that has ended and is not dropped does not close the queue.
     let mut three = wq.drain();

@@ -11,7 +11,7 @@ use inflight_workqueue::{
     Attrs, DelayedWork, JoinError, QueueError, Queued, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Level, bound, builder, counting, every_kind, gated, rigged};
+use support::{Level, bound, builder, counting, every_kind, held_work, rigged};
 
 fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
     sys.workqueue("unbound")
@@ -103,7 +103,7 @@ fn rescued_queues_flush_cancel_move_and_end() {
 fn what_is_left_in_an_old_pool_costs_no_thread_for_each_item() {
     let (sys, faults, _clock) = rigged(builder());
     let wq = unbound(&sys, 1);
-    let (work, gate, begun) = gated();
+    let (work, release, begun) = held_work();
     wq.queue_on(0, &work).unwrap();
     begun.wait(1);
     let runs = Level::new();
@@ -114,7 +114,7 @@ fn what_is_left_in_an_old_pool_costs_no_thread_for_each_item() {
         }
         wq.set_attrs(Attrs::new().scope(scope)).unwrap();
     }
-    gate.raise();
+    release.raise();
     wq.flush_blocking().unwrap();
     assert_eq!(runs.get(), 1200);
     let made = faults.spawn_attempts();

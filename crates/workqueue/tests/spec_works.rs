@@ -11,7 +11,9 @@ use inflight_workqueue::{
     Workqueue, WorkqueueSystem, current_work,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, builder, counting, every_kind, gated, one_cpu, system};
+use support::{
+    Inside, Level, Log, bound, builder, counting, every_kind, held_work, one_cpu, system,
+};
 
 fn totals(queues: &[Workqueue]) -> (u64, u64, u64) {
     queues.iter().fold((0, 0, 0), |sum, wq| {
@@ -500,7 +502,7 @@ fn a_system_ends_while_its_work_waits_for_the_end_of_a_run_elsewhere() {
     for _ in 0..50 {
         let (a, b) = (system(), system());
         let (wa, wb) = (bound(&a), bound(&b));
-        let (work, gate, begun) = gated();
+        let (work, release, begun) = held_work();
         wb.queue(&work).unwrap();
         begun.wait(1);
         assert!(wa.queue(&work).unwrap().is_queued());
@@ -508,8 +510,8 @@ fn a_system_ends_while_its_work_waits_for_the_end_of_a_run_elsewhere() {
         wa.queue(&counting(&runs)).unwrap();
         runs.wait(1);
         let ends = thread::spawn(move || drop(a));
-        gate.raise();
-        gate.raise();
+        release.raise();
+        release.raise();
         ends.join().unwrap();
         assert_eq!(begun.get(), 2, "what was queued has run");
         assert_eq!(wa.queue(&work), Err(QueueError::ShutDown));

@@ -53,6 +53,7 @@ impl Context {
         let state = self
             .pool
             .return_batch(self.me, &self.shared.batch, running.i);
+        self.end_appends();
         let brought = match &self.own {
             None => self.pool.block(state, self.me),
             Some((own, me)) => {

@@ -37,6 +37,9 @@ impl Delayed for Expiry {
         if queued.is_err() {
             wq.inner().refused_later(&item, seq);
         }
+        if let Some(last) = item.drop_unless_last() {
+            wq.inner().shared().apart(move || drop(last));
+        }
     }
 
     fn abandon(self: Box<Self>) {

@@ -263,6 +263,22 @@ impl Clone for ReusableRef {
     }
 }
 
+impl ReusableRef {
+    /// Gives the handle up unless it is the last one; that comes back.
+    pub(crate) fn drop_unless_last(self) -> Option<Self> {
+        let others = |refs: u32| (refs > 1).then(|| refs - 1);
+        let refs = &self.header().refs;
+        // Ordering: Release, as in `drop_ref`: what was done with each handle comes before the item
+        // is freed.
+        let dropped = refs.fetch_update(Ordering::Release, Ordering::Relaxed, others);
+        if dropped.is_err() {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
+}
+
 impl Drop for ReusableRef {
     fn drop(&mut self) {
         // SAFETY: the handle is given up.

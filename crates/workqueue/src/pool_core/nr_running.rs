@@ -318,13 +318,9 @@ impl Worker {
         self.flags & !GUEST == 0
     }
 
-    /// Whether it counts as running.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.is_running()
-    }
-
-    /// It is active or on its way, and no reason says that it does not run.
-    fn is_running(&self) -> bool {
+    /// Whether it counts as running: it is active or on its way, and no reason says that it does
+    /// not run.
+    pub(crate) fn is_running(&self) -> bool {
         self.is_coming() || (self.phase == WorkerPhase::Active && self.flags == 0)
     }
 

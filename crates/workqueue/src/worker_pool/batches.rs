@@ -165,18 +165,34 @@ impl PoolState {
         entries.into_iter().flatten()
     }
 
-    /// *recall*: takes what a worker has not begun from it, and settles what has ended.
-    pub(crate) fn recall(&mut self, worker: WorkerId) {
+    /// *recall*: takes what these workers have not begun from them, and settles what has ended. One
+    /// heavy fence does for all.
+    pub(crate) fn recall(&mut self, workers: &[WorkerId]) {
+        let mut fence = None;
+        for worker in workers {
+            if self.core.workers.get(*worker).recalled.is_none() {
+                let batch = &self.thread(*worker).shared.batch;
+                batch.recall();
+                fence = Some(batch);
+            }
+        }
+        if let Some(batch) = fence {
+            batch.fence();
+        }
+        workers
+            .iter()
+            .for_each(|worker| self.take_recalled(*worker));
+    }
+
+    /// The same of one worker, behind the fence.
+    fn take_recalled(&mut self, worker: WorkerId) {
         let shared = self.thread(worker).shared.clone();
         let batch = &shared.batch;
         let before = self.core.workers.get(worker).recalled;
         let from = match before {
             // Not noticed yet: the owner starts nothing before it has.
             Some((_, to)) => to,
-            None => {
-                batch.recall();
-                batch.next()
-            }
+            None => batch.next(),
         };
         let to = batch.end();
         let first = before.map_or(from, |(first, _)| first);
@@ -196,16 +212,15 @@ impl PoolState {
 
     /// What every worker has not begun goes back, of those that `of` chooses.
     pub(crate) fn recall_all(&mut self, of: impl Fn(&Pwq) -> bool) {
-        let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
-        for worker in all {
-            let is_one = |(_, taken): (u32, Taken)| {
-                // SAFETY: as in `settle`.
-                of(unsafe { taken.pwq.as_ref() })
-            };
-            if self.entries(worker).any(is_one) {
-                self.recall(worker);
-            }
-        }
+        let is_one = |(_, taken): (u32, Taken)| {
+            // SAFETY: as in `settle`.
+            of(unsafe { taken.pwq.as_ref() })
+        };
+        let workers = self.core.workers.iter().map(|(worker, _)| worker);
+        let chosen: Vec<_> = workers
+            .filter(|worker| self.entries(*worker).any(is_one))
+            .collect();
+        self.recall(&chosen);
     }
 
     /// The owner, which runs entry `i`, puts back what is behind it, and settles what is before it.

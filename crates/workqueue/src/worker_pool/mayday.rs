@@ -103,16 +103,14 @@ impl WorkerPool {
         let next = now + NEXT_MAYDAY;
         self.plan_mayday(cooldown.map_or(next, |cooldown| cooldown.clamp(now, next)));
     }
-
-    /// A pool that has called rescuers already calls for each newcomer at once.
-    pub(crate) fn call_for_newcomer(&self, rescuer: &Rescuer) {
-        if self.lock().mayday.is_some_and(|mayday| mayday.called) {
-            rescuer.call(&self.arc());
-        }
-    }
 }
 
 impl PoolState {
+    /// Whether rescuers have been called.
+    pub(crate) fn has_called(&self) -> bool {
+        self.mayday.is_some_and(|mayday| mayday.called)
+    }
+
     /// The rescuers of the queues whose items wait, in the order of the worklist.
     fn rescuers(&self) -> Vec<Arc<Rescuer>> {
         let pwqs = self.core.worklist().map(|index| self.pwq(index));

@@ -83,10 +83,6 @@ pub(crate) struct PoolState {
     delay: Lately,
     /// The timer looks at the pool.
     watched: bool,
-    /// It may have flushes that wait.
-    flushing: bool,
-    /// The timer is to be told that it looks.
-    watch_wanted: bool,
     /// A worker that has nothing to do waits a little before it sleeps.
     pub(crate) lingering: bool,
     /// The timer comes for the coldest idle worker.
@@ -193,8 +189,6 @@ impl WorkerPool {
                 look_later: 0,
                 delay: Lately::default(),
                 watched: false,
-                flushing: false,
-                watch_wanted: false,
                 lingering: false,
                 culling: false,
                 started: 0,

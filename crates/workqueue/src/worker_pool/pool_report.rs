@@ -110,14 +110,6 @@ impl PoolState {
         items.sort_unstable();
         items
     }
-
-    pub(super) fn has_flushes(&mut self) -> bool {
-        if self.flushing {
-            let pwqs: Vec<_> = self.pwqs().collect();
-            self.flushing = pwqs.iter().any(|pwq| self.pwq(*pwq).has_flushes());
-        }
-        self.flushing
-    }
 }
 
 impl WorkerPool {

@@ -1,10 +1,10 @@
 //! What the pools of a system know of each other, and how they help. The decisions are those of
 //! [`StealPolicy`](crate::steal::StealPolicy).
 
-use super::{PoolState, WorkerPool, WorkerShared};
+use super::{Later, PoolState, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::load_hint::LoadHint;
-use crate::pool_core::{WakeAction, WorkerId};
+use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
 use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
 use crate::worker;
 use crate::workqueue_inner::Count;
@@ -105,7 +105,7 @@ pub(crate) struct Theft {
 
 impl WorkerPool {
     /// Its siblings are these from now on, if there are any.
-    pub(crate) fn meet(&self, siblings: Siblings) {
+    pub(crate) fn meet(&self, siblings: Siblings, later: &mut Later) {
         let mut state = self.lock();
         if state.overloaded {
             // The count of those that it knew.
@@ -113,7 +113,7 @@ impl WorkerPool {
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
-        self.unlock(state, false);
+        self.unlock_later(state, false, later);
     }
 
     /// Whether what is listed would run better in a sibling's pool than beside those that are awake
@@ -179,7 +179,7 @@ impl WorkerPool {
             let mut state = self.lock();
             state.look_later = 0;
             let action = state.core.need_worker(now || !self.is_looked_after());
-            let watch = self.must_watch(&mut state, action);
+            let watch = self.must_watch(&state, action);
             let after = self.after(&mut state, action, watch, None);
             drop(state);
             after.perform(self);
@@ -216,6 +216,18 @@ impl WorkerPool {
     fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
         state.threads[worker].as_mut().expect("it is there").away = away;
+    }
+
+    /// What the worker runs as that guest of another pool is no reason to hold others back here,
+    /// until it is back.
+    pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
+        let mut state = self.lock();
+        let thread = state.threads.get(worker).and_then(Option::as_ref);
+        let away = thread.and_then(|thread| thread.away.as_ref());
+        if away.is_some_and(|away| Arc::ptr_eq(away, guest)) {
+            state.core.workers.set_flag(worker, flag, true);
+        }
+        self.unlock(state, true);
     }
 
     /// A worker that was woken is here.
@@ -260,8 +272,12 @@ impl Theft {
             let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
             pwq.wq().counted(Count::Stolen, taken as u64);
         }
+        let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);
         thief.set_away(me, Some(shared.clone()));
+        if unmanaged {
+            thief.flag_away(me, &shared, INTENSIVE);
+        }
         worker::run_as_guest(&context);
         thief.set_away(me, None);
         victim.detach(guest, &shared);

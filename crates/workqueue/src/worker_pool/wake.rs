@@ -55,7 +55,7 @@ impl WorkerPool {
         now: bool,
     ) -> Option<AfterUnlock> {
         let action = self.decide(&mut state, now);
-        let watch = self.must_watch(&mut state, action);
+        let watch = self.must_watch(&state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);
         let help = help.then_some(now);
         if state.lingering && state.core.has_waiting() {
@@ -85,10 +85,7 @@ impl WorkerPool {
 
     /// Whether the timer is to look at the pool from now on: something waits for those that run.
     #[inline]
-    pub(super) fn must_watch(&self, state: &mut PoolState, action: WakeAction) -> bool {
-        if std::mem::take(&mut state.watch_wanted) {
-            return true;
-        }
+    pub(super) fn must_watch(&self, state: &PoolState, action: WakeAction) -> bool {
         let waits = action == WakeAction::None && state.core.has_waiting();
         waits && !state.watched && !state.lingering && self.is_looked_after()
     }
@@ -201,9 +198,14 @@ impl AfterUnlock {
                 }
             }
         }
-        for item in self.stale {
-            // SAFETY: the cancel has left a reference with the entry.
-            unsafe { item.release() };
+        if !self.stale.is_empty() {
+            let stale = self.stale;
+            pool.shared.apart(move || {
+                for item in stale {
+                    // SAFETY: the cancel has left a reference with the entry.
+                    unsafe { item.release() };
+                }
+            });
         }
         brings
     }

@@ -29,17 +29,19 @@ impl PoolState {
     /// Takes from workers that have not moved since the last look what they have not begun.
     fn recall_stuck(&mut self) {
         let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
+        let mut stuck = Vec::new();
         for worker in all {
             if !self.has_batch(worker) {
                 continue;
             }
             let next = self.thread(worker).shared.batch.next();
             let thread = self.threads[worker].as_mut().expect("it has a batch");
-            let stuck = thread.seen.replace(next) == Some(next);
-            if stuck && !self.is_recalled(worker) {
-                self.recall(worker);
+            let is_stuck = thread.seen.replace(next) == Some(next);
+            if is_stuck && !self.is_recalled(worker) {
+                stuck.push(worker);
             }
         }
+        self.recall(&stuck);
     }
 
     /// Nothing is left to be recalled.
@@ -76,16 +78,6 @@ impl WorkerPool {
         self.shared
             .timers
             .set_duty(&self.shared, at, move || pool.look())
-    }
-
-    /// A flush waits: what has ended in a batch is settled before the batch ends.
-    pub(crate) fn watch_for_flush(&self, state: &mut PoolState) {
-        state.flushing = true;
-        if !state.watched && self.is_looked_after() {
-            state.watched = true;
-            state.core.set_batching(true);
-            state.watch_wanted = true;
-        }
     }
 
     fn look(&self) {
@@ -169,7 +161,7 @@ impl WorkerPool {
             return false;
         }
         if thread.away.is_none() && !state.is_recalled(worker) {
-            state.recall(worker);
+            state.recall(&[worker]);
         }
         let (flag, mark) = match verdict {
             Verdict::Asleep => (ASLEEP, FOUND_ASLEEP),
@@ -183,30 +175,22 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
+            Verdict::Intensive(used) => Self::hog(&state, worker, function, used),
         };
-        let own = thread.own.clone();
         self.unlock(state, true);
-        if let Some((own, me)) = own {
+        if let Some((own, me)) = &thread.own {
             // A guest holds its own pool back.
-            let mut state = own.lock();
-            state.core.workers.set_flag(me, flag, true);
-            own.unlock(state, true);
+            own.flag_away(*me, shared, flag);
         }
-        if let Some(hog) = hog {
+        if let Some(mut hog) = hog {
+            hog.stack = hog.thread.and_then(sampler::proc::stack);
             self.shared.hogs.found(&self.shared, function.key(), hog);
         }
         true
     }
 
-    /// What is known of a worker that computes for long.
-    fn hog(
-        &self,
-        state: &PoolState,
-        worker: WorkerId,
-        function: Function,
-        used: Duration,
-    ) -> Option<Hog> {
+    /// What is known under the lock of a worker that computes for long.
+    fn hog(state: &PoolState, worker: WorkerId, function: Function, used: Duration) -> Option<Hog> {
         let thread = state.thread(worker);
         Some(Hog {
             item: function.name().to_owned(),
@@ -214,7 +198,7 @@ impl WorkerPool {
             count: 0,
             thread: thread.number,
             used,
-            stack: thread.number.and_then(sampler::proc::stack),
+            stack: None,
         })
     }
 
@@ -223,7 +207,7 @@ impl WorkerPool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
         state.recall_all(|_| true);
-        if state.waits() || state.has_flushes() {
+        if state.waits() {
             self.unlock(state, true);
             return false;
         }

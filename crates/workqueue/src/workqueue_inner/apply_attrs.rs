@@ -40,6 +40,7 @@ impl WorkqueueInner {
         self: &'a Arc<Self>,
         attrs: Attrs,
         settings: &Settings,
+        later: &mut Later,
     ) -> Result<Option<AttrsChange<'a>>, Refused> {
         let mut control = self.control.lock();
         if control.detached {
@@ -47,7 +48,7 @@ impl WorkqueueInner {
         }
         let pods = PodMap::new(settings, self.mode, &attrs, self.flags.highpri);
         let before = control.pwqs.len();
-        let pwqs = self.prepare_pwqs(&mut control, &pods);
+        let pwqs = self.prepare_pwqs(&mut control, &pods, later);
         let mut change = AttrsChange {
             wq: self,
             control,
@@ -65,6 +66,7 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         control: &mut Control,
         pods: &PodMap,
+        later: &mut Later,
     ) -> Result<Vec<Arc<Pwq>>, Refused> {
         let mut pwqs = Vec::new();
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
@@ -86,7 +88,7 @@ impl WorkqueueInner {
             }
             pwqs.push(pwq);
         }
-        self.system.introduce_newcomers();
+        self.system.introduce_newcomers(later);
         Ok(pwqs)
     }
 

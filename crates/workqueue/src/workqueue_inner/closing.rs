@@ -128,7 +128,8 @@ impl WorkqueueInner {
             self.detach();
         }
         if destroyed {
-            self.finish_destroy();
+            let this = self.clone();
+            self.shared().apart(move || this.finish_destroy());
         }
         if shut_down {
             self.system.queue_is_idle();

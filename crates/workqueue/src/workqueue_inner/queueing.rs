@@ -229,9 +229,11 @@ impl WorkqueueInner {
             return self.push_closed(pwq, item, seq, cpu, origin);
         }
         self.push_locked(&mut state, pwq, item, seq);
+        // A pool that has called rescuers already calls for each newcomer at once.
+        let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
         pwq.pool().unlock(state, false);
-        if let Some(rescuer) = &self.rescuer {
-            pwq.pool().call_for_newcomer(rescuer);
+        if let Some(rescuer) = rescuer {
+            rescuer.call(pwq.pool());
         }
         Ok(())
     }

@@ -142,7 +142,7 @@ impl Machine {
     /// Items that count, have the CPU or want it back, and are not this worker's.
     fn burns_besides(&self, me: usize) -> bool {
         let burns = |(n, t): (usize, &Thread)| {
-            n != me && t.here && !t.asleep && self.core.workers.get(n).is_counted()
+            n != me && t.here && !t.asleep && self.core.workers.get(n).is_running()
         };
         self.threads.iter().enumerate().any(burns)
     }
@@ -263,7 +263,7 @@ impl Machine {
     /// What a sampler would see at this moment.
     fn look(&mut self) {
         for n in 0..self.threads.len() {
-            let holds_back = self.core.workers.get(n).is_counted();
+            let holds_back = self.core.workers.get(n).is_running();
             let Some((job, _)) = self.threads[n].job.filter(|_| holds_back) else {
                 continue;
             };
