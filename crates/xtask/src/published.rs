@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::output::say;
 
-const BEGIN: &str = "<!-- generated: ";
+/// At the beginning of a line: a page may speak of it.
+const BEGIN: &str = "\n<!-- generated: ";
 const END: &str = "<!-- end -->";
 /// Simulations that draw a picture, and the option for it.
 const DRAWN: [(&str, &str); 3] = [
@@ -390,7 +391,9 @@ mod tests {
         assert_eq!(asked, ["x", "y"]);
         let again = filled(&new, &mut |name| Ok(format!("new {name}\n"))).unwrap();
         assert_eq!(again, new);
-        assert!(filled("<!-- generated: x -->\nold", &mut |_| Ok(String::new())).is_err());
+        assert!(filled("\n<!-- generated: x -->\nold", &mut |_| Ok(String::new())).is_err());
+        let about = "write `<!-- generated: x -->`\n";
+        assert_eq!(filled(about, &mut |_| unreachable!()).unwrap(), about);
     }
 
     #[test]
