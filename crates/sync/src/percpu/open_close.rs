@@ -5,7 +5,7 @@ use super::{Backend, Stacks};
 use crate::atomic::{Ordering, fence};
 
 impl Stacks {
-    /// Lets stack `i` hold up to `limit` ids, at most [`CAPACITY`].
+    /// Lets stack `i` hold up to `limit` ids, at most [`CAPACITY`](super::CAPACITY).
     ///
     /// # Panics
     ///
@@ -75,7 +75,7 @@ impl Stacks {
     ///
     /// # Panics
     ///
-    /// As [`Rseq::barrier`].
+    /// As [`Rseq::barrier`](crate::rseq::Rseq::barrier).
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
