@@ -361,7 +361,7 @@ impl Word {
         held
     }
 
-    /// LaneEnds the ownership of a bit. `false` if nobody owned it.
+    /// Ends the ownership of a bit. `false` if nobody owned it.
     #[inline]
     pub(crate) fn unmark(&self, offset: u32, check: Check) -> bool {
         let Some(states) = &self.states else {

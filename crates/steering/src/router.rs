@@ -1,4 +1,5 @@
-//! From a completed request to its callback, on the CPU where it belongs.
+//! From a completed request to its callback, on the CPU where it belongs. Which one that is says
+//! [`decide`](inflight_topology::steering::decide).
 
 use crate::cpu_map::{CpuMap, CpuMaps, Leftover};
 use crate::item::{Item, TenantId};

@@ -2,7 +2,7 @@
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::gate::Gate;
+use crate::freeze_gate::Gate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
 use crate::size::Size;

@@ -135,7 +135,6 @@ impl CpuMap {
         }
     }
 
-    /// The CPUs that can be used.
     /// How many CPUs each hardware queue serves, for any kind; 1 for one that serves none. Where
     /// they share their tags, the first says how many all of them serve.
     pub(crate) fn users(&self, shared: bool) -> Vec<usize> {
@@ -154,6 +153,7 @@ impl CpuMap {
         cpus.iter().map(|cpus| cpus.len().max(1)).collect()
     }
 
+    /// The CPUs that can be used.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         usable(self.machine.lock().as_ref())
     }

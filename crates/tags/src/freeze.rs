@@ -16,7 +16,7 @@
 use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::error::FreezeError;
-use crate::gate::FREEZE;
+use crate::freeze_gate::FREEZE;
 use inflight_sync::Arc;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::WaiterKey;

@@ -5,7 +5,7 @@
 use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::error::FreezeError;
-use crate::gate::QUIESCE;
+use crate::freeze_gate::QUIESCE;
 use crate::set::TagSet;
 use inflight_sync::Arc;
 use std::time::Duration;

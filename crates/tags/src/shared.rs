@@ -1,14 +1,12 @@
-//! What all handles and tags of a set share, and the way from a token back to its tag.
+//! What all handles and tags of a set share.
 
 use crate::bitmaps::Bitmaps;
 use crate::cpu_map::CpuMap;
-use crate::error::RedeemError;
-use crate::slot::{Record, Slot};
-use crate::tag::Tag;
+use crate::slot::Slot;
 use crate::tenant::{Others, Taken};
-use crate::token::{Generation, Place, Token};
+use crate::token::Place;
 use inflight_steering::{Leftover, TenantId};
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::AtomicU64;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
 use inflight_topology::Topology;
 use std::collections::BTreeSet;
@@ -33,7 +31,7 @@ pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
 /// What all handles and tags of a set share.
 pub(crate) struct Shared<T> {
     /// What the token of the first slot names.
-    first_place: Place,
+    pub(crate) first_place: Place,
     pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
     /// Makes payloads.
     pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
@@ -151,55 +149,5 @@ impl<T> Shared<T> {
             bitmaps.mark_first();
         }
         taken
-    }
-
-    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
-    #[inline]
-    pub(crate) fn claim(
-        &self,
-        token: u64,
-        step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
-    ) -> Result<Tag<T>, RedeemError> {
-        let token = Token::decode(token);
-        let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
-            return Err(self.not_here(token));
-        };
-        // Why: read before the exchange, which holds up what comes after it.
-        let bitmap = slot.bitmap;
-        match step(&slot.record, token.generation) {
-            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
-            // PROTOCOL.md, "One owner".
-            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
-            Err(_) if slot.record.is_absent() || token.is_none() => Err(self.not_here(token)),
-            Err(error) => Err(self.refuse(error)),
-        }
-    }
-
-    /// The set has no slot in this place.
-    #[cold]
-    fn not_here(&self, token: Token) -> RedeemError {
-        let place = token.place;
-        self.refuse(if token.is_none() {
-            RedeemError::NoToken
-        } else if place.set() == self.first_place.set() {
-            RedeemError::OutOfRange
-        } else {
-            RedeemError::Foreign
-        })
-    }
-
-    pub(crate) fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
-        self.claim(token, Record::take_overdue)
-    }
-
-    #[cold]
-    fn refuse(&self, error: RedeemError) -> RedeemError {
-        if error == RedeemError::TimedOut {
-            // Relaxed: a statistic.
-            self.late_completions.fetch_add(1, Ordering::Relaxed);
-        }
-        // Relaxed: a statistic.
-        self.redeem_errors.fetch_add(1, Ordering::Relaxed);
-        error
     }
 }

@@ -1,4 +1,5 @@
-//! A tag in flight as one number: what a ring carries as user data.
+//! A tag in flight as one number: what a ring carries as user data. `redeem.rs` takes one back,
+//! and refuses what is stale or foreign.
 //!
 //! ```text
 //!  63                              30 29      24 23                      0

@@ -15,14 +15,14 @@ use crate::nr_active::{Limit, NrActive, PwqId};
 use inflight_sync::Arc;
 use std::collections::VecDeque;
 
-mod nr_running;
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod workers;
 
-pub(crate) use nr_running::{ASLEEP, BLOCKED, INTENSIVE};
-pub use nr_running::{WakeAction, WorkerId, WorkerPhase, Workers};
 pub(crate) use pwq_state::PwqState;
+pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
+pub use workers::{WakeAction, WorkerId, WorkerPhase, Workers};
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;

@@ -284,7 +284,7 @@ impl List {
         Some((ids, node.token.take()))
     }
 
-    /// LaneEnds a waiter's waiting; its node stays for its owner. The caller says how it ended.
+    /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
     pub(super) fn unlink(&mut self, ticket: WaiterKey) -> &mut Node {
         debug_assert!(self.is_waiting(ticket));
         let slot = self.slot(ticket.index);

@@ -263,7 +263,7 @@ impl<'a, S: Store> Wait<'a, S> {
         is_out && !stalled
     }
 
-    /// LaneEnds the wait whatever its state. A grant that came just in time is kept, and so is a
+    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
         let ticket = self.stay.place?;

@@ -15,7 +15,7 @@ pub(super) struct WaitQueue {
     pub(super) serial: u32,
     /// Threads that were granted and woken in this wake_epoch and have not yet run.
     tokens: u32,
-    /// LaneEnds when a token is given up for lost: it no longer counts.
+    /// Ends when a token is given up for lost: it no longer counts.
     wake_epoch: u32,
     /// Whether puts and gets know that somebody waits.
     announced: bool,

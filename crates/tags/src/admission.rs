@@ -1,4 +1,6 @@
 //! Who gets a tag when there are too few: the policies, as data.
+//!
+//! Who must wait is decided in the bitmap below, by [`NewcomerPolicy`] and its table of waiters.
 
 use inflight_sbitmap::WakePolicy;
 use inflight_sbitmap::tenancy::{self, NewcomerPolicy};
