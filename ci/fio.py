@@ -43,7 +43,7 @@ def main():
                 shape = [f"--filename={file}", f"--size={size}", f"--rw={pattern}", "--bs=4k",
                          f"--iodepth={depth}", f"--runtime={seconds}", f"--direct={direct}"]
                 fio = ["fio", "--name=x", "--ioengine=io_uring", "--time_based", "--thread",
-                       "--norandommap", "--output-format=json", *shape]
+                       "--norandommap", "--invalidate=0", "--output-format=json", *shape]
                 mine = [ours, "--engine=io_uring", "--verify=none", "--json", *shape]
                 ratios, rival = [], []
                 for turn in range(turns):

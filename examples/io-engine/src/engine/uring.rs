@@ -67,7 +67,10 @@ impl Ring {
 /// One job's ring.
 pub(crate) struct Uring {
     ring: IoUring,
-    file: Arc<File>,
+    /// How the ring calls the file, which lives as long.
+    fd: Fd,
+    flags: squeue::Flags,
+    _file: Arc<File>,
     completions: Completions<Slot>,
     inboxes: Arc<[Inbox]>,
     job: usize,
@@ -132,9 +135,17 @@ impl Uring {
         if ring.disabled {
             ring.ring.submitter().register_enable_rings()?;
         }
+        // A registered file is not looked up again for each request.
+        let fd = file.as_fd().as_raw_fd();
+        let (fd, flags) = match ring.ring.submitter().register_files(&[fd]) {
+            Ok(()) => (Fd(0), squeue::Flags::FIXED_FILE),
+            Err(_) => (Fd(fd), squeue::Flags::empty()),
+        };
         let mut uring = Self {
             ring: ring.ring,
-            file,
+            fd,
+            flags,
+            _file: file,
             completions,
             inboxes,
             job,
@@ -250,7 +261,7 @@ impl Uring {
 
 impl Engine for Uring {
     fn start(&mut self, mut tag: Tag<Slot>) {
-        let fd = Fd(self.file.as_fd().as_raw_fd());
+        let fd = self.fd;
         let offset = tag.next_offset();
         let rest = tag.rest_mut();
         let (address, len) = (rest.as_mut_ptr(), rest.len() as u32);
@@ -265,7 +276,7 @@ impl Engine for Uring {
         } else {
             tag.into_token()
         };
-        self.push(entry.user_data(token));
+        self.push(entry.flags(self.flags).user_data(token));
         self.unsubmitted += 1;
         // The device never has less than half of the requests, and one that is alone goes with
         // the wait.
