@@ -62,13 +62,15 @@ fn b8_each_queue_is_charged_what_its_items_use() {
 fn queues_that_take_turns_share_the_time() {
     let sys = one_cpu().cpu_time(true).sampling(false).build().unwrap();
     let (much, little) = (bound(&sys), bound(&sys));
-    for _ in 0..60 {
-        drop(much.spawn(|| burn(Duration::from_millis(4))));
-        drop(little.spawn(|| burn(Duration::from_millis(1))));
+    // Two of their turns are no multiple of the time between two readings.
+    let (long, short) = (Duration::from_micros(3700), Duration::from_micros(600));
+    for _ in 0..70 {
+        drop(much.spawn(move || burn(long)));
+        drop(little.spawn(move || burn(short)));
     }
     much.flush_blocking().unwrap();
     little.flush_blocking().unwrap();
-    let all = Duration::from_millis(300);
+    let all = 70 * (long + short);
     while charged(&much) + charged(&little) < all {
         thread::yield_now();
     }
