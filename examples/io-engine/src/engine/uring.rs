@@ -79,8 +79,6 @@ pub(crate) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Requests the kernel has or will get, the doorbell's poll not among them.
     under_way: usize,
-    /// Those among them that the kernel has not been told of.
-    unsubmitted: usize,
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
     /// Whether the device works while we prepare more for it: not with the page cache, whose work
@@ -152,7 +150,6 @@ impl Uring {
             doorbell: Arc::new(ring.doorbell),
             backlog: VecDeque::new(),
             under_way: 0,
-            unsubmitted: 0,
             sent: 0,
             overlaps,
             polls: ring.polls,
@@ -199,7 +196,6 @@ impl Uring {
 
     /// Submits, and waits for `want` completions.
     fn enter(&mut self, want: usize) -> io::Result<()> {
-        self.unsubmitted = 0;
         match self.ring.submit_and_wait(want) {
             Ok(_) => Ok(()),
             // Interrupted, or the kernel wants its completions reaped before it takes more.
@@ -277,10 +273,8 @@ impl Engine for Uring {
             tag.into_token()
         };
         self.push(entry.flags(self.flags).user_data(token));
-        self.unsubmitted += 1;
-        // The device never has less than half of the requests, and one that is alone goes with
-        // the wait.
-        if self.overlaps && self.unsubmitted > 1 && 2 * self.unsubmitted > self.under_way {
+        // The device begins at once. A request that is alone goes with the wait.
+        if self.overlaps && self.under_way > 1 {
             // Why ignored: an error that stays is that of `wait`, too.
             let _ = self.enter(0);
         }
