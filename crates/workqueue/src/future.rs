@@ -190,12 +190,13 @@ where
     }
 
     fn try_cancel(&self) -> bool {
-        cancel::cancel(&self.item);
         // If nobody has it, it has ended.
         let Some(task) = self.task.upgrade() else {
             return false;
         };
+        // First: once the item is taken back a closed queue may be idle, and end what is left.
         let ends = task.end(JoinError::Cancelled);
+        cancel::cancel(&self.item);
         // The poll that was taken back does not come to do it.
         task.forget_wake();
         ends

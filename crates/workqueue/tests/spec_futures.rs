@@ -106,6 +106,19 @@ fn futures_that_always_wake_themselves_end_with_queue_or_system() {
     }
 }
 
+/// A cancel that leaves a closed queue with nothing is a cancel all the same.
+#[test]
+fn the_last_future_of_a_closed_queue_is_cancelled_by_its_handle() {
+    let sys = system();
+    let wq = sys.workqueue("closed").ordered().freezable().build().unwrap();
+    let frozen = sys.freeze();
+    let handle = wq.spawn_future(std::future::pending::<()>());
+    drop(wq.destroy());
+    assert!(handle.try_cancel());
+    drop(frozen);
+    assert!(matches!(handle.wait(), Err(JoinError::Cancelled)));
+}
+
 /// A waker that panics on whatever it is asked for.
 fn bad_waker(at: &'static str) -> Waker {
     fn data(at: &'static str) -> *const () {
