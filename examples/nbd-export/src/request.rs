@@ -23,8 +23,8 @@ use crate::reactor::{Buffer, FileOp, Reactor, Running};
 
 /// A request that is refused for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pieces of files in memory that are as long as this are passed on and not copied. For shorter ones
-/// a copy is cheaper than two calls.
+/// Pieces of files in memory that are as long as this are passed on and not copied. For shorter
+/// ones a copy is cheaper than two calls.
 const PASSED_ON: usize = 32 << 10;
 /// The most extents in one answer.
 const MAX_EXTENTS: usize = 1024;

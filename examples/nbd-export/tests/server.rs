@@ -279,7 +279,7 @@ fn with_registered_buffers_and_without() {
     assert!(contents.iter().all(|content| *content == contents[0]));
 }
 
-/// Has a program start with so much memory that it may lock, and without the privilege to lock more.
+/// Has a program start with so much memory that it may lock, and no privilege to lock more.
 fn limit_locked_memory(command: &mut Command, bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,

@@ -348,8 +348,8 @@ impl Reactor {
         buffer.into()
     }
 
-    /// A buffer for `len` bytes of a file in memory, which are sent and not looked at. None if there
-    /// is no pipe for them.
+    /// A buffer for `len` bytes of a file in memory, which are sent and not looked at. None if
+    /// there is no pipe for them.
     pub(crate) fn pipe(&self, len: usize) -> Option<Buffer> {
         Buffer::pipe(&self.pipes, len, self.longest)
     }
