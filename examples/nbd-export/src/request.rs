@@ -223,7 +223,8 @@ impl Session {
             }));
         }
         for piece in begun {
-            pieces.push(piece.await.ok_or(Errno::Shutdown)?);
+            let piece = self.reactor.computed(piece).await;
+            pieces.push(piece.ok_or(Errno::Shutdown)?);
         }
         Ok(pieces)
     }

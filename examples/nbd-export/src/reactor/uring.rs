@@ -20,9 +20,9 @@ const BELL: u64 = u64::MAX;
 const NOBODY: u64 = u64::MAX - 1;
 
 const ENTRIES: u32 = 256;
-/// While many writes are under way their answers are taken several at a time: up to so many, or
-/// after so long if there are fewer. The kernel has a thread carry writes out, and waking this one
-/// for each costs more than the write.
+/// While other threads are at work for this one, their answers are taken several at a time: a
+/// quarter of them and up to so many, or after so long if there are fewer. Waking this thread for
+/// each costs more than a short write or an encryption.
 const TOGETHER: usize = 16;
 const TOGETHER_US: u32 = 50;
 const PUNCH_HOLE: i32 = 0x02;
@@ -36,7 +36,7 @@ pub(super) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Files of operations under way stay open: by key. And whether it is a write.
     files: Vec<Option<(Arc<File>, bool)>>,
-    /// Writes under way.
+    /// Writes under way, which a thread of the kernel carries out.
     writes: usize,
     /// Where the buffers are that the kernel knows.
     registered: Range<usize>,
@@ -175,9 +175,11 @@ impl Uring {
     }
 
     /// Submits, waits if there is a limit and nothing is there, and takes what has completed.
+    /// Workers compute something for so many tasks.
     pub(super) fn wait(
         &mut self,
         limit: Option<Duration>,
+        computing: usize,
         completed: &mut Vec<Finished>,
     ) -> io::Result<()> {
         // Deferred work runs only for those who wait, so one who does not want to waits for no
@@ -186,7 +188,7 @@ impl Uring {
         let mut args = SubmitArgs::new().timespec(&timespec);
         let mut want = 1;
         if limit.is_some() && self.ring.params().is_feature_min_timeout() {
-            want = (self.writes / 2).clamp(1, TOGETHER);
+            want = ((self.writes + computing) / 4).clamp(1, TOGETHER);
             if want > 1 {
                 args = args.min_wait_usec(TOGETHER_US);
             }
