@@ -1,6 +1,7 @@
 """Throughput, CPU time for each request, and p99 of three servers under the same client, in turn; and
 what two tenants of different weight get.
-ratio.py PROGRAM SCRATCH DISK_FOLDER ROUNDS SECONDS loads|weights|loads,weights [KEYFILE]"""
+ratio.py PROGRAM SCRATCH DISK_FOLDER ROUNDS SECONDS loads|weights|loads,weights ONLY [KEYFILE]
+ONLY is a part of the name of what is run, "memory, 1M" for instance; nothing for all."""
 
 import json
 import os
@@ -10,9 +11,9 @@ import subprocess
 import sys
 import time
 
-program, scratch, disk, rounds, seconds, parts = sys.argv[1:7]
+program, scratch, disk, rounds, seconds, parts, only = sys.argv[1:8]
 parts = parts.split(",")
-key = sys.argv[7] if len(sys.argv) > 7 else None
+key = sys.argv[8] if len(sys.argv) > 8 else None
 rounds, seconds = int(rounds), int(seconds)
 SIZE = 512 << 20
 TICK = os.sysconf("SC_CLK_TCK")
@@ -94,6 +95,9 @@ def measure(command, load):
 places = [("memory", "/dev/shm"), ("disk", disk)]
 print(f"{rounds} rounds of {seconds} s, medians; CPU of the server in us for each request")
 for place, folder in places if "loads" in parts else ():
+    chosen = {name: load for name, load in LOADS.items() if only in f"{place}, {name}"}
+    if not chosen:
+        continue
     path = os.path.join(folder, f"nbd-ratio-{os.getpid()}")
     try:
         with open(path, "wb") as file:
@@ -108,7 +112,7 @@ for place, folder in places if "loads" in parts else ():
                             "-f", "luks", "-o", "key-secret=s,iter-time=10", path + ".luks", str(SIZE)],
                            check=True)
             commands += luks_servers(path)
-        for name, load in LOADS.items():
+        for name, load in chosen.items():
             seen = {who: [] for who, _ in commands}
             for turn in range(rounds):
                 for n in range(len(commands)):

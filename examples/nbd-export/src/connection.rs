@@ -4,9 +4,8 @@
 //! under way is bounded; then nothing more is read from it until something has been sent.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,13 +18,12 @@ use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
-use nbd_export::proto::{
-    BASE_ALLOCATION_ID, Command, Errno, Request, chunk, chunk_header, simple_reply,
-};
-use rustix::io::{readv, writev};
+use nbd_export::proto::{Command, Request};
+use rustix::io::readv;
 
+use crate::output::Output;
 use crate::reactor::{Buffer, Reactor, Ready, Running};
-use crate::request::{Body, Reply, Session};
+use crate::request::{Reply, Session};
 use crate::server::Shared;
 
 /// How many requests of one client are under way.
@@ -38,6 +36,9 @@ const BURST: usize = 512 << 10;
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
 const INPUT: usize = 128 << 10;
+/// The same behind a write that is as long as `INPUT` or longer: another one like it may follow,
+/// whose payload is to be read into its place.
+const BEHIND_LONG: usize = 4 << 10;
 /// Memory for so much of a payload is there before it comes; then for as much as has come.
 const AHEAD: usize = 512 << 10;
 /// A payload that is refused is read all the same, up to this.
@@ -55,28 +56,6 @@ struct Receiving {
     missing: usize,
 }
 
-enum Part {
-    Head([u8; 44], usize),
-    Data(Buffer),
-}
-
-impl Part {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Head(bytes, len) => &bytes[..*len],
-            Self::Data(bytes) => bytes,
-        }
-    }
-}
-
-/// What is to be sent.
-#[derive(Default)]
-struct Output {
-    parts: VecDeque<Part>,
-    /// Bytes of the first part that were sent.
-    sent: usize,
-}
-
 /// How reading or writing went.
 enum Io {
     Progress,
@@ -92,6 +71,8 @@ pub(crate) struct Connection {
     negotiation: Negotiation,
     session: Option<Rc<Session>>,
     input: Vec<u8>,
+    /// How much is read that has no place yet.
+    read_ahead: usize,
     receiving: Option<Receiving>,
     /// Bytes of a refused payload that are still to come.
     discarding: u64,
@@ -113,9 +94,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, shared: &Arc<Shared>) -> Self {
         let mut output = Output::default();
-        output
-            .parts
-            .push_back(Part::Data(Negotiation::greeting().into()));
+        output.push(Negotiation::greeting());
         shared.clients.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
@@ -125,6 +104,7 @@ impl Connection {
             negotiation: Negotiation::new(),
             session: None,
             input: Vec::new(),
+            read_ahead: INPUT,
             receiving: None,
             discarding: 0,
             requests: FuturesUnordered::new(),
@@ -186,7 +166,7 @@ impl Connection {
             .negotiation
             .receive(input, &self.described, &mut answers);
         if !answers.is_empty() {
-            self.output.parts.push_back(Part::Data(answers.into()));
+            self.output.push(answers);
         }
         match next {
             Next::More => {}
@@ -241,6 +221,8 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
+        let is_long = weight(&request) >= INPUT && request.command == Some(Command::Write);
+        self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
         match request.command {
             Some(Command::Disconnect) => self.ended = true,
             Some(Command::Write) => match request.check(&session.limits) {
@@ -308,7 +290,7 @@ impl Connection {
 
     /// Reads what is there: the rest of a payload into its place, and more behind it.
     fn read(&mut self) -> io::Result<Io> {
-        let mut extra = self.reactor.buffer(INPUT);
+        let mut extra = self.reactor.buffer(self.read_ahead);
         let mut slices = Vec::new();
         let mut wanted = 0;
         if let Some(receiving) = &mut self.receiving {
@@ -345,29 +327,14 @@ impl Connection {
     }
 
     fn write(&mut self) -> io::Result<Io> {
-        let mut slices = Vec::with_capacity(64);
-        for (n, part) in self.output.parts.iter().take(64).enumerate() {
-            let skip = if n == 0 { self.output.sent } else { 0 };
-            slices.push(IoSlice::new(&part.bytes()[skip..]));
-        }
-        let mut sent = match writev(&self.socket, &slices) {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Io::Blocked),
-            Err(error) => return Err(error.into()),
-            Ok(sent) => sent + self.output.sent,
-        };
-        while let Some(part) = self.output.parts.front() {
-            let len = part.bytes().len();
-            if sent < len {
-                break;
-            }
-            sent -= len;
-            if let Some(Part::Data(bytes)) = self.output.parts.pop_front() {
-                self.bytes = self.bytes.saturating_sub(bytes.len());
-                self.reactor.recycle(bytes);
+        match self.output.send(&self.socket, &self.reactor) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Io::Blocked),
+            Err(error) => Err(error.into()),
+            Ok(data) => {
+                self.bytes = self.bytes.saturating_sub(data);
+                Ok(Io::Progress)
             }
         }
-        self.output.sent = sent;
-        Ok(Io::Progress)
     }
 
     fn reply(&mut self, reply: Reply) {
@@ -393,7 +360,7 @@ impl Connection {
                 self.can_write = None;
             }
         }
-        while self.can_write.is_none() && !self.output.parts.is_empty() {
+        while self.can_write.is_none() && !self.output.is_empty() {
             match self.write() {
                 Ok(Io::Progress) => progress = true,
                 Ok(_) => {
@@ -452,7 +419,7 @@ impl Future for Connection {
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
         }
-        let unread = !this.output.parts.is_empty() && !late && !this.shared.overdue();
+        let unread = !this.output.is_empty() && !late && !this.shared.overdue();
         if this.ended && this.requests.is_empty() && !unread {
             return Poll::Ready(());
         }
@@ -508,65 +475,5 @@ fn weight(request: &Request) -> usize {
     match request.command {
         Some(Command::Read | Command::Write) => request.length as usize,
         _ => 0,
-    }
-}
-
-impl Output {
-    fn head(&mut self, parts: &[&[u8]]) {
-        let mut bytes = [0; 44];
-        let mut len = 0;
-        for part in parts {
-            bytes[len..len + part.len()].copy_from_slice(part);
-            len += part.len();
-        }
-        self.parts.push_back(Part::Head(bytes, len));
-    }
-
-    /// Appends a reply; how many bytes of data it has.
-    fn reply(&mut self, request: &Request, result: Result<Body, Errno>, structured: bool) -> usize {
-        let cookie = request.cookie;
-        if !structured {
-            let error = result.as_ref().err().map_or(0, |errno| *errno as u32);
-            self.head(&[&simple_reply(cookie, error)]);
-            return match result {
-                Ok(Body::Data(pieces)) => self.data(pieces),
-                _ => 0,
-            };
-        }
-        let done = chunk::FLAG_DONE;
-        match result {
-            Err(errno) => {
-                let head = chunk_header(cookie, done, chunk::ERROR, 6);
-                self.head(&[&head, &(errno as u32).to_be_bytes(), &[0, 0]]);
-                0
-            }
-            Ok(Body::Nothing) => {
-                self.head(&[&chunk_header(cookie, done, chunk::NONE, 0)]);
-                0
-            }
-            Ok(Body::Data(pieces)) => {
-                let head = chunk_header(cookie, done, chunk::OFFSET_DATA, request.length + 8);
-                self.head(&[&head, &request.offset.to_be_bytes()]);
-                self.data(pieces)
-            }
-            Ok(Body::Status(extents)) => {
-                let len = 4 + 8 * extents.len() as u32;
-                let head = chunk_header(cookie, done, chunk::BLOCK_STATUS, len);
-                self.head(&[&head, &BASE_ALLOCATION_ID.to_be_bytes()]);
-                let bytes = extents.iter().flat_map(|(len, state)| {
-                    let mut extent = [0; 8];
-                    extent[..4].copy_from_slice(&len.to_be_bytes());
-                    extent[4..].copy_from_slice(&state.to_be_bytes());
-                    extent
-                });
-                self.data(vec![bytes.collect::<Vec<u8>>().into()])
-            }
-        }
-    }
-
-    fn data(&mut self, pieces: Vec<Buffer>) -> usize {
-        let len = pieces.iter().map(|p| p.len()).sum();
-        self.parts.extend(pieces.into_iter().map(Part::Data));
-        len
     }
 }

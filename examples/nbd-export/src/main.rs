@@ -16,6 +16,7 @@ mod crypto;
 mod export;
 mod metrics;
 mod options;
+mod output;
 mod reactor;
 mod request;
 mod server;

@@ -20,6 +20,10 @@ use crate::reactor::{Reactor, Remote, Setup};
 /// How often the main thread looks up.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// What a Unix socket may hold for a client that has not read it. A large reply in few pieces wakes
+/// the client, and this server, less often.
+const SEND_BUFFER: usize = 1 << 20;
+
 /// For so long clients may take their last answers.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -147,6 +151,8 @@ impl Listener {
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
+                // The kernel takes less if it does not allow that.
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
                 Ok(stream.into())
             }
             Self::Tcp(listener) => {

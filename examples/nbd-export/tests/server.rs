@@ -23,6 +23,17 @@ impl Server {
     }
 
     fn start_in(folder: tempfile::TempDir, engine: &str, export: &str, more: &[&str]) -> Self {
+        Self::start_with(folder, engine, export, more, |_| ())
+    }
+
+    /// `prepare` may change how the program is started.
+    fn start_with(
+        folder: tempfile::TempDir,
+        engine: &str,
+        export: &str,
+        more: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(SIZE).unwrap();
         let big = folder.path().join("big");
@@ -36,13 +47,14 @@ impl Server {
                 .collect::<Vec<_>>(),
         )
         .unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nbd-export"));
+        command
             .current_dir(folder.path())
             .args(["--unix", "nbd.sock", "--engine", engine, "--export", export])
             .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        prepare(&mut command);
+        let child = command.spawn().unwrap();
         let server = Self { child, folder };
         while !server.path("nbd.sock").exists() {
             std::thread::yield_now();
@@ -265,6 +277,116 @@ fn with_registered_buffers_and_without() {
         );
     }
     assert!(contents.iter().all(|content| *content == contents[0]));
+}
+
+/// Has a program start with so much memory that it may lock, and no privilege to lock more.
+fn limit_locked_memory(command: &mut Command, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    let lower = move || {
+        // Fails for those who have no privileges to give up.
+        // SAFETY: a system call that takes two numbers.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK) };
+        // SAFETY: `limit` is a limit.
+        match unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec it makes two system calls, and takes no lock or memory.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, lower) };
+}
+
+const CAP_IPC_LOCK: libc::c_ulong = 14;
+
+/// Registered buffers are locked memory. Without leave to lock any the log says so, and the server
+/// does all it does otherwise.
+#[test]
+fn a_server_that_may_lock_no_memory_does_without() {
+    for (bytes, refused) in [(0, true), (64 << 10, true), (4 << 20, false)] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let prepare = |command: &mut Command| limit_locked_memory(command, bytes);
+        let more = ["--threads", "1", "--registered", "2", "--max-split", "64"];
+        let server = Server::start_with(folder, "auto", "disk=disk", &more, prepare);
+        let mut client = server.connect().go("disk");
+        let large = noise(4 << 20);
+        assert_eq!(client.write(54_321, &large, proto::flag::FUA), 0);
+        assert!(client.read_at(54_321, 4 << 20) == large);
+        let content = std::fs::read(server.path("disk")).unwrap();
+        assert!(content[54_321..][..4 << 20] == large);
+        let said = server.stop();
+        let told = said.contains("buffers are not registered");
+        let rings = said.contains("serving by io_uring");
+        assert_eq!(told, rings && refused, "{bytes} bytes: {said}");
+    }
+}
+
+/// Descriptors of the server that are pipes.
+fn pipes_of(server: &Server) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
+    let is_pipe = |path: PathBuf| {
+        let to = std::fs::read_link(path);
+        to.is_ok_and(|to| to.to_string_lossy().starts_with("pipe:"))
+    };
+    open.filter(|entry| is_pipe(entry.as_ref().unwrap().path()))
+        .count()
+}
+
+/// Pages of a file in memory are passed on: odd offsets, pages that are holes, more pieces than
+/// there are pipes, a client that leaves in the middle, a file that has become shorter.
+#[test]
+fn long_reads_of_a_file_in_memory() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let server = Server::start_in(folder, "auto", "disk=disk", &["--threads", "1"]);
+    let without = pipes_of(&server);
+    let mut client = server.connect().go("disk");
+    let large = noise(4 << 20);
+    assert_eq!(client.write(54_321, &large, 0), 0);
+    let content = std::fs::read(server.path("disk")).unwrap();
+    for (offset, len) in [(0, SIZE), (54_321, 4 << 20), (4095, 262_145), (1, 32 << 10)] {
+        let read = client.read_at(offset, len as u32);
+        assert!(
+            read == content[offset as usize..][..len as usize],
+            "{offset} {len}"
+        );
+    }
+    let with = pipes_of(&server);
+    // 8 MiB are 32 pieces.
+    assert_eq!(with - without, 64, "two descriptors for each");
+
+    // They leave behind what nobody reads.
+    for _ in 0..3 {
+        let mut leaves = server.connect().go("disk");
+        for _ in 0..4 {
+            leaves.send(0, 0, 3, SIZE as u32 - 3, &[]);
+        }
+        leaves.read(1000);
+    }
+    let asked: Vec<u64> = (0..8).map(|n| n * 1_001).collect();
+    for &offset in &asked {
+        client.send(0, 0, offset, 4 << 20, &[]);
+    }
+    for _ in &asked {
+        // In whatever order they end.
+        let head = client.read(16);
+        assert_eq!(head[4..8], [0; 4]);
+        let last = u64::from_be_bytes(head[8..].try_into().unwrap());
+        let number = last - (client.cookie + 1 - asked.len() as u64);
+        let at = asked[number as usize] as usize;
+        assert!(client.read(4 << 20) == content[at..][..4 << 20]);
+    }
+    assert!(pipes_of(&server) <= with);
+
+    let disk = File::options().write(true).open(server.path("disk"));
+    disk.unwrap().set_len(SIZE / 2).unwrap();
+    client.send(0, 0, SIZE / 2 - 50_000, 100_000, &[]);
+    assert_eq!(client.error(), 5);
+    assert!(client.read_at(0, 1 << 20) == content[..1 << 20]);
+    server.stop();
 }
 
 /// `force` sends each completion through the worker of the CPU that submitted, `inline` none.

@@ -1,17 +1,23 @@
-//! Memory for the bytes of requests: a thread's fixed buffers, which its ring may know, or the
-//! heap.
+//! Where the bytes of requests are: in a thread's fixed buffers, which its ring may know, on the
+//! heap, or in a pipe.
 
+use std::fs::File;
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use super::pipe::{Pipe, Pipes};
 
 /// Most requests are no longer than this.
 const PAGE: usize = 4096;
 
-/// Bytes of a request. Fixed ones go back to their thread when they are dropped, wherever that is.
+/// Bytes of a request. Fixed ones and pipes go back to their thread when they are dropped, wherever
+/// that is. What is in a pipe cannot be looked at: as a slice it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Memory,
-    /// What is used of a fixed buffer.
+    /// What is used of it.
     len: usize,
 }
 
@@ -19,6 +25,7 @@ pub(crate) struct Buffer {
 enum Memory {
     Heap(Vec<u8>),
     Fixed(&'static mut [u8], Arc<Free>),
+    Pipe(Pipe, Arc<Pipes>),
 }
 
 impl Default for Memory {
@@ -89,11 +96,43 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Buffer {
+    /// For `len` bytes of a file in memory, which are sent and not looked at. `longest` is what any
+    /// such buffer is for.
+    pub(super) fn pipe(pipes: &Arc<Pipes>, len: usize, longest: usize) -> Option<Self> {
+        let pipe = pipes.take(longest)?;
+        let memory = Memory::Pipe(pipe, pipes.clone());
+        Some(Self { memory, len })
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_pipe(&self) -> bool {
+        matches!(self.memory, Memory::Pipe(..))
+    }
+
     /// The bytes, if they are the heap's.
     pub(super) fn into_heap(mut self) -> Option<Vec<u8>> {
         match &mut self.memory {
             Memory::Heap(bytes) => Some(std::mem::take(bytes)),
-            Memory::Fixed(..) => None,
+            Memory::Fixed(..) | Memory::Pipe(..) => None,
+        }
+    }
+
+    /// Fills a pipe. None if this is none.
+    pub(super) fn fill_from(&mut self, file: &File, offset: u64) -> Option<io::Result<usize>> {
+        match &mut self.memory {
+            Memory::Pipe(pipe, _) => Some(pipe.fill(file, offset, self.len)),
+            _ => None,
+        }
+    }
+
+    /// Sends what is in a pipe; whether that was all. None if this is no pipe.
+    pub(crate) fn send(&mut self, socket: impl AsFd) -> Option<rustix::io::Result<bool>> {
+        match &mut self.memory {
+            Memory::Pipe(pipe, _) => Some(pipe.send(socket)),
+            _ => None,
         }
     }
 }
@@ -115,6 +154,7 @@ impl Deref for Buffer {
         match &self.memory {
             Memory::Heap(bytes) => bytes,
             Memory::Fixed(bytes, _) => &bytes[..self.len],
+            Memory::Pipe(..) => &[],
         }
     }
 }
@@ -124,14 +164,17 @@ impl DerefMut for Buffer {
         match &mut self.memory {
             Memory::Heap(bytes) => bytes,
             Memory::Fixed(bytes, _) => &mut bytes[..self.len],
+            Memory::Pipe(..) => &mut [],
         }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Memory::Fixed(bytes, free) = std::mem::take(&mut self.memory) {
-            lock(free.of(bytes.len())).push(bytes);
+        match std::mem::take(&mut self.memory) {
+            Memory::Heap(_) => {}
+            Memory::Fixed(bytes, free) => lock(free.of(bytes.len())).push(bytes),
+            Memory::Pipe(pipe, pipes) => pipes.give_back(pipe),
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod arrivals;
 mod buffer;
+mod faults;
+mod pipe;
 mod psync;
 mod uring;
 
@@ -35,6 +37,9 @@ pub(crate) use arrivals::Inbox;
 use arrivals::{Arrival, Arrivals};
 pub(crate) use buffer::Buffer;
 use buffer::Fixed;
+pub(crate) use faults::Faults;
+use faults::Refusal;
+use pipe::Pipes;
 use psync::{Psync, Report};
 use uring::Uring;
 
@@ -48,59 +53,6 @@ pub(crate) enum FileOp {
     Flush,
     PunchHole { offset: u64, len: u64 },
     ZeroRange { offset: u64, len: u64 },
-}
-
-/// Which operations are refused without asking the kernel: each so many-th; 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
-    /// Reads and writes, for now.
-    again: u32,
-    flush: u32,
-}
-
-impl std::str::FromStr for Faults {
-    type Err = String;
-
-    /// `again=N,flush=N`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut faults = Self::default();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let number = |text: &str| text.parse().ok().filter(|&n: &u32| n > 0);
-            let refused = || format!("{part:?} is none of again=N, flush=N");
-            match part.split_once('=') {
-                Some(("again", n)) => faults.again = number(n).ok_or_else(refused)?,
-                Some(("flush", n)) => faults.flush = number(n).ok_or_else(refused)?,
-                _ => return Err(refused()),
-            }
-        }
-        Ok(faults)
-    }
-}
-
-/// Operations of each kind that were asked for, and which of them are refused.
-#[derive(Debug, Default)]
-struct Refusal {
-    faults: Faults,
-    transfers: Cell<u32>,
-    flushes: Cell<u32>,
-}
-
-impl Refusal {
-    fn of(&self, op: FileOp) -> Option<rustix::io::Errno> {
-        let turn = |count: &Cell<u32>, every: u32| {
-            count.set(count.get().wrapping_add(1));
-            every != 0 && count.get() % every == 0
-        };
-        match op {
-            FileOp::Read { .. } | FileOp::Write { .. } => {
-                turn(&self.transfers, self.faults.again).then_some(rustix::io::Errno::AGAIN)
-            }
-            FileOp::Flush => {
-                turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
-            }
-            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
-        }
-    }
 }
 
 /// How the kernel answered, the buffer, and the tag.
@@ -227,7 +179,12 @@ pub(crate) struct Reactor {
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     fixed: Option<Fixed>,
+    pipes: Arc<Pipes>,
+    /// The longest piece.
+    longest: usize,
     under_way: Cell<usize>,
+    /// Tasks for which workers compute something.
+    computing: Cell<usize>,
     refusal: Refusal,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
@@ -296,11 +253,11 @@ impl Reactor {
             inbox: Arc::default(),
             buffers: RefCell::default(),
             fixed,
+            pipes: Arc::default(),
+            longest: setup.longest,
             under_way: Cell::new(0),
-            refusal: Refusal {
-                faults: setup.faults,
-                ..Refusal::default()
-            },
+            computing: Cell::new(0),
+            refusal: Refusal::new(setup.faults),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
             arrivals,
@@ -341,6 +298,12 @@ impl Reactor {
         buffer.into()
     }
 
+    /// A buffer for `len` bytes of a file in memory, which are sent and not looked at. None if
+    /// there is no pipe for them.
+    pub(crate) fn pipe(&self, len: usize) -> Option<Buffer> {
+        Buffer::pipe(&self.pipes, len, self.longest)
+    }
+
     /// Gives a buffer back.
     pub(crate) fn recycle(&self, buffer: Buffer) {
         let Some(buffer) = buffer.into_heap() else {
@@ -374,7 +337,12 @@ impl Reactor {
                 self.done_at_once.borrow_mut().push((key, result));
             }
             _ if in_memory => {
-                let result = answer(psync::perform(file, &op, buffer));
+                let passed_on = match op {
+                    FileOp::Read { offset } => buffer.fill_from(file, offset),
+                    _ => None,
+                };
+                let done = passed_on.unwrap_or_else(|| psync::perform(file, &op, buffer));
+                let result = answer(done);
                 self.done_at_once.borrow_mut().push((key, result));
             }
             Backend::Uring(uring) => {
@@ -401,6 +369,19 @@ impl Reactor {
             reactor: self.clone(),
             key: Some(key),
         }
+    }
+
+    /// Waits for a worker that computes something.
+    pub(crate) async fn computed<T>(&self, work: impl Future<Output = T>) -> T {
+        struct One<'a>(&'a Cell<usize>);
+        impl Drop for One<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() - 1);
+            }
+        }
+        self.computing.set(self.computing.get() + 1);
+        let _one = One(&self.computing);
+        work.await
     }
 
     /// Wakes a task within a second or so. `asked` is the tick at which it asked last: it asks once
@@ -519,7 +500,9 @@ impl Reactor {
             let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
             let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {
-                Backend::Uring(uring) => uring.wait(wait.then_some(TICK), &mut seen)?,
+                Backend::Uring(uring) => {
+                    uring.wait(wait.then_some(TICK), self.computing.get(), &mut seen)?;
+                }
                 Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut seen)?,
             }
             for (key, result) in at_once {

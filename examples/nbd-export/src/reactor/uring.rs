@@ -20,6 +20,11 @@ const BELL: u64 = u64::MAX;
 const NOBODY: u64 = u64::MAX - 1;
 
 const ENTRIES: u32 = 256;
+/// While other threads are at work for this one, their answers are taken several at a time: a
+/// quarter of them and up to so many, or after so long if there are fewer. Waking this thread for
+/// each costs more than a short write or an encryption.
+const TOGETHER: usize = 16;
+const TOGETHER_US: u32 = 50;
 const PUNCH_HOLE: i32 = 0x02;
 const KEEP_SIZE: i32 = 0x01;
 const ZERO_RANGE: i32 = 0x10;
@@ -29,8 +34,10 @@ pub(super) struct Uring {
     bell: RawFd,
     /// What the submission queue had no room for.
     backlog: VecDeque<squeue::Entry>,
-    /// Files of operations under way stay open: by key.
-    files: Vec<Option<Arc<File>>>,
+    /// Files of operations under way stay open: by key. And whether it is a write.
+    files: Vec<Option<(Arc<File>, bool)>>,
+    /// Writes under way, which a thread of the kernel carries out.
+    writes: usize,
     /// Where the buffers are that the kernel knows.
     registered: Range<usize>,
     /// Reads and writes through them.
@@ -69,6 +76,7 @@ impl Uring {
             bell,
             backlog: VecDeque::new(),
             files: Vec::new(),
+            writes: 0,
             registered: 0..0,
             with_registered,
         };
@@ -142,7 +150,9 @@ impl Uring {
         if self.files.len() <= key {
             self.files.resize(key + 1, None);
         }
-        self.files[key] = Some(file.clone());
+        let is_write = matches!(op, FileOp::Write { .. });
+        self.writes += usize::from(is_write);
+        self.files[key] = Some((file.clone(), is_write));
         self.push(entry.user_data(key as u64));
     }
 
@@ -165,16 +175,25 @@ impl Uring {
     }
 
     /// Submits, waits if there is a limit and nothing is there, and takes what has completed.
+    /// Workers compute something for so many tasks.
     pub(super) fn wait(
         &mut self,
         limit: Option<Duration>,
+        computing: usize,
         completed: &mut Vec<Finished>,
     ) -> io::Result<()> {
         // Deferred work runs only for those who wait, so one who does not want to waits for no
         // time.
         let timespec = Timespec::from(limit.unwrap_or_default());
-        let args = SubmitArgs::new().timespec(&timespec);
-        let entered = self.ring.submitter().submit_with_args(1, &args);
+        let mut args = SubmitArgs::new().timespec(&timespec);
+        let mut want = 1;
+        if limit.is_some() && self.ring.params().is_feature_min_timeout() {
+            want = ((self.writes + computing) / 4).clamp(1, TOGETHER);
+            if want > 1 {
+                args = args.min_wait_usec(TOGETHER_US);
+            }
+        }
+        let entered = self.ring.submitter().submit_with_args(want, &args);
         if let Err(error) = entered {
             let again = [
                 rustix::io::Errno::TIME,
@@ -196,9 +215,8 @@ impl Uring {
                 NOBODY => {}
                 key => {
                     let key = key as usize;
-                    if let Some(file) = self.files.get_mut(key) {
-                        *file = None;
-                    }
+                    let file = self.files.get_mut(key).and_then(Option::take);
+                    self.writes -= usize::from(file.is_some_and(|(_, is_write)| is_write));
                     completed.push((key, entry.result()));
                 }
             }
