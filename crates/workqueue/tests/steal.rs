@@ -89,13 +89,14 @@ fn an_idle_pod_takes_what_waits_for_long() {
 fn an_unmanaged_item_does_not_hold_up_who_takes_it() {
     let sys = system();
     let wq = queue(&sys, false);
-    teach(&wq);
     let attrs = Attrs::new().scope(Scope::Cache);
     let unmanaged = attrs.concurrency(Concurrency::Unmanaged);
     let free = sys.workqueue("free").unbound(unmanaged).build().unwrap();
     look_round(&wq, 1);
     let (begun, stolen) = (Level::new(), || wq.stats().stolen);
     let (open, mut hogs) = loop {
+        // In each round: items that end at once teach the contrary.
+        teach(&wq);
         let (open, before) = (Level::new(), stolen());
         let hogs = occupy(&wq, &open);
         if stolen() == before {
