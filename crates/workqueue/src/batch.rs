@@ -137,7 +137,7 @@ impl Batch {
         }
     }
 
-    /// Owner: adds an entry. `settled` is the first that is still in use; `false` if there is no
+    /// Owner: adds one entry. `settled` is the first that is still in use; `false` if there is no
     /// room.
     #[inline]
     pub(crate) fn append(&self, settled: u32, taken: Taken) -> bool {
@@ -154,6 +154,15 @@ impl Batch {
         // Ordering: Release, pairs with the Acquire in `end`.
         self.end.store(end.wrapping_add(1), Ordering::Release);
         true
+    }
+
+    /// Owner, whose batch has been settled: so many entries at most, [`BATCH_MAX`] of them, added
+    /// together when this is finished.
+    #[inline]
+    pub(crate) fn fill(&self) -> Fill<'_> {
+        // Relaxed, here and in `finish`: its own.
+        let end = self.end.load(Ordering::Relaxed);
+        Fill { batch: self, end }
     }
 
     /// *start*, owner: takes entry `i` for running. `false`: the batch may have been recalled; the
@@ -180,6 +189,43 @@ impl Batch {
         // Relaxed: as above.
         self.skipped.load(Ordering::Relaxed) & bit(i) != 0
     }
+}
+
+/// Entries on their way into a batch.
+pub(crate) struct Fill<'a> {
+    batch: &'a Batch,
+    end: u32,
+}
+
+impl Fill<'_> {
+    #[inline]
+    pub(crate) fn push(&mut self, taken: Taken) {
+        // SAFETY: nobody reads beyond `end`, and there is room: what was in this place has been
+        // settled.
+        self.batch
+            .place(self.end)
+            .with_mut(|p| unsafe { *p = Some(taken) });
+        self.end = self.end.wrapping_add(1);
+    }
+
+    /// Returns how many they are.
+    #[inline]
+    pub(crate) fn finish(self) -> usize {
+        let Self { batch, end } = self;
+        let entries = end.wrapping_sub(batch.end.load(Ordering::Relaxed));
+        debug_assert!(entries <= BATCH_MAX, "a batch fits into the ring");
+        // Nothing of an earlier round is left.
+        batch.skipped.store(0, Ordering::Relaxed);
+        // Ordering: Release, pairs with the Acquire in `end`.
+        batch.end.store(end, Ordering::Release);
+        entries as usize
+    }
+}
+
+/// The bits of these entries.
+pub(crate) fn bits(from: u32, upto: u32) -> u64 {
+    let entries = 0..upto.wrapping_sub(from);
+    entries.fold(0, |bits, i| bits | bit(from.wrapping_add(i)))
 }
 
 /// The bit of entry `i` in a mask of entries.

@@ -12,7 +12,7 @@ use crate::pool_attrs::{Cpus, PoolAttrs};
 use crate::pool_core::{ASLEEP, WakeAction, WorkerId, WorkerPhase};
 use crate::system_inner::SystemInner;
 use crate::worker;
-use crate::worker_pool::{PoolState, WorkerPool, WorkerShared};
+use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use inflight_sync::{Arc, MutexGuard, Parker, cpu};
 use std::fmt;
 use std::time::Duration;
@@ -225,7 +225,7 @@ impl Polling {
         if !*here {
             return false;
         }
-        state.end_batch(self.me, &self.shared.batch);
+        state.end_batch(self.me, &self.shared.batch, &Settlement::default());
         let taken = state.take(self.me, &self.shared.batch) > 0;
         self.pool.unlock(state, false);
         taken
@@ -239,7 +239,7 @@ impl Polling {
     /// The poller, which has come, goes. Whether something waits for it.
     fn end(&self) -> bool {
         let mut state = self.pool.lock();
-        state.end_batch(self.me, &self.shared.batch);
+        state.end_batch(self.me, &self.shared.batch, &Settlement::default());
         state.core.workers.set_aside(self.me);
         // Once the system ends, the rest is the thread's.
         let more = state.core.has_waiting() && state.is_polled();

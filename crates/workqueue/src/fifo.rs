@@ -76,28 +76,38 @@ impl<T: Copy> Fifo<T> {
         self.first
     }
 
+    /// Pops so many entries, which there are.
     #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<T> {
-        while self.entries > 0 {
-            if let Some(entry) = self.pop_place() {
-                self.entries -= 1;
-                return Some(entry);
+    pub(crate) fn pop_many(&mut self, entries: usize, mut sink: impl FnMut(T)) {
+        let mut left = entries;
+        while left > 0 {
+            let first = self.chunks.front_mut().expect("it has so many");
+            // Holes among them are not counted: perhaps another round.
+            let places = first.len().min(left);
+            for place in first.drain(..places) {
+                if let Some(entry) = place {
+                    left -= 1;
+                    sink(entry);
+                }
+            }
+            self.first = self.first.wrapping_add(places as u32);
+            self.places -= places;
+            if first.is_empty() {
+                self.spare = self.chunks.pop_front();
             }
         }
-        None
+        self.entries -= entries;
     }
 
-    /// The first place goes. There is one.
-    #[inline]
-    fn pop_place(&mut self) -> Option<T> {
+    /// The first place, a hole, goes.
+    fn pop_hole(&mut self) {
         let first = self.chunks.front_mut().expect("there is a place");
-        let place = first.pop_front().expect("no chunk is empty");
+        first.pop_front();
         self.first = self.first.wrapping_add(1);
         self.places -= 1;
         if first.is_empty() {
             self.spare = self.chunks.pop_front();
         }
-        place
     }
 
     /// The entry that comes next.
@@ -135,7 +145,7 @@ impl<T: Copy> Fifo<T> {
         let entry = self.place(position)?.take()?;
         self.entries -= 1;
         while self.places > 0 && self.chunks[0][0].is_none() {
-            self.pop_place();
+            self.pop_hole();
         }
         let ends_with_hole =
             |last: &&mut VecDeque<Option<T>>| last.back().is_some_and(Option::is_none);
@@ -182,7 +192,13 @@ mod tests {
                 match step {
                     0 | 1 => plain.push_back((fifo.push_back(next), next)),
                     2 => plain.push_front((fifo.push_front(next), next)),
-                    3 => prop_assert_eq!(fifo.pop_front(), plain.pop_front().map(|p| p.1)),
+                    3 => {
+                        let many = at.min(plain.len());
+                        let expected: Vec<_> = plain.drain(..many).map(|p| p.1).collect();
+                        let mut popped = Vec::new();
+                        fifo.pop_many(many, |entry| popped.push(entry));
+                        prop_assert_eq!(popped, expected);
+                    }
                     4 if !plain.is_empty() => {
                         let (position, entry) = plain[at % plain.len()];
                         prop_assert_eq!(fifo.at(position), Some(&entry));

@@ -71,6 +71,8 @@ pub struct PoolCore<T> {
     batching: bool,
     /// Batches taken.
     taken: u64,
+    /// The pwqs that the last of them has left empty.
+    emptied: Vec<PwqIndex>,
     deferred: Vec<Deferred>,
 }
 
@@ -86,6 +88,7 @@ impl<T: PoolItem> PoolCore<T> {
             service_ns: 1_000,
             batching: false,
             taken: 0,
+            emptied: Vec::new(),
             deferred: Vec::new(),
         }
     }
@@ -246,6 +249,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order.
     /// Returns how many there are.
     pub fn take(&mut self, worker: WorkerId, mut sink: impl FnMut(PwqIndex, T)) -> usize {
+        self.emptied.clear();
         let mut room = self.room();
         let mut taken = 0;
         while taken < room {
@@ -264,9 +268,7 @@ impl<T: PoolItem> PoolCore<T> {
                 // Who waits for the slot has it after each item.
                 (entries, room) = (1, taken + 1);
             }
-            for _ in 0..entries {
-                sink(index, pwq.fifo.pop_front().expect("it has so many"));
-            }
+            pwq.fifo.pop_many(entries, |entry| sink(index, entry));
             taken += entries;
             self.listed -= entries;
             self.pass(worker, index);
@@ -282,6 +284,9 @@ impl<T: PoolItem> PoolCore<T> {
         self.worklist.pop_front();
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let has_more = !pwq.fifo.is_empty();
+        if !has_more {
+            self.emptied.push(index);
+        }
         let held = &mut self.workers.get_mut(worker).held;
         if held.contains(&index) {
             if has_more {
@@ -328,6 +333,9 @@ impl<T: PoolItem> PoolCore<T> {
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         pwq.counters.ended += ran as u64;
+        if entries == 0 {
+            return;
+        }
         if pwq.colours.leave(colour, entries) {
             let over = pwq.colours.over();
             self.deferred.push(Deferred::Flushed(index, over));
@@ -469,6 +477,11 @@ impl<T: PoolItem> PoolCore<T> {
     #[must_use]
     pub fn listed(&self) -> usize {
         self.listed
+    }
+
+    /// The pwqs that the last take has left empty.
+    pub(crate) fn emptied(&self) -> &[PwqIndex] {
+        &self.emptied
     }
 
     /// Batches taken since the pool was made.

@@ -12,7 +12,7 @@ use crate::submitters;
 use crate::system_shared::SystemShared;
 use crate::threads::End;
 use crate::worker;
-use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::worker_pool::{Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex, Parker, Unparker};
@@ -142,7 +142,7 @@ impl Rescuer {
     /// One entry of the rescuer's queue, while the pool needs help.
     fn take(self: &Arc<Self>, pool: &WorkerPool, me: WorkerId, shared: &WorkerShared) -> bool {
         let mut state = pool.lock();
-        state.end_batch(me, &shared.batch);
+        state.end_batch(me, &shared.batch, &Settlement::default());
         let needed = state.needs_help();
         let mine = |rescuer: Option<&Arc<Self>>| rescuer.is_some_and(|r| Arc::ptr_eq(r, self));
         let index = state

@@ -9,7 +9,7 @@ use crate::sampler::proc;
 use crate::submitters;
 use crate::threads::End;
 use crate::trace::TraceStep;
-use crate::worker_pool::{PoolState, WorkerPool, WorkerShared};
+use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
 use inflight_sync::time::{self, Instant};
 use inflight_sync::{Arc, MutexGuard, Parker, cpu, hint};
@@ -22,8 +22,9 @@ const AHEAD: u32 = 8;
 /// A batch of fewer is short: see [`Pace`].
 const SHORT: usize = 16;
 
-/// How long a worker without work waits before it sleeps.
-const LINGER: Duration = Duration::from_micros(2);
+/// How long a worker without work waits before it sleeps: at least and at most. To be woken takes
+/// longer than the most.
+const LINGER: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
 
 /// How long at most a worker leaves the lock alone after a short batch.
 const PACE_NS: u64 = 4_000;
@@ -50,7 +51,9 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         me,
         context,
         pace: Pace::new(pool),
+        linger: LINGER.0,
         round: 0,
+        settlement: Settlement::default(),
         service_ns: None,
     };
     let mut state = pool.lock();
@@ -58,7 +61,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     state.core.workers.arrive(me);
     let mut lingered = false;
     let stopped = loop {
-        state.end_batch(me, &shared.batch);
+        state.end_batch(me, &shared.batch, &worker.settlement);
         match worker.take(state, &mut lingered) {
             Next::Again(again) => state = again,
             Next::Ran => {
@@ -69,9 +72,11 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
             Next::Park(last) => {
                 lingered = false;
                 pool.park(last, me);
-                while !shared.take_woken() {
-                    parker.park();
-                }
+                worker.sleep(|| {
+                    while !shared.take_woken() {
+                        parker.park();
+                    }
+                });
                 state = pool.lock();
                 if state.core.workers.get(me).phase() == WorkerPhase::Leaving {
                     break pool.leave(state, me);
@@ -102,7 +107,11 @@ struct Worker<'a> {
     me: WorkerId,
     context: Rc<Context>,
     pace: Pace,
+    /// How long it waits before it sleeps.
+    linger: Duration,
     round: u32,
+    /// What has ended of its batch.
+    settlement: Settlement,
     /// What an item of the last batch took, if that was measured and the pool does not know yet.
     service_ns: Option<u64>,
 }
@@ -160,7 +169,7 @@ impl<'a> Worker<'a> {
                 return Next::Ran;
             }
             state = self.pool.lock();
-            state.end_batch(self.me, batch);
+            state.end_batch(self.me, batch, &self.settlement);
             let comes = state.core.has_waiting() && !state.core.workers.are_too_many();
             if comes || WorkerPool::is_over(&state) {
                 return Next::Again(state);
@@ -179,7 +188,8 @@ impl<'a> Worker<'a> {
         let batching = self.pool.is_looked_after();
         // What is appended nobody is told of: somebody has to look.
         let room = if state.is_watched() { slice } else { 0 };
-        self.context.begin_batch(batch.next(), room);
+        let begin = batch.next();
+        self.context.begin_batch(begin, room);
         self.pool.unlock(state, false);
         self.round = self.round.wrapping_add(1);
         let timed = batching
@@ -194,6 +204,7 @@ impl<'a> Worker<'a> {
         } else {
             run_batch(&self.context);
         }
+        self.settlement.count_all(batch, begin);
         if dry && !self.context.take_pushed() {
             self.pace.pause(taken);
         }
@@ -202,14 +213,34 @@ impl<'a> Worker<'a> {
     /// Whether it waits a little for more. Not where the submitter is on its own CPU: it would keep
     /// that from submitting.
     fn may_linger(&self, state: &PoolState) -> bool {
-        let waits = !state.lingering && self.pool.attrs().target() > 1;
-        waits && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
+        !state.lingering && self.lingers()
+    }
+
+    fn lingers(&self) -> bool {
+        let apart = self.pool.attrs().target() > 1;
+        apart && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
+    }
+
+    /// Sleeps, and learns from how long that was whether to wait longer before: as virtual machines
+    /// do when they halt.
+    fn sleep(&mut self, until_woken: impl FnOnce()) {
+        let clock = &self.pool.shared().clock;
+        let began = self.lingers().then(|| clock.now());
+        until_woken();
+        if let Some(began) = began {
+            let (least, most) = LINGER;
+            self.linger = if clock.now() - began < most {
+                (self.linger * 2).min(most)
+            } else {
+                (self.linger / 2).max(least)
+            };
+        }
     }
 
     /// Waits a little for something to come; the worker counts as running, so nobody wakes another.
     fn linger(&self) {
         let clock = &self.pool.shared().clock;
-        let until = clock.now() + LINGER;
+        let until = clock.now() + self.linger;
         while !self.pool.seems_to_have_work() && clock.now() < until {
             for _ in 0..8 {
                 hint::spin_loop();

@@ -1,7 +1,7 @@
 //! Batches under the lock: taking, settling, recalling, putting back, parking.
 
 use super::{PoolState, WorkerPool};
-use crate::batch::{Batch, Entry, Taken, bit};
+use crate::batch::{Batch, Entry, Taken, bit, bits};
 use crate::item::Parked;
 use crate::pool_core::{PwqIndex, WorkerId};
 use crate::pwq::Pwq;
@@ -9,22 +9,23 @@ use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
 
 impl PoolState {
-    /// *take*: entries into the worker's batch, which is empty. Returns how many.
+    /// *take*: entries into the worker's batch, which is settled. Returns how many.
     #[inline]
     pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> usize {
-        let begin = batch.end();
         let pwqs = &self.pwqs;
-        let taken = self.core.take(worker, |index, entry| {
+        let mut fill = batch.fill();
+        self.core.take(worker, |index, entry| {
             let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
-            let taken = Taken {
+            fill.push(Taken {
                 entry,
                 pwq: NonNull::from(&**pwq),
-            };
-            let fits = batch.append(begin, taken);
-            debug_assert!(fits, "a batch fits into the ring");
+            });
         });
-        self.note_empty(batch, begin, taken);
-        taken
+        // For those who append without the lock.
+        for index in self.core.emptied() {
+            self.pwq(*index).set_queued(false);
+        }
+        fill.finish()
     }
 
     /// The same, one entry of that pwq, which is listed.
@@ -35,64 +36,28 @@ impl PoolState {
         self.core.set_batching(self.watched);
     }
 
-    /// The pwqs that have been drawn empty say so, for those who append without the lock.
-    #[inline]
-    fn note_empty(&self, batch: &Batch, begin: u32, taken: usize) {
-        let mut last = None;
-        for i in 0..taken {
-            let pwq = batch.get(begin.wrapping_add(i as u32)).pwq;
-            if last.replace(pwq) == Some(pwq) {
-                continue;
-            }
-            // SAFETY: its entry has just been taken, and keeps it alive.
-            let pwq = unsafe { pwq.as_ref() };
-            if self.core.pwq(pwq.index()).fifo.is_empty() {
-                pwq.set_queued(false);
-            }
-        }
-    }
-
     /// *settle*: the entries of the batch below `upto` have ended.
-    #[inline]
-    pub(crate) fn settle(&mut self, worker: WorkerId, batch: &Batch, upto: u32) {
+    fn settle(&mut self, worker: WorkerId, batch: &Batch, upto: u32) {
         let me = self.core.workers.get_mut(worker);
         let from = std::mem::replace(&mut me.settled, upto);
-        let counted_later = me.counted_later;
-        let mut run = Run::default();
-        for i in 0..upto.wrapping_sub(from) {
-            let i = from.wrapping_add(i);
-            let Taken { entry, pwq } = batch.get(i);
-            // SAFETY: an entry that has not been settled, or another one of its batch, keeps it
-            // alive.
-            let index = unsafe { pwq.as_ref() }.index();
-            let ran = !batch.is_skipped(i);
-            if counted_later & bit(i) != 0 {
-                self.core.workers.get_mut(worker).counted_later &= !bit(i);
-            } else if !entry.counted {
-                // The entries with which it shares the colour are settled with it or later.
-                let counters = &mut self.core.pwq_mut(index).counters;
-                counters.queued += 1;
-                counters.ended += u64::from(ran);
-                continue;
-            }
-            if (run.pwq, run.colour) != (index, entry.colour) {
-                self.settle_run(run);
-                run = Run {
-                    pwq: index,
-                    colour: entry.colour,
-                    ..Run::default()
-                };
-            }
-            run.entries += 1;
-            run.ran += usize::from(ran);
-        }
-        self.settle_run(run);
+        let among = bits(from, upto);
+        let counted_later = me.counted_later & among;
+        me.counted_later &= !among;
+        let mut settlement = Settlement::default();
+        settlement.count(batch, from, upto, counted_later);
+        self.account(&settlement);
     }
 
+    /// They have not been settled by others.
     #[inline]
-    fn settle_run(&mut self, run: Run) {
-        if run.entries > 0 {
-            self.core.ended(run.pwq, run.colour, run.entries, run.ran);
+    fn account(&mut self, settlement: &Settlement) {
+        for run in &settlement.runs {
+            // SAFETY: an entry that has not been settled keeps it alive.
+            let index = unsafe { run.pwq.as_ref() }.index();
+            if run.appended > 0 {
+                self.core.pwq_mut(index).counters.queued += run.appended as u64;
+            }
+            self.core.ended(index, run.colour, run.counted, run.ran);
         }
     }
 
@@ -234,16 +199,21 @@ impl PoolState {
         index
     }
 
-    /// The owner has run all that it had.
+    /// The owner has run all that it had, which it has counted.
     #[inline]
-    pub(crate) fn end_batch(&mut self, worker: WorkerId, batch: &Batch) {
+    pub(crate) fn end_batch(&mut self, worker: WorkerId, batch: &Batch, settlement: &Settlement) {
         let end = batch.end();
-        let me = self.core.workers.get(worker);
+        let me = self.core.workers.get_mut(worker);
         if me.recalled.is_some() {
             return self.end_recalled_batch(worker, batch);
         }
         if me.settled != end {
-            self.settle(worker, batch, end);
+            if (me.settled, end) == (settlement.from, settlement.upto) && me.counted_later == 0 {
+                me.settled = end;
+                self.account(settlement);
+            } else {
+                self.settle(worker, batch, end);
+            }
             self.core.release_held(worker, None);
         }
         self.core.workers.clear_flags(worker);
@@ -264,12 +234,59 @@ impl PoolState {
 }
 
 /// Entries of a batch that are settled together.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Run {
-    pwq: PwqIndex,
+    /// It lives as long as they are not settled.
+    pwq: NonNull<Pwq>,
     colour: u8,
-    entries: usize,
+    /// Those that their pwq counts as in flight.
+    counted: usize,
+    /// The others, which the batch has appended. Those with which they share the colour are settled
+    /// with them or later.
+    appended: usize,
     ran: usize,
+}
+
+/// What has ended of a batch. To count it takes longer than anything else that a worker does under
+/// the lock, so the owner does it before.
+#[derive(Default)]
+pub(crate) struct Settlement {
+    from: u32,
+    upto: u32,
+    runs: Vec<Run>,
+}
+
+impl Settlement {
+    /// Owner, without the lock: it has run all that it had.
+    #[inline]
+    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32) {
+        self.count(batch, from, batch.end(), 0);
+    }
+
+    fn count(&mut self, batch: &Batch, from: u32, upto: u32, counted_later: u64) {
+        (self.from, self.upto) = (from, upto);
+        self.runs.clear();
+        for i in 0..upto.wrapping_sub(from) {
+            let i = from.wrapping_add(i);
+            let Taken { entry, pwq } = batch.get(i);
+            let counted = entry.counted || counted_later & bit(i) != 0;
+            let ran = usize::from(!batch.is_skipped(i));
+            let same = |run: &&mut Run| (run.pwq, run.colour) == (pwq, entry.colour);
+            if let Some(run) = self.runs.last_mut().filter(same) {
+                run.counted += usize::from(counted);
+                run.appended += usize::from(!counted);
+                run.ran += ran;
+            } else {
+                self.runs.push(Run {
+                    pwq,
+                    colour: entry.colour,
+                    counted: usize::from(counted),
+                    appended: usize::from(!counted),
+                    ran,
+                });
+            }
+        }
+    }
 }
 
 impl WorkerPool {

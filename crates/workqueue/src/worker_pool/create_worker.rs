@@ -1,6 +1,6 @@
 //! Workers of a pool: how they begin, sleep and leave.
 
-use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
+use super::{PoolState, Settlement, WorkerPool, WorkerShared, WorkerThread};
 use crate::pool_attrs::Cpus;
 use crate::pool_core::WorkerId;
 use crate::sampler;
@@ -121,7 +121,7 @@ impl WorkerPool {
     /// It leaves.
     pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
         let mut state = self.lock();
-        state.end_batch(me, &shared.batch);
+        state.end_batch(me, &shared.batch, &Settlement::default());
         self.leave(state, me);
     }
 

@@ -24,6 +24,7 @@ mod siblings;
 mod wake;
 mod worker_sleeping;
 
+pub(crate) use batches::Settlement;
 pub(crate) use mayday::Mayday;
 pub(crate) use pool_report::PwqLevel;
 pub(crate) use siblings::{Overloaded, Siblings};
