@@ -16,3 +16,5 @@ pub use inflight_workqueue::{
     Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, Share, Work, Workqueue,
     WorkqueueSystem, blocking,
 };
+#[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+pub use inflight_workqueue_serve::Serve;

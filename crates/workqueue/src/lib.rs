@@ -123,8 +123,6 @@ mod known_blockers;
 mod metrics;
 mod reporter;
 mod sampler;
-#[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
-pub mod serve;
 mod trace;
 mod watchdog;
 

@@ -7,9 +7,10 @@ use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
+use crate::system_queues::SystemQueues;
 use crate::system_shared::SystemShared;
 use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
-use crate::workqueue::Workqueue;
+use crate::workqueue::{WeakWorkqueue, Workqueue};
 use crate::workqueue_inner::{Refused, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
@@ -27,6 +28,8 @@ pub(crate) struct SystemInner {
     pub(crate) stopped: Arc<Completion>,
     /// The threads have been joined.
     joined: Event,
+    /// Cleared when the last handle has gone.
+    pub(crate) system_queues: SystemQueues,
 }
 
 /// The pools that there are. Who queues on one keeps it.
@@ -42,6 +45,8 @@ struct Pools {
 #[derive(Default)]
 struct Registry {
     queues: Vec<Weak<WorkqueueInner>>,
+    /// Those of them that somebody has a handle on.
+    handles: Vec<WeakWorkqueue>,
     /// Shutdown has begun: no queue is added.
     shut: bool,
     /// Every queue takes nothing more: what is idle stays idle.
@@ -69,6 +74,7 @@ impl SystemInner {
             registry: Mutex::default(),
             stopped: Arc::new(Completion::of(1)),
             joined: Event::new(),
+            system_queues: SystemQueues::default(),
         })
     }
 
@@ -174,39 +180,41 @@ impl SystemInner {
         self.registry.lock().queues()
     }
 
+    /// Those that somebody has a handle on.
+    pub(crate) fn handles(&self) -> Vec<Workqueue> {
+        let registry = self.registry.lock();
+        let handles = registry.handles.iter();
+        handles.filter_map(WeakWorkqueue::upgrade).collect()
+    }
+
     /// What holds for all unbound queues now.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
     }
 
+    /// Returns whether they are changed: not if the queue has others than `expected`.
     pub(crate) fn set_attrs(
         &self,
         queue: &Arc<WorkqueueInner>,
         attrs: Attrs,
-    ) -> Result<(), AttrsError> {
-        self.change_attrs(queue, |_| Ok(attrs))
-    }
-
-    /// The same, from the attributes it has; nobody else changes them meanwhile.
-    pub(crate) fn change_attrs<E: From<AttrsError>>(
-        &self,
-        queue: &Arc<WorkqueueInner>,
-        change: impl FnOnce(Attrs) -> Result<Attrs, E>,
-    ) -> Result<(), E> {
+        expected: Option<&Attrs>,
+    ) -> Result<bool, AttrsError> {
         queue.check_unbound()?;
         let mut later = Later::default();
         let settings = self.settings.lock();
         if self.is_stopped() {
-            return Err(AttrsError::ShutDown.into());
+            return Err(AttrsError::ShutDown);
         }
-        let attrs = change(queue.attrs())?;
         attrs.check()?;
+        if expected.is_some_and(|expected| *expected != queue.attrs()) {
+            return Ok(false);
+        }
         let prepared = queue.prepare(attrs, &settings, &mut later);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
         if let Some(prepared) = prepared {
             prepared.commit(&mut later);
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
@@ -233,21 +241,23 @@ impl SystemInner {
         make: impl FnOnce(&Settings) -> Arc<WorkqueueInner>,
     ) -> Result<Workqueue, BuildError> {
         let settings = self.settings.lock();
-        let queue = make(&settings);
+        // If it is refused its pwqs and its rescuer go, as with any last handle.
+        let handle = Workqueue::new(make(&settings));
+        let queue = handle.inner();
         let shut = {
             let mut registry = self.registry.lock();
             if !registry.shut {
                 registry.queues.retain(|queue| queue.strong_count() > 0);
-                registry.queues.push(Arc::downgrade(&queue));
+                registry.queues.push(Arc::downgrade(queue));
+                registry.handles.retain(WeakWorkqueue::is_held);
+                registry.handles.push(handle.downgrade());
             }
             registry.shut
         };
         if !shut {
-            self.shared.metering.register(&queue);
+            self.shared.metering.register(queue);
         }
         drop(settings);
-        // If it is refused its pwqs and its rescuer go, as with any last handle.
-        let handle = Workqueue::new(queue);
         if shut {
             return Err(BuildError::ShutDown);
         }

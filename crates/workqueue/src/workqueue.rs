@@ -9,7 +9,7 @@ use crate::stats::WorkqueueStats;
 use crate::system_inner::SystemInner;
 use crate::work::{Modified, Queued, Work};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
-use inflight_sync::{Arc, cpu};
+use inflight_sync::{Arc, Weak, cpu};
 use inflight_topology::Scope;
 use std::fmt;
 use std::time::Duration;
@@ -76,11 +76,29 @@ impl Drop for Handle {
     }
 }
 
+/// A queue on which somebody may have a handle.
+pub(crate) struct WeakWorkqueue(Weak<Handle>);
+
+impl WeakWorkqueue {
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<Workqueue> {
+        let handle = self.0.upgrade()?;
+        Some(Workqueue { handle })
+    }
+}
+
 impl Workqueue {
     pub(crate) fn new(inner: Arc<WorkqueueInner>) -> Self {
         Self {
             handle: Arc::new(Handle { inner }),
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakWorkqueue {
+        WeakWorkqueue(Arc::downgrade(&self.handle))
     }
 
     /// A queue of a system that has been shut down: it takes nothing.
@@ -127,6 +145,61 @@ impl Workqueue {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.inner().kind()
+    }
+
+    /// Whether it was made with [`highpri`](crate::WorkqueueBuilder::highpri).
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
+    /// assert!(urgent.is_highpri());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_highpri(&self) -> bool {
+        self.inner().is_highpri()
+    }
+
+    /// Whether it has a rescuer: see [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim).
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert!(sys.workqueue("swap").bound().mem_reclaim().build()?.is_mem_reclaim());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_mem_reclaim(&self) -> bool {
+        self.inner().rescuer().is_some()
+    }
+
+    /// How many items may be active at once: for each CPU of a bound queue, altogether for an
+    /// unbound one. `None` for a BH queue, which has no limit.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.workqueue("log").ordered().build()?.max_active(), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn max_active(&self) -> Option<usize> {
+        self.inner().limit()
+    }
+
+    /// How many items may be active on each memory node, however few CPUs it has there. `None`
+    /// unless the nodes have parts: see [`set_min_active`](Workqueue::set_min_active).
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.workqueue("jobs").bound().build()?.min_active(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn min_active(&self) -> Option<usize> {
+        self.inner().min_active()
     }
 
     /// Queues `work` on the CPU the caller runs on.
@@ -445,7 +518,34 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
-        self.inner().system().set_attrs(self.inner(), attrs)
+        let system = self.inner().system();
+        system.set_attrs(self.inner(), attrs, None).map(drop)
+    }
+
+    /// As [`set_attrs`](Workqueue::set_attrs), from the attributes it has. If others change them
+    /// meanwhile, `change` is called again, so that no change is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_attrs`](Workqueue::set_attrs).
+    ///
+    /// ```
+    /// # use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new().strict(true)).build()?;
+    /// crypt.change_attrs(|attrs| attrs.nice(5))?;
+    /// assert_eq!(crypt.kind(), Kind::Unbound(Attrs::new().strict(true).nice(5)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn change_attrs(&self, change: impl Fn(Attrs) -> Attrs) -> Result<(), AttrsError> {
+        let system = self.inner().system();
+        loop {
+            let present = self.inner().attrs();
+            let attrs = change(present.clone());
+            if system.set_attrs(self.inner(), attrs, Some(&present))? {
+                return Ok(());
+            }
+        }
     }
 
     /// Counts of what went through the queue, and of what is in it.
