@@ -11,10 +11,11 @@ use crate::system_inner::SystemInner;
 use crate::trace::TraceRecord;
 use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, block_on, poll_until};
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Worker pools, and the workqueues that share them.
@@ -48,7 +49,7 @@ use std::time::Duration;
 pub struct WorkqueueSystem {
     inner: Arc<SystemInner>,
     /// `None`: of an observer.
-    handle: Option<Arc<Handle>>,
+    _handle: Option<Arc<Handle>>,
 }
 
 /// Shuts the system down when the last handle goes.
@@ -64,8 +65,7 @@ impl Drop for Handle {
         if self.inner.has_given_up() || self.inner.is_inside() {
             return;
         }
-        self.inner.stopped.wait_blocking();
-        self.inner.join(None);
+        block_on(self.inner.clone().ended(true));
     }
 }
 
@@ -76,7 +76,7 @@ impl WorkqueueSystem {
         });
         Self {
             inner,
-            handle: Some(handle),
+            _handle: Some(handle),
         }
     }
 
@@ -109,7 +109,7 @@ impl WorkqueueSystem {
     pub fn observer(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            handle: None,
+            _handle: None,
         }
     }
 
@@ -179,19 +179,21 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Wait<'static, Result<(), Leftover>> {
+        Wait::new(self.end(false))
+    }
+
+    fn end(&self, may_block: bool) -> impl Future<Output = Result<(), Leftover>> + use<> {
         let inner = self.inner().clone();
         inner.begin_shutdown();
         let inside = inner.is_inside();
-        Wait::new(async move {
+        async move {
             if inside {
                 inner.give_up();
                 return Err(inner.leftover(true));
             }
-            inner.stopped.clone().wait().await;
-            inner.threads_gone().await;
-            inner.join(None);
+            inner.ended(may_block).await;
             Ok(())
-        })
+        }
     }
 
     /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
@@ -207,7 +209,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
-        self.shutdown_until(None)
+        block_on(self.end(true))
     }
 
     /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), at most for `limit` on the
@@ -228,27 +230,12 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
-        self.shutdown_until(Some(limit))
-    }
-
-    fn shutdown_until(&self, limit: Option<Duration>) -> Result<(), Leftover> {
-        let inner = self.inner();
-        let clock = &inner.shared().clock;
-        let deadline = limit.map(|limit| clock.now() + limit);
-        inner.begin_shutdown();
-        let inside = inner.is_inside();
-        let stopped = || match deadline {
-            Some(deadline) => inner.stopped.wait_until(clock, deadline),
-            None => {
-                inner.stopped.wait_blocking();
-                true
-            }
-        };
-        if !inside && stopped() && inner.join(deadline) {
-            return Ok(());
-        }
-        inner.give_up();
-        Err(inner.leftover(inside))
+        let clock = &self.inner().shared().clock;
+        let deadline = Some(clock.now() + limit);
+        poll_until(clock, deadline, pin!(self.end(true))).unwrap_or_else(|| {
+            self.inner().give_up();
+            Err(self.inner().leftover(false))
+        })
     }
 
     /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then

@@ -13,7 +13,6 @@ use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
 use crate::workqueue::{WeakWorkqueue, Workqueue};
 use crate::workqueue_inner::{Refused, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
-use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::CpuSet;
@@ -333,35 +332,25 @@ impl SystemInner {
         self.stopped.is_done()
     }
 
-    /// After the end: joins the threads, or has somebody else join them and waits for that, at most
-    /// until `deadline`. Returns whether they have been joined.
-    pub(crate) fn join(&self, deadline: Option<Instant>) -> bool {
+    /// Waits until nothing is in flight any more and the threads have ended and been joined. Whoever
+    /// may block joins them; others come when that takes no time.
+    pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
+        self.stopped.clone().wait().await;
+        if !may_block {
+            let running = || !self.shared.threads.lock().are_over();
+            self.shared.thread_over.listen_while(running).await;
+        }
         let handles = self.shared.threads.lock().take();
-        if let Some(handles) = handles {
-            let failed = handles
-                .into_iter()
-                .filter_map(|h| JoinHandle::join(h).err());
-            failed.for_each(dispose);
-            self.shared.threads.lock().joined = true;
-            self.joined.notify_all();
-            return true;
-        }
-        let joining = || !self.shared.threads.lock().joined;
-        match deadline {
-            Some(deadline) => self
-                .joined
-                .wait_while_until(&self.shared.clock, deadline, joining),
-            None => {
-                self.joined.wait_while(joining);
-                true
-            }
-        }
-    }
-
-    /// The functions of all threads have returned, but for what joining them takes.
-    pub(crate) async fn threads_gone(&self) {
-        let running = || !self.shared.threads.lock().are_over();
-        self.shared.thread_over.listen_while(running).await;
+        let Some(handles) = handles else {
+            let joining = || !self.shared.threads.lock().joined;
+            return self.joined.listen_while(joining).await;
+        };
+        let failed = handles
+            .into_iter()
+            .filter_map(|h| JoinHandle::join(h).err());
+        failed.for_each(dispose);
+        self.shared.threads.lock().joined = true;
+        self.joined.notify_all();
     }
 
     pub(crate) fn give_up(&self) {
