@@ -165,7 +165,8 @@ pub mod unstable {
         Limit, NodeShares, NrActive, PwqId, default_min_active, node_shares,
     };
     pub use crate::pool_core::{
-        Deferred, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,
+        ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
+        WorkerPhase, Workers,
     };
     pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;
