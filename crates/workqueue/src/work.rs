@@ -6,6 +6,7 @@ use crate::item::{Name, ReusableRef, Run};
 use crate::work_item::WorkItem;
 use inflight_sync::block_on;
 use inflight_sync::time::Clock;
+use std::any::type_name;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -105,7 +106,7 @@ impl Work {
     /// # let _ = work;
     /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self::named(std::any::type_name::<F>(), f)
+        Self::named(type_name::<F>(), f)
     }
 
     /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
@@ -252,6 +253,10 @@ impl<F: Fn() + Send + Sync, const IS_WORK: bool> Run for Once<F, IS_WORK> {
         &self.name
     }
 
+    fn function() -> &'static str {
+        type_name::<F>()
+    }
+
     fn run(&self) -> ControlFlow<()> {
         (self.f)();
         ControlFlow::Break(())
@@ -270,6 +275,10 @@ impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn function() -> &'static str {
+        type_name::<F>()
     }
 
     fn run(&self) -> ControlFlow<()> {
