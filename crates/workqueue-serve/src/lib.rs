@@ -1,8 +1,8 @@
 //! A socket on which a running process shows its workqueues, and lets their limits be changed.
 //!
-//! Opt-in: nothing is there before [`Serve::serve`] is called. The program `inflight-wq` asks it; so
-//! does [`ask`]. A client connects, sends one line, a [`Request`], and gets one line, a [`Reply`];
-//! then the server closes.
+//! Opt-in: nothing is there before [`Serve::serve`] is called. The program `inflight-wq` asks it;
+//! so does [`ask`]. A client connects, sends one line, a [`Request`], and gets one line, a
+//! [`Reply`]; then the server closes.
 //!
 //! ```
 //! use inflight_workqueue::WorkqueueSystem;

@@ -1,9 +1,9 @@
 //! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one. What
 //! a pwq does with it, or with a limit of its own, is in [`limit`].
 //!
-//! The steps A1 to A4 of *acquire* and R1 to R4 of *release*, and why no slot and no pwq is lost, are
-//! in `PROTOCOL.md`, part *slot and pending*. Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a
-//! lock.
+//! The steps A1 to A4 of *acquire* and R1 to R4 of *release*, and why no slot and no pwq is lost,
+//! are in `PROTOCOL.md`, part *slot and pending*. Who takes a pwq off the list has a slot for it,
+//! and carries that to the pwq's pool without a lock.
 
 mod limit;
 

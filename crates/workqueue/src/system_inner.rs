@@ -332,8 +332,8 @@ impl SystemInner {
         self.stopped.is_done()
     }
 
-    /// Waits until nothing is in flight any more and the threads have ended and been joined. Whoever
-    /// may block joins them; others come when that takes no time.
+    /// Waits until nothing is in flight any more and the threads have ended and been joined.
+    /// Whoever may block joins them; others come when that takes no time.
     pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
         self.stopped.clone().wait().await;
         if !may_block {

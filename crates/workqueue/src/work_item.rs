@@ -52,8 +52,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         cancel::cancel(&self.item)
     }
 
-    /// Takes a pending instance back, from its timer too, and waits for a running one; `true` if one
-    /// was pending.
+    /// Takes a pending instance back, from its timer too, and waits for a running one; `true` if
+    /// one was pending.
     ///
     /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
     /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work
@@ -77,7 +77,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Wait::new(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync`](WorkItem::cancel_sync), for threads. On a worker the wait counts as blocking.
+    /// As [`cancel_sync`](WorkItem::cancel_sync), for threads. On a worker the wait counts as
+    /// blocking.
     ///
     /// # Errors
     ///
@@ -97,8 +98,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         block_on(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit`, of real time.
-    /// If that is over, the pending instance has been taken back all the same.
+    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit`, of real
+    /// time. If that is over, the pending instance has been taken back all the same.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         within(&Clock::system(), limit, self.item.cancel_sync())
     }
 
-    /// Whether it waits for its time, or is queued and its run has not begun. Others may change that
-    /// at any moment.
+    /// Whether it waits for its time, or is queued and its run has not begun. Others may change
+    /// that at any moment.
     ///
     /// ```
     /// assert!(!inflight_workqueue::Work::new(|| ()).is_pending());
@@ -135,8 +136,9 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         self.item.activity().1
     }
 
-    /// Forbids queueing until [`enable`](WorkItem::enable), and takes a pending instance back; `true`
-    /// if there was one. Nests: it takes as many calls of `enable`. A run that has begun goes on.
+    /// Forbids queueing until [`enable`](WorkItem::enable), and takes a pending instance back;
+    /// `true` if there was one. Nests: it takes as many calls of `enable`. A run that has begun
+    /// goes on.
     ///
     /// # Errors
     ///
@@ -154,8 +156,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Ok(self.item.disable_now()?.0)
     }
 
-    /// As [`disable`](WorkItem::disable), and waits for a running instance. The level is taken when the
-    /// future is polled first, and stays if the future is dropped.
+    /// As [`disable`](WorkItem::disable), and waits for a running instance. The level is taken when
+    /// the future is polled first, and stays if the future is dropped.
     ///
     /// # Errors
     ///
@@ -211,8 +213,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         within(&Clock::system(), limit, self.item.disable_sync())
     }
 
-    /// Takes one level of [`disable`](WorkItem::disable) back; `true` if the work can be queued again.
-    /// Queues nothing by itself: calls that were refused are not made up for.
+    /// Takes one level of [`disable`](WorkItem::disable) back; `true` if the work can be queued
+    /// again. Queues nothing by itself: calls that were refused are not made up for.
     ///
     /// # Errors
     ///

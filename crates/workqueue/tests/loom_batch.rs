@@ -1,8 +1,8 @@
 //! Models of batches: *take*, *start*, *append*, *recall*, *put back*, *settle*. Events as in
 //! `PROTOCOL.md`, parts *take and recall* and *colour and settle*.
 //!
-//! They drive a system whose pool has no worker: the threads of a model draw. The batch by itself is
-//! in `loom_batch_recall.rs`.
+//! They drive a system whose pool has no worker: the threads of a model draw. The batch by itself
+//! is in `loom_batch_recall.rs`.
 
 #![cfg(loom)]
 

@@ -1,5 +1,5 @@
-//! Models of a batch by itself: its owner, who recalls it and who appends to it. Entries are numbers,
-//! and a lock stands for the pool's. Events as in `PROTOCOL.md`, part *take and recall*.
+//! Models of a batch by itself: its owner, who recalls it and who appends to it. Entries are
+//! numbers, and a lock stands for the pool's. Events as in `PROTOCOL.md`, part *take and recall*.
 #![cfg(loom)]
 
 mod model_support;

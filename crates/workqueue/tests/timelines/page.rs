@@ -1,6 +1,7 @@
 //! The book's page of timelines: each of its drawings is made here, from what the core did.
 //!
-//! `cargo test -p inflight-workqueue --features unstable-sim --test timelines page -- --nocapture` prints them all.
+//! `cargo test -p inflight-workqueue --features unstable-sim --test timelines page -- --nocapture`
+//! prints them all.
 
 use super::*;
 
