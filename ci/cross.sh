@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The library type-checks for systems other than this one, and with the oldest compiler it promises.
 source "$(dirname "$0")/lib.sh"
-published=(-p inflight -p inflight-sync -p inflight-topology -p inflight-sbitmap -p inflight-steering -p inflight-tags -p inflight-flush -p inflight-workqueue)
+published=(-p inflight -p inflight-sync -p inflight-topology -p inflight-sbitmap -p inflight-steering -p inflight-tags -p inflight-flush -p inflight-workqueue -p inflight-workqueue-serve)
 for triple in aarch64-unknown-linux-gnu x86_64-pc-windows-msvc aarch64-apple-darwin; do
     if ! command -v rustup >/dev/null 2>&1; then
         skip "check $triple" "no rustup"

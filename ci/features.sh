@@ -3,7 +3,7 @@
 # tests, those of what a feature adds among them: a feature may change what the others rely on.
 source "$(dirname "$0")/lib.sh"
 for feature in inflight-{sbitmap,topology}/serde inflight-{tags,workqueue}/metrics \
-    inflight-workqueue/{serve,tracing,futures,unstable-sim} inflight-flush/io-uring inflight/{futures,io-uring,metrics,serve,serde,tracing}; do
+    inflight-workqueue/{tracing,futures,unstable-sim} inflight-flush/io-uring inflight/{futures,io-uring,metrics,serve,serde,tracing}; do
     crate="${feature%/*}"
     step "check $feature" cargo check --quiet -p "$crate" --features "$feature"
 done

@@ -1,6 +1,6 @@
 //! One look at the counters: a table in the layout of `wq_monitor`, or a line of JSON each.
 
-use inflight_workqueue::serve::QueueCounters;
+use inflight_workqueue_serve::QueueCounters;
 use serde::Serialize;
 use std::fmt::Write as _;
 

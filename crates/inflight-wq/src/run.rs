@@ -6,7 +6,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use inflight_sync::Parker;
 use inflight_sync::time::Clock;
-use inflight_workqueue::serve::{ControlFile, QueueFiles, Reply, Request, TraceLine, ask};
+use inflight_workqueue_serve::{ControlFile, QueueFiles, Reply, Request, TraceLine, ask};
 use regex::Regex;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;

@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use inflight_sync::thread;
-use inflight_workqueue::serve::Server;
 use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
+use inflight_workqueue_serve::{Serve, Server};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

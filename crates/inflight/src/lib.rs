@@ -48,6 +48,7 @@
 //! | [`tags`] | numbers with slots, tokens, tenants, timeouts | `inflight-tags` |
 //! | [`steering`] | completions on the CPU that submitted | `inflight-steering` |
 //! | [`workqueue`] | queues with limits over shared workers, replaced when they block | `inflight-workqueue` |
+//! | `serve`, with the feature | workqueues on a socket | `inflight-workqueue-serve` |
 //! | [`flush`] | cache flushes shared by those who wait; a log | `inflight-flush` |
 //! | [`topology`] | which CPUs share what; pinning | `inflight-topology` |
 //! | [`sync`] | atomics, locks, threads and time, which a model checker can replace | |
@@ -80,6 +81,8 @@ pub use inflight_sync as sync;
 pub use inflight_tags as tags;
 pub use inflight_topology as topology;
 pub use inflight_workqueue as workqueue;
+#[cfg(feature = "serve")]
+pub use inflight_workqueue_serve as serve;
 
 mod requeue;
 mod workqueue_sink;

@@ -13,6 +13,8 @@ pub use inflight_tags::{
 };
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{
-    Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, Share, Work, Workqueue,
+    Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, QueueError, Share, Work, Workqueue,
     WorkqueueSystem, blocking,
 };
+#[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+pub use inflight_workqueue_serve::Serve;

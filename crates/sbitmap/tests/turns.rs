@@ -1,21 +1,19 @@
 //! Fair and strict waiting: who overtakes whom, what is granted, and what is given back.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sbitmap::{
-    Engine, Fairness, GetManyError, PutError, SbitmapQueue, SbitmapQueueBuilder,
-};
+#[path = "common/turn_rig.rs"]
+mod turn_rig;
+
+use inflight_sbitmap::{Engine, Fairness, GetManyError, PutError};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use inflight_sync::observer::{BlockObserver, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use std::collections::HashSet;
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::rc::Rc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-type Mode = (Fairness, Engine);
+use turn_rig::{Mode, Told, builder, poll, taken, wait_for_waiters};
 
 const MODES: [Mode; 4] = [
     (Fairness::fair(), Engine::Shared),
@@ -23,6 +21,7 @@ const MODES: [Mode; 4] = [
     (Fairness::fifo(), Engine::Shared),
     (Fairness::fifo(), Engine::Local),
 ];
+
 const ALL: [Mode; 5] = [
     MODES[0],
     MODES[1],
@@ -30,39 +29,6 @@ const ALL: [Mode; 5] = [
     MODES[3],
     (Fairness::batched(), Engine::Shared),
 ];
-
-fn builder(depth: usize, (fairness, engine): Mode) -> SbitmapQueueBuilder {
-    SbitmapQueue::builder(depth)
-        .fairness(fairness)
-        .engine(engine)
-}
-
-/// A queue whose bits are all taken.
-fn taken(depth: usize, fairness: Mode) -> (Arc<SbitmapQueue>, Vec<usize>) {
-    let queue = builder(depth, fairness).build().unwrap();
-    let mut bits = Vec::new();
-    assert_eq!(queue.try_get_batch(depth, &mut bits), depth);
-    (Arc::new(queue), bits)
-}
-
-fn wait_for_waiters(queue: &SbitmapQueue, n: usize) {
-    while queue.snapshot().ws_active != n {
-        thread::yield_now();
-    }
-}
-
-#[derive(Default)]
-struct Told(AtomicBool);
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
 
 #[test]
 fn tasks_get_bits_in_the_order_they_came() {
@@ -511,137 +477,6 @@ impl std::task::Wake for Counted {
         self.at.store(at.max(self.from()), Ordering::Relaxed);
         // Ordering: Release pairs with the Acquire of the test.
         self.woken.store(true, Ordering::Release);
-    }
-}
-
-/// Holds its thread up when it is to run again.
-#[derive(Default)]
-struct Stop {
-    reached: AtomicBool,
-    go: AtomicBool,
-}
-
-struct Observer(Arc<Stop>);
-
-impl BlockObserver for Observer {
-    fn blocking(&self) {}
-
-    fn unblocked(&self) {
-        // Ordering: Release pairs with the Acquire of the test, Acquire with its Release.
-        self.0.reached.store(true, Ordering::Release);
-        while !self.0.go.load(Ordering::Acquire) {
-            thread::yield_now();
-        }
-    }
-}
-
-/// A thread is granted, holds the token and does not run: another is served after 64 puts, and
-/// after a while without any.
-#[test]
-fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
-    const DEPTH: usize = 80;
-    for engine in [Engine::Shared, Engine::Local] {
-        for by_puts in [true, false] {
-            let clock = Clock::manual();
-            let queue = builder(DEPTH, (Fairness::fair(), engine)).clock(clock.clone());
-            let queue = Arc::new(queue.build().unwrap());
-            let bits: Vec<_> = (0..DEPTH).map(|_| queue.try_get().unwrap()).collect();
-            let stop = Arc::new(Stop::default());
-            let stopped = thread::spawn({
-                let (queue, stop) = (queue.clone(), stop.clone());
-                move || {
-                    let _installed = install(Rc::new(Observer(stop)));
-                    queue.get_blocking().unwrap()
-                }
-            });
-            wait_for_waiters(&queue, 1);
-            let other = thread::spawn({
-                let queue = queue.clone();
-                move || queue.get_blocking().unwrap()
-            });
-            wait_for_waiters(&queue, 2);
-            queue.put(bits[0]).unwrap();
-            while !stop.reached.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
-            queue.put(bits[1]).unwrap();
-            assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
-            if by_puts {
-                queue.put_batch(&bits[2..65]).unwrap();
-            }
-            while !by_puts && !other.is_finished() {
-                clock.advance(Duration::from_millis(20));
-                thread::yield_now();
-            }
-            let bit = other.join().unwrap();
-            stop.go.store(true, Ordering::Release);
-            assert_ne!(bit, stopped.join().unwrap());
-        }
-    }
-}
-
-/// The token is out, and its thread does not run: a task at the head is served all the same.
-#[test]
-fn a_task_needs_no_token() {
-    for engine in [Engine::Shared, Engine::Local] {
-        let (queue, bits) = taken(2, (Fairness::fair(), engine));
-        let stop = Arc::new(Stop::default());
-        let stopped = thread::spawn({
-            let (queue, stop) = (queue.clone(), stop.clone());
-            move || {
-                let _installed = install(Rc::new(Observer(stop)));
-                queue.get_blocking().unwrap()
-            }
-        });
-        wait_for_waiters(&queue, 1);
-        let mut task = pin!(queue.get());
-        assert!(poll(task.as_mut()).is_pending());
-        queue.put(bits[0]).unwrap();
-        queue.put(bits[1]).unwrap();
-        assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(bits[1])), "{engine:?}");
-        // Ordering: Release pairs with the Acquire in `Observer`.
-        stop.go.store(true, Ordering::Release);
-        assert_eq!(stopped.join().unwrap(), bits[0]);
-    }
-}
-
-/// The token is out, so the head waits for it with a bit free. It leaves: the task behind it needs
-/// no token.
-#[test]
-fn a_head_that_leaves_lets_the_next_one_be_served() {
-    for engine in [Engine::Shared, Engine::Local] {
-        let clock = Clock::manual();
-        let queue = builder(2, (Fairness::fair(), engine)).clock(clock.clone());
-        let queue = Arc::new(queue.build().unwrap());
-        let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
-        let stop = Arc::new(Stop::default());
-        let stopped = thread::spawn({
-            let (queue, stop) = (queue.clone(), stop.clone());
-            move || {
-                let _installed = install(Rc::new(Observer(stop)));
-                queue.get_blocking().unwrap()
-            }
-        });
-        wait_for_waiters(&queue, 1);
-        let timed = thread::spawn({
-            let queue = queue.clone();
-            move || queue.get_timeout(Duration::from_millis(1)).ok()
-        });
-        wait_for_waiters(&queue, 2);
-        let mut task = pin!(queue.get());
-        assert!(poll(task.as_mut()).is_pending());
-        queue.put(bits[0]).unwrap();
-        queue.put(bits[1]).unwrap();
-        assert!(poll(task.as_mut()).is_pending(), "not past the head");
-        // Less than the watcher waits.
-        clock.advance(Duration::from_millis(2));
-        assert_eq!(timed.join().unwrap(), None);
-        let Poll::Ready(Ok(bit)) = poll(task.as_mut()) else {
-            panic!("{engine:?}: a bit is free, and nobody is before the task")
-        };
-        // Ordering: Release pairs with the Acquire in `Observer`.
-        stop.go.store(true, Ordering::Release);
-        assert_ne!(bit, stopped.join().unwrap());
     }
 }
 

@@ -177,21 +177,43 @@ impl Attrs {
         self.concurrency == Concurrency::Unmanaged
     }
 
-    /// `None`: that of the system.
-    pub(crate) fn get_scope(&self) -> Option<Scope> {
+    /// The scope; `None` for that of the system.
+    ///
+    /// ```
+    /// assert_eq!(inflight_workqueue::Attrs::new().get_scope(), None);
+    /// ```
+    #[must_use]
+    pub fn get_scope(&self) -> Option<Scope> {
         self.scope
     }
 
-    pub(crate) fn is_strict(&self) -> bool {
+    /// Whether the workers are pinned to their group of CPUs.
+    ///
+    /// ```
+    /// assert!(inflight_workqueue::Attrs::new().strict(true).is_strict());
+    /// ```
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    pub(crate) fn get_nice(&self) -> i32 {
+    /// The priority of the workers.
+    ///
+    /// ```
+    /// assert_eq!(inflight_workqueue::Attrs::new().nice(5).get_nice(), 5);
+    /// ```
+    #[must_use]
+    pub fn get_nice(&self) -> i32 {
         self.nice
     }
 
-    /// What was asked for; empty for all.
-    pub(crate) fn get_cpumask(&self) -> &CpuSet {
+    /// The CPUs that were asked for; empty for all.
+    ///
+    /// ```
+    /// assert!(inflight_workqueue::Attrs::new().get_cpumask().is_empty());
+    /// ```
+    #[must_use]
+    pub fn get_cpumask(&self) -> &CpuSet {
         &self.cpus
     }
 

@@ -12,7 +12,6 @@ use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle};
 use crate::pwq::{self, Pwq};
 use crate::trace::TraceStep;
 use crate::{current, error::JoinError};
-use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, hint};
 
 /// What a cancel has taken back.
@@ -152,41 +151,9 @@ pub(crate) fn cancel_task<T>(task: &TaskHandle<T>) -> bool {
     true
 }
 
-/// How long somebody waits.
-#[derive(Clone, Debug)]
-pub(crate) enum Until {
-    Forever,
-    At(Instant),
-}
-
-impl Until {
-    pub(crate) fn after(limit: std::time::Duration) -> Self {
-        Self::At(Clock::system().now() + limit)
-    }
-}
-
 impl ReusableRef {
     pub(crate) fn refuse_own(&self) -> Result<(), WaitError> {
         current::refuse_wait(current::runs_item(self.ptr()))
-    }
-
-    /// `false`: the deadline has passed.
-    fn wait_ended(&self, last: Seq, until: &Until) -> Result<(), WaitError> {
-        let ended = &self.extra().ended;
-        let in_time = match until {
-            Until::Forever => {
-                ended.wait_while(|| self.holds(last));
-                true
-            }
-            Until::At(deadline) => {
-                ended.wait_while_until(&Clock::system(), *deadline, || self.holds(last))
-            }
-        };
-        if in_time {
-            Ok(())
-        } else {
-            Err(WaitError::TimedOut)
-        }
     }
 
     /// What a flush waits for; `None` if there is nothing.
@@ -206,13 +173,6 @@ impl ReusableRef {
         is_behind_caller(self.header())
     }
 
-    pub(crate) fn flush_until(&self, until: &Until) -> Result<bool, WaitError> {
-        match self.begin_flush()? {
-            None => Ok(false),
-            Some(last) => self.wait_ended(last, until).map(|()| true),
-        }
-    }
-
     pub(crate) async fn flush(&self) -> Result<bool, WaitError> {
         match self.begin_flush()? {
             None => Ok(false),
@@ -222,13 +182,6 @@ impl ReusableRef {
                 Ok(true)
             }
         }
-    }
-
-    pub(crate) fn cancel_sync_until(&self, until: &Until) -> Result<bool, WaitError> {
-        self.refuse_own()?;
-        let cancel = Cancelling::begin(self);
-        self.wait_ended(cancel.last, until)?;
-        Ok(cancel.was_pending)
     }
 
     pub(crate) async fn cancel_sync(&self) -> Result<bool, WaitError> {
@@ -242,13 +195,6 @@ impl ReusableRef {
     pub(crate) fn disable_now(&self) -> Result<(bool, Seq), DisableError> {
         let last = self.disable()?;
         Ok((cancel(self), last))
-    }
-
-    pub(crate) fn disable_sync_until(&self, until: &Until) -> Result<bool, DisableError> {
-        self.refuse_own()?;
-        let (was_pending, last) = self.disable_now()?;
-        self.wait_ended(last, until)?;
-        Ok(was_pending)
     }
 
     pub(crate) async fn disable_sync(&self) -> Result<bool, DisableError> {

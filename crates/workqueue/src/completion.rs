@@ -1,14 +1,17 @@
 //! Something that happens once, and those who wait for it.
 
+use crate::error::WaitError;
 use crate::panics;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::time::{Clock, Instant};
+use inflight_sync::poll_until;
+use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A number of things that have to happen; those who wait are told when none is left.
 #[derive(Debug)]
@@ -45,19 +48,19 @@ impl Completion {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn wait_blocking(&self) {
-        self.event.wait_while(|| !self.is_done());
-    }
-
-    /// `false`: the deadline has passed.
-    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Instant) -> bool {
-        self.event
-            .wait_while_until(clock, deadline, || !self.is_done())
-    }
-
     pub(crate) async fn wait(self: Arc<Self>) {
         self.event.listen_while(|| !self.is_done()).await;
     }
+}
+
+/// The timed form of a wait, for threads: at most for `limit` on `clock`.
+pub(crate) fn within<T, E: From<WaitError>>(
+    clock: &Clock,
+    limit: Duration,
+    wait: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let in_time = poll_until(clock, Some(clock.now() + limit), pin!(wait));
+    in_time.unwrap_or_else(|| Err(WaitError::TimedOut.into()))
 }
 
 /// A wait of this crate as a future.

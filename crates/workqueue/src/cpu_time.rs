@@ -173,7 +173,7 @@ impl Reading {
 }
 
 impl Meter {
-    /// U1: a worker is about to run. Returns whether the timer has to be set for it.
+    /// A worker is about to run. Returns whether the timer has to be set for it.
     ///
     /// Relaxed: the pool's lock orders this, after the worker's leaving the idle list, with the one
     /// who looks whether anybody runs after [`disarm`](Meter::disarm).
@@ -185,7 +185,7 @@ impl Meter {
         self.armed.store(false, Ordering::Relaxed);
     }
 
-    /// U2, U3: reads what the workers have used and charges it. Returns when to read again, `None`
+    /// Reads what the workers have used and charges it. Returns when to read again, `None`
     /// if nobody runs.
     pub(crate) fn read(&self, pool: &WorkerPool) -> Option<Duration> {
         self.disarm();

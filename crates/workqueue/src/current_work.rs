@@ -3,6 +3,7 @@
 use crate::current;
 use crate::item::ReusableRef;
 use crate::work::Work;
+use crate::work_item::WorkItem;
 use inflight_topology::current_cpu;
 use std::fmt;
 
@@ -90,7 +91,7 @@ pub fn current_work() -> Option<Work> {
         context
             .runs_work()
             .then(|| unsafe { ReusableRef::of_running(item) })
-            .map(|item| Work { item })
+            .map(|item| WorkItem { item })
     })
     .flatten()
 }

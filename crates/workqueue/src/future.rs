@@ -59,6 +59,10 @@ where
     F::Output: Send,
 {
     fn name(&self) -> &str {
+        Self::function()
+    }
+
+    fn function() -> &'static str {
         type_name::<F>()
     }
 

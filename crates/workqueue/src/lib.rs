@@ -79,6 +79,7 @@ mod stats;
 mod system;
 mod system_queues;
 mod work;
+mod work_item;
 mod work_on_cpu;
 mod workqueue;
 mod wq_builder;
@@ -123,8 +124,6 @@ mod known_blockers;
 mod metrics;
 mod reporter;
 mod sampler;
-#[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
-pub mod serve;
 mod trace;
 mod watchdog;
 
@@ -149,6 +148,7 @@ pub use system::WorkqueueSystem;
 pub use trace::{TraceEvent, TraceRecord, TraceStep};
 pub use watchdog::{Stall, touch_watchdog};
 pub use work::{Modified, Queued, Work};
+pub use work_item::WorkItem;
 pub use workqueue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
 pub use workqueue_inner::Share;
 pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
@@ -165,7 +165,8 @@ pub mod unstable {
         Limit, NodeShares, NrActive, PwqId, default_min_active, node_shares,
     };
     pub use crate::pool_core::{
-        Deferred, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId, WorkerPhase, Workers,
+        ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
+        WorkerPhase, Workers,
     };
     pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;

@@ -1,17 +1,9 @@
 //! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one. What
 //! a pwq does with it, or with a limit of its own, is in [`limit`].
 //!
-//! The protocol, in the words of `PROTOCOL.md`, part *slot and pending*:
-//!
-//! ```text
-//! acquire:  A1 take a slot if one is free       release:  R1 give the slot back    R2 fence
-//!           A2 lock, append to pending                    R3 nobody pends -> done
-//!           A3 fence   A4 as A1                           R4 lock, as A1 for the first that pends
-//! ```
-//!
-//! Either A3 comes before R2, and R3 sees who pends; or R2 before A3, and A4 sees the slot.
-//! Who takes a pwq off the list has a slot for it, and carries that to the pwq's pool without a
-//! lock.
+//! The steps A1 to A4 of *acquire* and R1 to R4 of *release*, and why no slot and no pwq is lost,
+//! are in `PROTOCOL.md`, part *slot and pending*. Who takes a pwq off the list has a slot for it,
+//! and carries that to the pwq's pool without a lock.
 
 mod limit;
 
@@ -174,6 +166,3 @@ pub const fn default_min_active(max_active: usize) -> usize {
         FLOOR
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;

@@ -21,8 +21,7 @@ mod tests;
 mod workers;
 
 pub(crate) use pwq_state::PwqState;
-pub(crate) use workers::{ASLEEP, BLOCKED, INTENSIVE};
-pub use workers::{WakeAction, WorkerId, WorkerPhase, Workers};
+pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;

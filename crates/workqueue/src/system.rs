@@ -8,21 +8,21 @@ use crate::freeze::Frozen;
 use crate::hog::Hog;
 use crate::leftover::Leftover;
 use crate::system_inner::SystemInner;
-use crate::system_queues::SystemQueues;
 use crate::trace::TraceRecord;
+use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
-use inflight_sync::Arc;
-use inflight_topology::{CpuSet, Scope};
+use inflight_sync::{Arc, block_on, poll_until};
+use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Worker pools, and the workqueues that share them.
 ///
 /// Starts no thread until an item is queued, or something is made that needs one: a
 /// [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim) queue its rescuer and the timer, a
-/// [poller](crate::BhPoller) the timer, `serve` its listener. A clone is another handle on the same
-/// system.
+/// [poller](crate::BhPoller) the timer. A clone is another handle on the same system.
 ///
 /// # Shutdown
 ///
@@ -47,42 +47,41 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct WorkqueueSystem {
-    handle: Arc<Handle>,
+    inner: Arc<SystemInner>,
+    /// `None`: of an observer.
+    _handle: Option<Arc<Handle>>,
 }
 
 /// Shuts the system down when the last handle goes.
 struct Handle {
     inner: Arc<SystemInner>,
-    /// Their handles go with it.
-    queues: SystemQueues,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.queues.clear();
         self.inner.begin_shutdown();
+        // From now on none is made.
+        self.inner.system_queues.clear();
         if self.inner.has_given_up() || self.inner.is_inside() {
             return;
         }
-        self.inner.stopped.wait_blocking();
-        self.inner.join(None);
+        block_on(self.inner.clone().ended(true));
     }
 }
 
 impl WorkqueueSystem {
     pub(crate) fn new(inner: Arc<SystemInner>) -> Self {
-        let queues = SystemQueues::default();
+        let handle = Arc::new(Handle {
+            inner: inner.clone(),
+        });
         Self {
-            handle: Arc::new(Handle { inner, queues }),
+            inner,
+            _handle: Some(handle),
         }
     }
 
     pub(crate) fn inner(&self) -> &Arc<SystemInner> {
-        &self.handle.inner
-    }
-
-    pub(crate) fn system_queues(&self) -> &SystemQueues {
-        &self.handle.queues
+        &self.inner
     }
 
     /// A system to be described.
@@ -93,6 +92,55 @@ impl WorkqueueSystem {
     /// ```
     pub fn builder() -> SystemBuilder {
         SystemBuilder::new()
+    }
+
+    /// A handle for tools, which does not keep the system alive: they see and change what it does,
+    /// for as long as others have it. When it has ended they see the end.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let tool = sys.observer();
+    /// drop(sys); // shuts it down
+    /// assert!(tool.workqueue("late").bound().build().is_err());
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    #[must_use]
+    pub fn observer(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            _handle: None,
+        }
+    }
+
+    /// The queues that somebody has a handle on, in the order in which they were made. Several may
+    /// have the same name.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let _wq = sys.workqueue("uploads").bound().build()?;
+    /// let uploads = sys.queues().into_iter().find(|wq| wq.name() == "uploads");
+    /// uploads.expect("it has been made").set_max_active(2)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn queues(&self) -> Vec<Workqueue> {
+        self.inner().handles()
+    }
+
+    /// The machine as it was when the system was made.
+    ///
+    /// ```
+    /// # use inflight_topology::Topology;
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().topology(topo).build()?;
+    /// assert_eq!(sys.topology().cpus().len(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.inner().shared().topology
     }
 
     /// A workqueue to be described. Its kind is chosen next.
@@ -131,19 +179,21 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Wait<'static, Result<(), Leftover>> {
+        Wait::new(self.end(false))
+    }
+
+    fn end(&self, may_block: bool) -> impl Future<Output = Result<(), Leftover>> + use<> {
         let inner = self.inner().clone();
         inner.begin_shutdown();
         let inside = inner.is_inside();
-        Wait::new(async move {
+        async move {
             if inside {
                 inner.give_up();
                 return Err(inner.leftover(true));
             }
-            inner.stopped.clone().wait().await;
-            inner.threads_gone().await;
-            inner.join(None);
+            inner.ended(may_block).await;
             Ok(())
-        })
+        }
     }
 
     /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
@@ -159,7 +209,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
-        self.shutdown_until(None)
+        block_on(self.end(true))
     }
 
     /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), at most for `limit` on the
@@ -180,27 +230,12 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
-        self.shutdown_until(Some(limit))
-    }
-
-    fn shutdown_until(&self, limit: Option<Duration>) -> Result<(), Leftover> {
-        let inner = self.inner();
-        let clock = &inner.shared().clock;
-        let deadline = limit.map(|limit| clock.now() + limit);
-        inner.begin_shutdown();
-        let inside = inner.is_inside();
-        let stopped = || match deadline {
-            Some(deadline) => inner.stopped.wait_until(clock, deadline),
-            None => {
-                inner.stopped.wait_blocking();
-                true
-            }
-        };
-        if !inside && stopped() && inner.join(deadline) {
-            return Ok(());
-        }
-        inner.give_up();
-        Err(inner.leftover(inside))
+        let clock = &self.inner().shared().clock;
+        let deadline = Some(clock.now() + limit);
+        poll_until(clock, deadline, pin!(self.end(true))).unwrap_or_else(|| {
+            self.inner().give_up();
+            Err(self.inner().leftover(false))
+        })
     }
 
     /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then
@@ -245,37 +280,6 @@ impl WorkqueueSystem {
             let pools = self.inner().pools();
             pools.iter().for_each(|pool| pool.read_meter());
         }
-    }
-
-    /// Shows this system on a Unix socket at `path`, to `inflight-wq` and to
-    /// [`serve::ask`](crate::serve::ask), until the value returned is dropped.
-    ///
-    /// The socket's mode is 0600: only this user and root can ask, and change limits. A socket that
-    /// a process left there when it ended is replaced; anything else that has the name is
-    /// not. Begins to [measure](WorkqueueSystem::measure_cpu_time) CPU time, which clients
-    /// show. The server does not keep the system alive, and goes on when it has ended. It has a
-    /// thread of its own; no worker waits for a client.
-    ///
-    /// # Errors
-    ///
-    /// [`ServeError`](crate::serve::ServeError): the name is taken, or socket or thread cannot be
-    /// had.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let dir = tempfile::tempdir()?;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let _server = sys.serve(dir.path().join("wq"))?; // inflight-wq --socket DIR/wq monitor
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
-    pub fn serve(
-        &self,
-        path: impl AsRef<std::path::Path>,
-    ) -> Result<crate::serve::Server, crate::serve::ServeError> {
-        let server = crate::serve::Server::start(self.inner(), path.as_ref())?;
-        self.measure_cpu_time();
-        Ok(server)
     }
 
     /// A poller of the BH queues of that CPU: their items run on the thread that polls. `notify` is
@@ -386,6 +390,19 @@ impl WorkqueueSystem {
         })
     }
 
+    /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none.
+    ///
+    /// ```
+    /// # use inflight_topology::Scope;
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.default_scope(), Scope::CacheShard);
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    #[must_use]
+    pub fn default_scope(&self) -> Scope {
+        self.inner().settings().default_scope
+    }
+
     /// The system as text for a person: the machine, the pools, where the queues' items go, and
     /// what they do now. The form may change.
     ///
@@ -422,6 +439,32 @@ impl WorkqueueSystem {
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
         self.inner().shared().watchdog.set_threshold(threshold);
+    }
+
+    /// That threshold, zero if it is switched off; `None` in a system that was built without one.
+    ///
+    /// ```
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.watchdog_threshold(), None);
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    #[must_use]
+    pub fn watchdog_threshold(&self) -> Option<Duration> {
+        let watchdog = &self.inner().shared().watchdog;
+        let threshold = watchdog.threshold().unwrap_or_default();
+        watchdog.tells_somebody().then_some(threshold)
+    }
+
+    /// Whether steps are [recorded](WorkqueueSystem::record_trace).
+    ///
+    /// ```
+    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert!(!sys.is_recording());
+    /// # Ok::<(), inflight_workqueue::SystemError>(())
+    /// ```
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.inner().shared().tracing.is_recording()
     }
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps

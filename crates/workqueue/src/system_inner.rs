@@ -7,12 +7,12 @@ use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
+use crate::system_queues::SystemQueues;
 use crate::system_shared::SystemShared;
 use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
-use crate::workqueue::Workqueue;
+use crate::workqueue::{WeakWorkqueue, Workqueue};
 use crate::workqueue_inner::{Refused, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
-use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::CpuSet;
@@ -27,6 +27,8 @@ pub(crate) struct SystemInner {
     pub(crate) stopped: Arc<Completion>,
     /// The threads have been joined.
     joined: Event,
+    /// Cleared when the last handle has gone.
+    pub(crate) system_queues: SystemQueues,
 }
 
 /// The pools that there are. Who queues on one keeps it.
@@ -42,6 +44,8 @@ struct Pools {
 #[derive(Default)]
 struct Registry {
     queues: Vec<Weak<WorkqueueInner>>,
+    /// Those of them that somebody has a handle on.
+    handles: Vec<WeakWorkqueue>,
     /// Shutdown has begun: no queue is added.
     shut: bool,
     /// Every queue takes nothing more: what is idle stays idle.
@@ -69,6 +73,7 @@ impl SystemInner {
             registry: Mutex::default(),
             stopped: Arc::new(Completion::of(1)),
             joined: Event::new(),
+            system_queues: SystemQueues::default(),
         })
     }
 
@@ -174,39 +179,41 @@ impl SystemInner {
         self.registry.lock().queues()
     }
 
+    /// Those that somebody has a handle on.
+    pub(crate) fn handles(&self) -> Vec<Workqueue> {
+        let registry = self.registry.lock();
+        let handles = registry.handles.iter();
+        handles.filter_map(WeakWorkqueue::upgrade).collect()
+    }
+
     /// What holds for all unbound queues now.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
     }
 
+    /// Returns whether they are changed: not if the queue has others than `expected`.
     pub(crate) fn set_attrs(
         &self,
         queue: &Arc<WorkqueueInner>,
         attrs: Attrs,
-    ) -> Result<(), AttrsError> {
-        self.change_attrs(queue, |_| Ok(attrs))
-    }
-
-    /// The same, from the attributes it has; nobody else changes them meanwhile.
-    pub(crate) fn change_attrs<E: From<AttrsError>>(
-        &self,
-        queue: &Arc<WorkqueueInner>,
-        change: impl FnOnce(Attrs) -> Result<Attrs, E>,
-    ) -> Result<(), E> {
+        expected: Option<&Attrs>,
+    ) -> Result<bool, AttrsError> {
         queue.check_unbound()?;
         let mut later = Later::default();
         let settings = self.settings.lock();
         if self.is_stopped() {
-            return Err(AttrsError::ShutDown.into());
+            return Err(AttrsError::ShutDown);
         }
-        let attrs = change(queue.attrs())?;
         attrs.check()?;
+        if expected.is_some_and(|expected| *expected != queue.attrs()) {
+            return Ok(false);
+        }
         let prepared = queue.prepare(attrs, &settings, &mut later);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
         if let Some(prepared) = prepared {
             prepared.commit(&mut later);
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
@@ -233,21 +240,23 @@ impl SystemInner {
         make: impl FnOnce(&Settings) -> Arc<WorkqueueInner>,
     ) -> Result<Workqueue, BuildError> {
         let settings = self.settings.lock();
-        let queue = make(&settings);
+        // If it is refused its pwqs and its rescuer go, as with any last handle.
+        let handle = Workqueue::new(make(&settings));
+        let queue = handle.inner();
         let shut = {
             let mut registry = self.registry.lock();
             if !registry.shut {
                 registry.queues.retain(|queue| queue.strong_count() > 0);
-                registry.queues.push(Arc::downgrade(&queue));
+                registry.queues.push(Arc::downgrade(queue));
+                registry.handles.retain(WeakWorkqueue::is_held);
+                registry.handles.push(handle.downgrade());
             }
             registry.shut
         };
         if !shut {
-            self.shared.metering.register(&queue);
+            self.shared.metering.register(queue);
         }
         drop(settings);
-        // If it is refused its pwqs and its rescuer go, as with any last handle.
-        let handle = Workqueue::new(queue);
         if shut {
             return Err(BuildError::ShutDown);
         }
@@ -323,35 +332,25 @@ impl SystemInner {
         self.stopped.is_done()
     }
 
-    /// After the end: joins the threads, or has somebody else join them and waits for that, at most
-    /// until `deadline`. Returns whether they have been joined.
-    pub(crate) fn join(&self, deadline: Option<Instant>) -> bool {
+    /// Waits until nothing is in flight any more and the threads have ended and been joined.
+    /// Whoever may block joins them; others come when that takes no time.
+    pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
+        self.stopped.clone().wait().await;
+        if !may_block {
+            let running = || !self.shared.threads.lock().are_over();
+            self.shared.thread_over.listen_while(running).await;
+        }
         let handles = self.shared.threads.lock().take();
-        if let Some(handles) = handles {
-            let failed = handles
-                .into_iter()
-                .filter_map(|h| JoinHandle::join(h).err());
-            failed.for_each(dispose);
-            self.shared.threads.lock().joined = true;
-            self.joined.notify_all();
-            return true;
-        }
-        let joining = || !self.shared.threads.lock().joined;
-        match deadline {
-            Some(deadline) => self
-                .joined
-                .wait_while_until(&self.shared.clock, deadline, joining),
-            None => {
-                self.joined.wait_while(joining);
-                true
-            }
-        }
-    }
-
-    /// The functions of all threads have returned, but for what joining them takes.
-    pub(crate) async fn threads_gone(&self) {
-        let running = || !self.shared.threads.lock().are_over();
-        self.shared.thread_over.listen_while(running).await;
+        let Some(handles) = handles else {
+            let joining = || !self.shared.threads.lock().joined;
+            return self.joined.listen_while(joining).await;
+        };
+        let failed = handles
+            .into_iter()
+            .filter_map(|h| JoinHandle::join(h).err());
+        failed.for_each(dispose);
+        self.shared.threads.lock().joined = true;
+        self.joined.notify_all();
     }
 
     pub(crate) fn give_up(&self) {

@@ -56,14 +56,15 @@ impl Which {
 /// been shut down they refuse what is queued, as all queues.
 impl WorkqueueSystem {
     fn system_queue(&self, which: Which) -> Workqueue {
-        let mut queues = self.system_queues().0.lock();
+        let mut queues = self.inner().system_queues.0.lock();
         if let Some(queue) = &queues[which as usize] {
             return queue.clone();
         }
         // A system that has been shut down makes no more queues; one that refuses stands for them.
-        let made = which.describe(self).build();
-        let made = made.unwrap_or_else(|_| Workqueue::closed(self.inner()));
-        queues[which as usize].insert(made).clone()
+        match which.describe(self).build() {
+            Ok(made) => queues[which as usize].insert(made).clone(),
+            Err(_) => Workqueue::closed(self.inner()),
+        }
     }
 
     /// Bound, for everything that is short.

@@ -106,7 +106,6 @@ impl Watchdog {
     }
 
     /// Whether somebody is to be told of stalls.
-    #[cfg(feature = "serve")]
     pub(crate) fn tells_somebody(&self) -> bool {
         self.on_stall.is_some()
     }

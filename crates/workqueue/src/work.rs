@@ -1,11 +1,13 @@
 //! A reusable work item, as its users see it.
 
-use crate::cancel::{self, Until};
-use crate::completion::Wait;
-use crate::error::{DisableError, NotDisabled, WaitError};
+use crate::completion::{Wait, within};
+use crate::error::WaitError;
 use crate::item::{Name, ReusableRef, Run};
+use crate::work_item::WorkItem;
+use inflight_sync::block_on;
+use inflight_sync::time::Clock;
+use std::any::type_name;
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -94,10 +96,7 @@ pub enum Modified {
 /// work.flush_blocking()?; // it has run
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct Work {
-    pub(crate) item: ReusableRef,
-}
+pub type Work = WorkItem<false>;
 
 impl Work {
     /// A work that runs `f`.
@@ -107,7 +106,7 @@ impl Work {
     /// # let _ = work;
     /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self::named(std::any::type_name::<F>(), f)
+        Self::named(type_name::<F>(), f)
     }
 
     /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
@@ -173,17 +172,6 @@ impl Work {
         }
     }
 
-    /// The name it was given, or that of its function's type.
-    ///
-    /// ```
-    /// fn rescan() {}
-    /// assert!(inflight_workqueue::Work::new(rescan).name().ends_with("rescan"));
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.item.name()
-    }
-
     /// Waits until the instance that was queued last has ended; `true` if there was one to wait
     /// for.
     ///
@@ -232,7 +220,7 @@ impl Work {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush_blocking(&self) -> Result<bool, WaitError> {
-        self.item.flush_until(&Until::Forever)
+        block_on(self.item.flush())
     }
 
     /// As [`flush_blocking`](Work::flush_blocking), at most for `limit`, of real time.
@@ -248,209 +236,8 @@ impl Work {
     /// # Ok::<(), inflight_workqueue::WaitError>(())
     /// ```
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
-        self.item.flush_until(&Until::after(limit))
+        within(&Clock::system(), limit, self.item.flush())
     }
-
-    /// Takes a pending instance back; `true` if there was one. A run that has begun goes on.
-    ///
-    /// Takes constant time and the lock of one pool.
-    ///
-    /// ```
-    /// let work = inflight_workqueue::Work::new(|| ());
-    /// assert!(!work.cancel(), "it was not pending");
-    /// ```
-    #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
-    pub fn cancel(&self) -> bool {
-        cancel::cancel(&self.item)
-    }
-
-    /// Takes a pending instance back and waits for a running one; `true` if one was pending.
-    ///
-    /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
-    /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work
-    /// can be used again. The instance is taken back when the future is polled first; dropping the
-    /// future ends the wait, and the work can be queued again.
-    ///
-    /// # Errors
-    ///
-    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from any BH item.
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// # let async_part = async {
-    /// assert!(!work.cancel_sync().await?, "it was not pending");
-    /// # Ok::<(), inflight_workqueue::WaitError>(()) };
-    /// # inflight_sync::block_on(async_part)?;
-    /// # Ok::<(), inflight_workqueue::WaitError>(())
-    /// ```
-    pub fn cancel_sync(&self) -> Wait<'_, Result<bool, WaitError>> {
-        Wait::new(self.item.cancel_sync())
-    }
-
-    /// As [`cancel_sync`](Work::cancel_sync), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`cancel_sync`](Work::cancel_sync).
-    ///
-    /// ```
-    /// use inflight_workqueue::{Work, WorkqueueSystem};
-    ///
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = Work::new(|| ());
-    /// assert!(wq.queue(&work)?.is_queued());
-    /// work.cancel_sync_blocking()?; // neither pending nor running now
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
-        self.item.cancel_sync_until(&Until::Forever)
-    }
-
-    /// As [`cancel_sync_blocking`](Work::cancel_sync_blocking), at most for `limit`, of real time.
-    /// If that is over, the pending instance has been taken back all the same.
-    ///
-    /// # Errors
-    ///
-    /// As [`cancel_sync`](Work::cancel_sync), and [`WaitError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// work.cancel_sync_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::WaitError>(())
-    /// ```
-    pub fn cancel_sync_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
-        self.item.cancel_sync_until(&Until::after(limit))
-    }
-
-    /// Whether it is queued and its run has not begun. Others may change that at any moment.
-    ///
-    /// ```
-    /// assert!(!inflight_workqueue::Work::new(|| ()).is_pending());
-    /// ```
-    #[must_use]
-    pub fn is_pending(&self) -> bool {
-        self.item.activity().0
-    }
-
-    /// Whether it is being run. Others may change that at any moment.
-    ///
-    /// ```
-    /// assert!(!inflight_workqueue::Work::new(|| ()).is_running());
-    /// ```
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.item.activity().1
-    }
-
-    /// Forbids queueing until [`enable`](Work::enable), and takes a pending instance back; `true`
-    /// if there was one. Nests: it takes as many calls of `enable`. A run that has begun goes on.
-    ///
-    /// # Errors
-    ///
-    /// [`DisableError::DepthOverflow`] at the 65,536th level.
-    ///
-    /// ```
-    /// use inflight_workqueue::Work;
-    ///
-    /// let work = Work::new(|| ());
-    /// work.disable()?;
-    /// assert!(work.enable()?, "it can be queued again");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn disable(&self) -> Result<bool, DisableError> {
-        Ok(self.item.disable_now()?.0)
-    }
-
-    /// As [`disable`](Work::disable), and waits for a running instance. The level is taken when the
-    /// future is polled first, and stays if the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
-    /// inside the work's own function, and from any BH item: then no level is taken.
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// # let async_part = async {
-    /// work.disable_sync().await?; // it is not running, and will not
-    /// # Ok::<(), inflight_workqueue::DisableError>(()) };
-    /// # inflight_sync::block_on(async_part)?;
-    /// # Ok::<(), inflight_workqueue::DisableError>(())
-    /// ```
-    pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
-        Wait::new(self.item.disable_sync())
-    }
-
-    /// As [`disable_sync`](Work::disable_sync), for threads. On a worker the wait counts as
-    /// blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`disable_sync`](Work::disable_sync).
-    ///
-    /// ```
-    /// use inflight_workqueue::Work;
-    ///
-    /// let work = Work::new(|| ());
-    /// work.disable_sync_blocking()?; // it is not running, and will not
-    /// work.enable()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
-        self.item.disable_sync_until(&Until::Forever)
-    }
-
-    /// As [`disable_sync_blocking`](Work::disable_sync_blocking), at most for `limit`, of real
-    /// time. If that is over, the work is disabled all the same.
-    ///
-    /// # Errors
-    ///
-    /// As [`disable_sync`](Work::disable_sync), and [`DisableError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::DisableError>(())
-    /// ```
-    pub fn disable_sync_timeout(&self, limit: Duration) -> Result<bool, DisableError> {
-        self.item.disable_sync_until(&Until::after(limit))
-    }
-
-    /// Takes one level of [`disable`](Work::disable) back; `true` if the work can be queued again.
-    /// Queues nothing by itself: calls that were refused are not made up for.
-    ///
-    /// # Errors
-    ///
-    /// [`NotDisabled`] if there is no level to take back. A pending instance stays.
-    ///
-    /// ```
-    /// use inflight_workqueue::{NotDisabled, Work};
-    ///
-    /// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
-    /// ```
-    pub fn enable(&self) -> Result<bool, NotDisabled> {
-        self.item.enable()
-    }
-}
-
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(f, "Work", &self.item)
-    }
-}
-
-pub(crate) fn describe(f: &mut fmt::Formatter<'_>, of: &str, item: &ReusableRef) -> fmt::Result {
-    let (pending, running) = item.activity();
-    f.debug_struct(of)
-        .field("name", &item.name())
-        .field("pending", &pending)
-        .field("running", &running)
-        .finish_non_exhaustive()
 }
 
 /// A function that runs once for each queueing.
@@ -464,6 +251,10 @@ impl<F: Fn() + Send + Sync, const IS_WORK: bool> Run for Once<F, IS_WORK> {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn function() -> &'static str {
+        type_name::<F>()
     }
 
     fn run(&self) -> ControlFlow<()> {
@@ -484,6 +275,10 @@ impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn function() -> &'static str {
+        type_name::<F>()
     }
 
     fn run(&self) -> ControlFlow<()> {

@@ -1,20 +1,21 @@
 //! A workqueue: items go in here, and workers that it shares with others run them.
 
-use crate::attrs::{Attrs, Kind, Mode};
+use crate::attrs::Kind;
 use crate::delayed_work::DelayedWork;
-use crate::error::{
-    AttrsError, BuildError, EnableError, MaxActiveError, MinActiveError, QueueError,
-};
+use crate::error::{BuildError, EnableError, QueueError};
 use crate::stats::WorkqueueStats;
 use crate::system_inner::SystemInner;
 use crate::work::{Modified, Queued, Work};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
-use inflight_sync::{Arc, cpu};
+use inflight_sync::{Arc, Weak, cpu};
 use inflight_topology::Scope;
 use std::fmt;
 use std::time::Duration;
 
+mod settings;
 mod waits;
+
+pub(crate) use settings::{NO_LIMIT, checked_max_active};
 
 /// The largest `max_active`.
 ///
@@ -76,11 +77,29 @@ impl Drop for Handle {
     }
 }
 
+/// A queue on which somebody may have a handle.
+pub(crate) struct WeakWorkqueue(Weak<Handle>);
+
+impl WeakWorkqueue {
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<Workqueue> {
+        let handle = self.0.upgrade()?;
+        Some(Workqueue { handle })
+    }
+}
+
 impl Workqueue {
     pub(crate) fn new(inner: Arc<WorkqueueInner>) -> Self {
         Self {
             handle: Arc::new(Handle { inner }),
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakWorkqueue {
+        WeakWorkqueue(Arc::downgrade(&self.handle))
     }
 
     /// A queue of a system that has been shut down: it takes nothing.
@@ -369,85 +388,6 @@ impl Workqueue {
         self.queue_later(&work.item, cpu, delay)
     }
 
-    /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
-    /// an unbound one.
-    ///
-    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end. 0 is the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
-    ///
-    /// # Errors
-    ///
-    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.set_max_active(16)?;
-    /// assert!(wq.set_max_active(1 << 20).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
-        let max_active = checked_max_active(self.inner().mode(), max_active)?;
-        self.inner().set_max_active(max_active);
-        Ok(())
-    }
-
-    /// Changes how many items may be active on each memory node, however few CPUs it has there:
-    /// see [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
-    ///
-    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end. A `max_active` below it takes it along.
-    ///
-    /// # Errors
-    ///
-    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose nodes have no parts: all
-    /// but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::{Attrs, MinActiveError, Share, WorkqueueSystem};
-    /// let topo = Topology::synthetic("numa:2 core:2")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode);
-    /// let scan = scan.max_active(64).build()?;
-    /// scan.set_min_active(48)?; // as many as wait for each other
-    /// let error = MinActiveError::OutOfRange { asked: 65, max_active: 64 };
-    /// assert_eq!(scan.set_min_active(65), Err(error));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
-        self.inner().set_min_active(min_active)
-    }
-
-    /// Changes where the queue's items run, while it is in use.
-    ///
-    /// All or nothing: it returns when every item queued from now on goes the new way, or with an
-    /// error when nothing has changed. What has been queued before ends where it was to; an item
-    /// that runs and is queued meanwhile goes the new way, and waits for the end of its run there.
-    /// An ordered queue stays ordered across the change. Pools that no queue uses any more go, with
-    /// their threads, when they are empty. From inside an item of the queue it may be called too.
-    ///
-    /// # Errors
-    ///
-    /// [`AttrsError::NotUnbound`] for a bound or BH queue, [`AttrsError::Nice`], and
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread, or
-    /// [`AttrsError::ShutDown`] if that is because the system has ended.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
-    /// let numa = Attrs::new().scope(Scope::Numa);
-    /// crypt.set_attrs(numa.clone())?;
-    /// assert_eq!(crypt.kind(), Kind::Unbound(numa));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
-        self.inner().system().set_attrs(self.inner(), attrs)
-    }
-
     /// Counts of what went through the queue, and of what is in it.
     ///
     /// The part of each pool is exact at the moment it is read; the moments differ. After a flush
@@ -490,21 +430,6 @@ impl Workqueue {
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner().fmt(f)
-    }
-}
-
-/// What a BH queue has instead of a limit.
-pub(crate) const NO_LIMIT: usize = usize::MAX;
-
-/// The limit that is asked for; 0 asks for the default.
-pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
-    match mode {
-        _ if asked == 0 && mode.has_default_limit() => Ok(DEFAULT_MAX_ACTIVE),
-        Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
-        Mode::Bh if asked == NO_LIMIT => Ok(asked),
-        Mode::Bh => Err(MaxActiveError::Bh),
-        _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
-        _ => Err(MaxActiveError::OutOfRange { asked }),
     }
 }
 

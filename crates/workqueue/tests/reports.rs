@@ -7,11 +7,10 @@ mod support;
 use inflight_sync::time::Clock;
 #[cfg(all(target_os = "linux", not(miri)))]
 use inflight_workqueue::TraceStep;
-use inflight_workqueue::{DelayedWork, Workqueue};
+use inflight_workqueue::{DelayedWork, Work, Workqueue, current_item};
+use std::ops::ControlFlow;
 use std::time::Duration;
-#[cfg(all(target_os = "linux", not(miri)))]
-use support::Log;
-use support::{Level, bound, one_cpu, plug, until};
+use support::{Level, Log, bound, one_cpu, plug, system, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -168,4 +167,46 @@ fn functions_that_compute_for_long_are_named() {
         .map(|report| report.1)
         .collect();
     assert_eq!(counts, [2, 3]);
+}
+
+/// Whatever holds the function inside, who asks what runs gets its own type.
+#[test]
+fn a_function_is_known_by_its_own_type() {
+    fn tell(log: &Log<&'static str>) {
+        log.push(current_item().unwrap().function);
+    }
+    fn named<F>(_: &F) -> &'static str {
+        std::any::type_name::<F>()
+    }
+    let sys = system();
+    let (wq, seen) = (bound(&sys), Log::new());
+    let mut expected = Vec::new();
+    let once = || {
+        let seen = seen.clone();
+        move || tell(&seen)
+    };
+    let repeat = {
+        let seen = seen.clone();
+        move || {
+            tell(&seen);
+            ControlFlow::Break(())
+        }
+    };
+    let (work, delayed, task) = (once(), once(), once());
+    expected.extend([named(&work), named(&repeat), named(&delayed), named(&task)]);
+    wq.queue(&Work::named("work", work)).unwrap();
+    wq.flush_blocking().unwrap();
+    wq.queue(&Work::repeating("repeating", repeat)).unwrap();
+    wq.flush_blocking().unwrap();
+    let delayed = DelayedWork::named("delayed", delayed);
+    wq.queue_delayed(&delayed, Duration::ZERO).unwrap();
+    wq.flush_blocking().unwrap();
+    wq.spawn_named("task", task).wait().unwrap();
+    let future = {
+        let seen = seen.clone();
+        async move { tell(&seen) }
+    };
+    expected.push(named(&future));
+    wq.spawn_future(future).wait().unwrap();
+    assert_eq!(seen.entries(), expected);
 }

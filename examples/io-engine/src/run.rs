@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use inflight::WorkqueueSink;
 use inflight::flush::FlushDomain;
+use inflight::serve::{Serve, Server};
 use inflight::tags::{Completions, Steering, TagSet, Tenant};
 use inflight::topology::{Scope, Topology};
-use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
 use crate::checks::Checks;

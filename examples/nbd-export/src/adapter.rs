@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
+use inflight::serve::{Serve, Server};
 pub(crate) use inflight::tags::TenantError;
 use inflight::tags::steering::Steered;
 use inflight::tags::{self, Admission, Completions, SharePolicy, Split, Steering, Tag, TagSet};
 use inflight::topology::{Scope, Topology};
-use inflight::workqueue::serve::Server;
 use inflight::workqueue::{Attrs, Workqueue, WorkqueueSystem, blocking};
 use inflight::{Requeue, WorkqueueSink};
 

@@ -2,6 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 mod done_lists;
+mod done_lists_random;
 mod put_off;
 mod queues;
 mod refresh;

@@ -360,6 +360,10 @@ mod tests {
             "nothing"
         }
 
+        fn function() -> &'static str {
+            "nothing"
+        }
+
         fn run(&self) -> ControlFlow<()> {
             ControlFlow::Break(())
         }

@@ -19,6 +19,9 @@ pub(crate) trait Run: Send + Sync {
 
     fn name(&self) -> &str;
 
+    /// The type of the function that its user has given.
+    fn function() -> &'static str;
+
     /// `Continue`: it wants to run again.
     fn run(&self) -> ControlFlow<()>;
 }
@@ -52,7 +55,7 @@ impl<R: Run> Reusable<R> {
             // SAFETY: the item is of this type and lives.
             NonNull::from(unsafe { item.0.cast::<Self>().as_ref() }.run.name())
         },
-        function_name: std::any::type_name::<R>,
+        function_name: R::function,
         is_work: R::IS_WORK,
         take: |_, _| unreachable!("it is no task"),
         discard: |_, _| unreachable!("it is no task"),

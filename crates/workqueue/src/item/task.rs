@@ -24,12 +24,19 @@ const TAKEN: u64 = DISABLED;
 pub(crate) trait Job<T>: Send {
     fn name(&self) -> &str;
 
+    /// The type of the function that its user has given.
+    fn function() -> &'static str;
+
     /// The result; or the name and what a panic has thrown.
     fn run(self) -> Result<T, (Name, Payload)>;
 }
 
 impl<T, F: FnOnce() -> T + Send> Job<T> for F {
     fn name(&self) -> &str {
+        type_name::<F>()
+    }
+
+    fn function() -> &'static str {
         type_name::<F>()
     }
 
@@ -48,6 +55,10 @@ pub(crate) struct Named<F> {
 impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn function() -> &'static str {
+        type_name::<F>()
     }
 
     fn run(self) -> Result<T, (Name, Payload)> {
@@ -97,7 +108,7 @@ where
         run: Self::run,
         free: Self::free,
         name: Self::name,
-        function_name: type_name::<F>,
+        function_name: F::function,
         is_work: false,
         take: |item, out| {
             // SAFETY: the caller has seen the end.

@@ -29,7 +29,6 @@ impl PoolItem for Entry<'_> {
 }
 
 mod random;
-mod timelines;
 
 const PLAIN: Entry<'static> = Entry {
     number: 0,

@@ -6,11 +6,11 @@ use super::PwqIndex;
 pub type WorkerId = usize;
 
 /// Reasons not to count as running.
-pub(crate) const BLOCKED: u8 = 1;
+pub const BLOCKED: u8 = 1;
 /// It was found asleep.
-pub(crate) const ASLEEP: u8 = 2;
+pub const ASLEEP: u8 = 2;
 /// It computes for long, or its item's queue is not managed.
-pub(crate) const INTENSIVE: u8 = 4;
+pub const INTENSIVE: u8 = 4;
 /// A rescuer, or a worker of another pool.
 pub(crate) const GUEST: u8 = 8;
 
@@ -257,8 +257,9 @@ impl Workers {
         self.change(worker, |w| (w.phase, w.aside) = (WorkerPhase::Free, false));
     }
 
+    /// A reason for it not to count as running comes or goes.
     #[inline]
-    pub(crate) fn set_flag(&mut self, worker: WorkerId, flag: u8, on: bool) {
+    pub fn set_flag(&mut self, worker: WorkerId, flag: u8, on: bool) {
         self.change(worker, |w| {
             w.flags = if on { w.flags | flag } else { w.flags & !flag };
         });
@@ -266,7 +267,7 @@ impl Workers {
 
     /// Its items have ended: what was found out about them counts no more.
     #[inline]
-    pub(crate) fn clear_flags(&mut self, worker: WorkerId) {
+    pub fn clear_flags(&mut self, worker: WorkerId) {
         if self.all[worker].flags & !GUEST != 0 {
             self.change(worker, |w| w.flags &= GUEST);
         }

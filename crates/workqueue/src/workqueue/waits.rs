@@ -1,11 +1,10 @@
 //! Waiting for a workqueue.
 
 use super::Workqueue;
-use crate::completion::Wait;
+use crate::completion::{Wait, within};
 use crate::error::WaitError;
-use crate::workqueue_inner::{Destroy, Drain, WorkqueueInner};
-use inflight_sync::Arc;
-use inflight_sync::time::Instant;
+use crate::workqueue_inner::{Destroy, Drain};
+use inflight_sync::block_on;
 use std::time::Duration;
 
 impl Workqueue {
@@ -33,10 +32,8 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush(&self) -> Wait<'static, Result<(), WaitError>> {
-        let flush = match self.inner().refuse_own_item() {
-            Ok(()) => Ok(self.inner().begin_flush()),
-            Err(error) => Err(error),
-        };
+        let refused = self.inner().refuse_own_item();
+        let flush = refused.map(|()| self.inner().begin_flush());
         Wait::new(async {
             flush?.wait().await;
             Ok(())
@@ -58,9 +55,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.inner().flush(None);
-        Ok(())
+        block_on(self.flush())
     }
 
     /// As [`flush_blocking`](Workqueue::flush_blocking), at most for `limit` on the system's clock.
@@ -77,8 +72,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.in_time(|inner, deadline| inner.flush(Some(deadline)), limit)
+        within(&self.inner().shared().clock, limit, self.flush())
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers its
@@ -128,9 +122,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.inner().drain(None);
-        Ok(())
+        block_on(self.drain())
     }
 
     /// As [`drain_blocking`](Workqueue::drain_blocking), at most for `limit` on the system's clock.
@@ -148,8 +140,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.in_time(|inner, deadline| inner.drain(Some(deadline)), limit)
+        within(&self.inner().shared().clock, limit, self.drain())
     }
 
     /// Drains the queue and closes it for good. Later queueing gets
@@ -194,9 +185,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.inner().destroy(None);
-        Ok(())
+        block_on(self.destroy())
     }
 
     /// As [`destroy_blocking`](Workqueue::destroy_blocking), at most for `limit` on the system's
@@ -215,20 +204,6 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        self.inner().refuse_own_item()?;
-        self.in_time(|inner, deadline| inner.destroy(Some(deadline)), limit)
-    }
-
-    fn in_time(
-        &self,
-        wait: impl FnOnce(&Arc<WorkqueueInner>, Instant) -> bool,
-        limit: Duration,
-    ) -> Result<(), WaitError> {
-        let deadline = self.inner().shared().clock.now() + limit;
-        if wait(self.inner(), deadline) {
-            Ok(())
-        } else {
-            Err(WaitError::TimedOut)
-        }
+        within(&self.inner().shared().clock, limit, self.destroy())
     }
 }

@@ -12,7 +12,6 @@ use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::worker_pool::{Later, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use std::ptr;
@@ -251,17 +250,6 @@ impl WorkqueueInner {
     }
 
     /// Waits until the queue is idle, while it is counted.
-    pub(crate) fn wait_idle(&self) {
-        self.idle.wait_while(|| !self.is_idle());
-    }
-
-    /// `false`: the deadline has passed.
-    pub(crate) fn wait_idle_until(&self, deadline: Instant) -> bool {
-        let clock = &self.shared().clock;
-        self.idle
-            .wait_while_until(clock, deadline, || !self.is_idle())
-    }
-
     pub(crate) async fn idle(self: Arc<Self>) {
         self.idle.listen_while(|| !self.is_idle()).await;
     }

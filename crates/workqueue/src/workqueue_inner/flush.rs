@@ -6,7 +6,6 @@ use crate::current;
 use crate::error::WaitError;
 use crate::worker_pool::Later;
 use inflight_sync::Arc;
-use inflight_sync::time::Instant;
 
 impl WorkqueueInner {
     /// Refuses waits from inside the queue's own items, and from any BH item.
@@ -26,42 +25,6 @@ impl WorkqueueInner {
         drop(later);
         flush.done();
         flush
-    }
-
-    /// `false`: the deadline has passed.
-    pub(crate) fn flush(&self, deadline: Option<Instant>) -> bool {
-        let flush = self.begin_flush();
-        match deadline {
-            Some(deadline) => flush.wait_until(&self.shared().clock, deadline),
-            None => {
-                flush.wait_blocking();
-                true
-            }
-        }
-    }
-
-    /// `false`: the deadline has passed.
-    pub(crate) fn drain(self: &Arc<Self>, deadline: Option<Instant>) -> bool {
-        let _drain = Drain::begin(self);
-        match deadline {
-            Some(deadline) => self.wait_idle_until(deadline),
-            None => {
-                self.wait_idle();
-                true
-            }
-        }
-    }
-
-    /// `false`: the deadline has passed.
-    pub(crate) fn destroy(self: &Arc<Self>, deadline: Option<Instant>) -> bool {
-        let _destroy = Destroy::begin(self);
-        match deadline {
-            Some(deadline) => self.wait_idle_until(deadline),
-            None => {
-                self.wait_idle();
-                true
-            }
-        }
     }
 }
 

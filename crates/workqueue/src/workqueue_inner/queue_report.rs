@@ -126,7 +126,6 @@ impl WorkqueueInner {
     }
 
     /// The limit, if there is one.
-    #[cfg(any(feature = "metrics", feature = "serve"))]
     pub(crate) fn limit(&self) -> Option<usize> {
         (self.mode != Mode::Bh).then(|| self.max_active())
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 
-use inflight::workqueue::serve::{AskError, QueueCounters, Reply, Request, ask};
+use inflight::serve::{AskError, QueueCounters, Reply, Request, ask};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

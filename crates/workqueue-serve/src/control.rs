@@ -1,18 +1,16 @@
 //! What the server reads and writes of queues: counters, and the kernel's control files as far as
 //! they exist here.
 
-use super::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine};
-use crate::attrs::{Attrs, HIGHPRI, Kind};
-use crate::error::AttrsError;
-use crate::system_inner::SystemInner;
-use crate::workqueue::{MAX_ACTIVE_LIMIT, checked_max_active};
-use crate::workqueue_inner::WorkqueueInner;
-use inflight_sync::Arc;
+use crate::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine};
 use inflight_topology::CpuSet;
+use inflight_workqueue::{Attrs, Kind, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
+/// The priority of highpri queues.
+const HIGHPRI: i32 = -20;
+
 /// Does what is asked.
-pub(super) fn answer(system: &SystemInner, request: &Request) -> Reply {
+pub(crate) fn answer(system: &WorkqueueSystem, request: &Request) -> Reply {
     match request {
         Request::Dump => Reply::Dump {
             text: system.dump(),
@@ -21,10 +19,7 @@ pub(super) fn answer(system: &SystemInner, request: &Request) -> Reply {
             queues: system.queues().iter().map(counters).collect(),
         },
         Request::Files => Reply::Files {
-            queues: {
-                let queues = system.queues();
-                queues.iter().map(|queue| files(system, queue)).collect()
-            },
+            queues: system.queues().iter().map(|q| files(system, q)).collect(),
         },
         Request::Set { queue, file, value } => done(set(system, queue, file, value)),
         Request::SystemFiles => Reply::SystemFiles {
@@ -32,7 +27,7 @@ pub(super) fn answer(system: &SystemInner, request: &Request) -> Reply {
         },
         Request::SetSystem { file, value } => done(set_system(system, file, value)),
         Request::Trace => {
-            let steps = system.shared().tracing.take_recorded().into_iter();
+            let steps = system.take_trace().into_iter();
             Reply::Trace {
                 steps: steps.map(TraceLine::from).collect(),
             }
@@ -47,14 +42,14 @@ fn done(done: Result<(), String>) -> Reply {
     }
 }
 
-fn counters(queue: &Arc<WorkqueueInner>) -> QueueCounters {
+fn counters(queue: &Workqueue) -> QueueCounters {
     let stats = queue.stats();
-    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     QueueCounters {
         name: queue.name().to_owned(),
-        unbound: !queue.mode().is_bound(),
-        mem_reclaim: queue.rescuer().is_some(),
-        max_active: queue.limit(),
+        unbound: is_unbound(&queue.kind()),
+        mem_reclaim: queue.is_mem_reclaim(),
+        max_active: queue.max_active(),
         queued: stats.queued,
         started: stats.started,
         completed: stats.completed,
@@ -74,7 +69,11 @@ fn counters(queue: &Arc<WorkqueueInner>) -> QueueCounters {
     }
 }
 
-fn files(system: &SystemInner, queue: &Arc<WorkqueueInner>) -> QueueFiles {
+fn is_unbound(kind: &Kind) -> bool {
+    matches!(kind, Kind::Unbound(_) | Kind::Ordered(_))
+}
+
+fn files(system: &WorkqueueSystem, queue: &Workqueue) -> QueueFiles {
     let mut files = Vec::new();
     let mut file = |name: &str, value: String, writable| {
         files.push(ControlFile {
@@ -83,16 +82,17 @@ fn files(system: &SystemInner, queue: &Arc<WorkqueueInner>) -> QueueFiles {
             writable,
         });
     };
-    let bound = queue.mode().is_bound();
-    file("per_cpu", u8::from(bound).to_string(), false);
-    if let Some(limit) = queue.limit() {
-        let ordered = matches!(queue.kind(), Kind::Ordered(_));
+    let kind = queue.kind();
+    let per_cpu = u8::from(!is_unbound(&kind));
+    file("per_cpu", per_cpu.to_string(), false);
+    if let Some(limit) = queue.max_active() {
+        let ordered = matches!(kind, Kind::Ordered(_));
         file("max_active", limit.to_string(), !ordered);
     }
     if let Some(min) = queue.min_active() {
         file("min_active", min.to_string(), true);
     }
-    if let Kind::Unbound(attrs) | Kind::Ordered(attrs) = queue.kind() {
+    if let Kind::Unbound(attrs) | Kind::Ordered(attrs) = kind {
         let nice = if queue.is_highpri() {
             HIGHPRI
         } else {
@@ -101,14 +101,14 @@ fn files(system: &SystemInner, queue: &Arc<WorkqueueInner>) -> QueueFiles {
         file("nice", nice.to_string(), !queue.is_highpri());
         let asked = attrs.get_cpumask();
         let cpus = if asked.is_empty() {
-            queue.shared().topology.possible()
+            system.topology().possible()
         } else {
             asked
         };
         file("cpumask", cpus.to_mask_string(), true);
         let scope = match attrs.get_scope() {
             Some(scope) => scope.to_string(),
-            None => format!("default ({})", system.settings().default_scope),
+            None => format!("default ({})", system.default_scope()),
         };
         file("affinity_scope", scope, true);
         let strict = u8::from(attrs.is_strict());
@@ -120,7 +120,7 @@ fn files(system: &SystemInner, queue: &Arc<WorkqueueInner>) -> QueueFiles {
     }
 }
 
-fn set(system: &SystemInner, name: &str, file: &str, value: &str) -> Result<(), String> {
+fn set(system: &WorkqueueSystem, name: &str, file: &str, value: &str) -> Result<(), String> {
     let queue = only(system, name)?;
     let known = files(system, &queue).files;
     let Some(found) = known.iter().find(|known| known.name == file) else {
@@ -138,9 +138,7 @@ fn set(system: &SystemInner, name: &str, file: &str, value: &str) -> Result<(), 
         let number = number.ok_or_else(|| {
             format!("{file} is a number from 1 to {MAX_ACTIVE_LIMIT}, not {value:?}")
         })?;
-        let limit = checked_max_active(queue.mode(), number).map_err(|e| e.to_string())?;
-        queue.set_max_active(limit);
-        return Ok(());
+        return queue.set_max_active(number).map_err(|e| e.to_string());
     }
     if file == "min_active" {
         let number = value.parse();
@@ -148,35 +146,30 @@ fn set(system: &SystemInner, name: &str, file: &str, value: &str) -> Result<(), 
             .map_err(|_| format!("{file} is a number from 1 to max_active, not {value:?}"))?;
         return queue.set_min_active(number).map_err(|e| e.to_string());
     }
-    let change = |attrs| changed(attrs, file, value).map_err(Refusal);
-    let done = system.change_attrs(&queue, change);
-    done.map_err(|Refusal(why)| why)
+    let change = attrs_change(file, value)?;
+    queue.change_attrs(change).map_err(|e| e.to_string())
 }
 
 /// What holds for all queues.
-fn system_files(system: &SystemInner) -> Vec<ControlFile> {
-    let (settings, shared) = (system.settings(), system.shared());
+fn system_files(system: &WorkqueueSystem) -> Vec<ControlFile> {
     let file = |name: &str, value: String| ControlFile {
         name: name.to_owned(),
         value,
         writable: true,
     };
     let mut files = vec![
-        file("cpumask", settings.unbound_cpus().to_mask_string()),
-        file("default_affinity_scope", settings.default_scope.to_string()),
-        file("trace", u8::from(shared.tracing.is_recording()).to_string()),
+        file("cpumask", system.unbound_cpumask().to_mask_string()),
+        file("default_affinity_scope", system.default_scope().to_string()),
+        file("trace", u8::from(system.is_recording()).to_string()),
     ];
-    if shared.watchdog.tells_somebody() {
-        let threshold = shared.watchdog.threshold().unwrap_or_default();
-        files.push(file(
-            "watchdog_thresh_ms",
-            threshold.as_millis().to_string(),
-        ));
+    if let Some(threshold) = system.watchdog_threshold() {
+        let ms = threshold.as_millis().to_string();
+        files.push(file("watchdog_thresh_ms", ms));
     }
     files
 }
 
-fn set_system(system: &SystemInner, file: &str, value: &str) -> Result<(), String> {
+fn set_system(system: &WorkqueueSystem, file: &str, value: &str) -> Result<(), String> {
     let known = system_files(system);
     if known.iter().all(|known| known.name != file) {
         let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
@@ -193,22 +186,18 @@ fn set_system(system: &SystemInner, file: &str, value: &str) -> Result<(), Strin
         "default_affinity_scope" => {
             let known = "cpu, smt, cache_shard, cache, numa or system";
             let scope = value.parse().map_err(|_| wrong(file, known, value))?;
-            let done = system.reconfigure(|settings| {
-                settings.default_scope = scope;
-                Ok(())
-            });
+            let done = system.set_default_scope(scope);
             done.map_err(|e| e.to_string())
         }
         "trace" => {
             let on: u8 = value.parse().map_err(|_| wrong(file, "0 or 1", value))?;
-            system.shared().tracing.record(on != 0);
+            system.record_trace(on != 0);
             Ok(())
         }
         _ => {
             let what = "a number of ms, 0 for never";
             let ms = value.parse().map_err(|_| wrong(file, what, value))?;
-            let threshold = Duration::from_millis(ms);
-            system.shared().watchdog.set_threshold(threshold);
+            system.set_watchdog_threshold(Duration::from_millis(ms));
             Ok(())
         }
     }
@@ -223,40 +212,34 @@ fn mask(file: &str, value: &str) -> Result<CpuSet, String> {
     CpuSet::from_mask_str(value).map_err(|_| wrong(file, what, value))
 }
 
-/// Why attributes are not written.
-struct Refusal(String);
-
-impl From<AttrsError> for Refusal {
-    fn from(e: AttrsError) -> Self {
-        Self(e.to_string())
-    }
-}
-
-/// The attributes with one of them written.
-fn changed(attrs: Attrs, file: &str, value: &str) -> Result<Attrs, String> {
+/// A change of one of the attributes.
+fn attrs_change(file: &str, value: &str) -> Result<Box<dyn Fn(Attrs) -> Attrs>, String> {
     let wrong = |what: &str| wrong(file, what, value);
-    match file {
+    Ok(match file {
         "nice" => {
-            let nice = value
-                .parse()
-                .map_err(|_| wrong("a number from -20 to 19"))?;
-            Ok(attrs.nice(nice))
+            let nice = value.parse();
+            let nice = nice.map_err(|_| wrong("a number from -20 to 19"))?;
+            Box::new(move |attrs| attrs.nice(nice))
         }
-        "cpumask" => Ok(attrs.cpumask(mask(file, value)?)),
-        "affinity_scope" if value == "default" => Ok(attrs.default_scope()),
+        "cpumask" => {
+            let cpus = mask(file, value)?;
+            Box::new(move |attrs| attrs.cpumask(cpus.clone()))
+        }
+        "affinity_scope" if value == "default" => Box::new(Attrs::default_scope),
         "affinity_scope" => {
             let known = "default, cpu, smt, cache_shard, cache, numa or system";
-            Ok(attrs.scope(value.parse().map_err(|_| wrong(known))?))
+            let scope = value.parse().map_err(|_| wrong(known))?;
+            Box::new(move |attrs| attrs.scope(scope))
         }
         _ => {
             let strict: i64 = value.parse().map_err(|_| wrong("0 or 1"))?;
-            Ok(attrs.strict(strict != 0))
+            Box::new(move |attrs| attrs.strict(strict != 0))
         }
-    }
+    })
 }
 
 /// The only queue of that name.
-fn only(system: &SystemInner, name: &str) -> Result<Arc<WorkqueueInner>, String> {
+fn only(system: &WorkqueueSystem, name: &str) -> Result<Workqueue, String> {
     let mut queues = system.queues();
     queues.retain(|queue| queue.name() == name);
     match (queues.pop(), queues.len()) {

@@ -1,6 +1,6 @@
 //! A socket in the file system that only its owner can open, and that nobody loses by accident.
 
-use super::ServeError;
+use crate::server::ServeError;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -16,11 +16,11 @@ use std::{fmt, io};
 const PATH_LIMIT: usize = 107;
 
 /// How many bytes a path has that is too long.
-pub(super) fn excess(path: &Path) -> Option<usize> {
+pub(crate) fn excess(path: &Path) -> Option<usize> {
     Some(path.as_os_str().len()).filter(|&bytes| bytes > PATH_LIMIT)
 }
 
-pub(super) fn too_long(f: &mut fmt::Formatter<'_>, bytes: usize) -> fmt::Result {
+pub(crate) fn too_long(f: &mut fmt::Formatter<'_>, bytes: usize) -> fmt::Result {
     write!(
         f,
         "the path of a socket has at most {PATH_LIMIT} bytes, not {bytes}"
@@ -34,8 +34,8 @@ const MODE: u32 = 0o600;
 const BACKLOG: i32 = 16;
 
 /// A listening socket, with its name.
-pub(super) struct Socket {
-    pub(super) listener: UnixListener,
+pub(crate) struct Socket {
+    pub(crate) listener: UnixListener,
     path: PathBuf,
     /// Device and number of the name's file.
     file: (u64, u64),
@@ -60,7 +60,7 @@ fn lock_folder(path: &Path) -> io::Result<File> {
 
 impl Socket {
     /// A name is taken over only from a socket at which nobody listens any more.
-    pub(super) fn listen(path: &Path) -> Result<Self, ServeError> {
+    pub(crate) fn listen(path: &Path) -> Result<Self, ServeError> {
         let io = |e: io::Error| ServeError::Io(e.kind());
         if let Some(bytes) = excess(path) {
             return Err(ServeError::PathTooLong { bytes });

@@ -5,8 +5,12 @@
 //! `INFLIGHT_STRESS_SEEDS` seeds.
 #![cfg(all(unix, not(any(loom, shuttle))))]
 
+#[path = "../support/mod.rs"]
 mod support;
 
+mod account;
+
+use account::{Account, Inside, add, of};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
@@ -18,71 +22,10 @@ use std::panic::resume_unwind;
 use support::{pipe, sleep_silently, watch};
 
 const SUBMITTERS: usize = 2;
+
 const BURSTS: usize = 14;
+
 const SMALL: usize = 1_500;
-
-/// What the items of one queue did, and may do.
-struct Account {
-    /// At once, by CPU or in all.
-    inside: Vec<AtomicUsize>,
-    /// How many may be.
-    most: usize,
-    /// One after the other, in the order in which they were queued.
-    in_order: bool,
-    /// May wait for others of the same queue without saying so.
-    is_wide: bool,
-    ran: AtomicUsize,
-    accepted: AtomicUsize,
-    cancelled: AtomicUsize,
-    panicked: AtomicUsize,
-    /// By CPU and submitter: the number of its item that ran last.
-    last: Vec<AtomicUsize>,
-    breaches: Mutex<Vec<String>>,
-}
-
-/// Relaxed, here and below: slots are handed over by the queue, which orders what their holders
-/// do, and the rest is looked at when all have ended.
-fn add(count: &AtomicUsize) -> usize {
-    count.fetch_add(1, Ordering::Relaxed) + 1
-}
-
-fn of(count: &AtomicUsize) -> usize {
-    count.load(Ordering::Relaxed)
-}
-
-impl Account {
-    fn breach(&self, what: String) {
-        self.breaches.lock().push(what);
-    }
-
-    fn enter(&self, at: usize) {
-        let now = add(&self.inside[at]);
-        if now > self.most {
-            self.breach(format!("{now} active of {}, at {at}", self.most));
-        }
-    }
-
-    fn leave(&self, at: usize) {
-        self.inside[at].fetch_sub(1, Ordering::Relaxed);
-        add(&self.ran);
-    }
-}
-
-/// Inside an item, also when it panics.
-struct Inside<'a>(&'a Account, usize);
-
-impl<'a> Inside<'a> {
-    fn enter(account: &'a Account, at: usize) -> Self {
-        account.enter(at);
-        Self(account, at)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.leave(self.1);
-    }
-}
 
 struct Queue {
     wq: Workqueue,

@@ -1,37 +1,20 @@
-//! A socket on which a running process shows its workqueues, and lets their limits be changed.
-//!
-//! Opt-in: nothing is there before [`WorkqueueSystem::serve`](crate::WorkqueueSystem::serve) is
-//! called. The program `inflight-wq` asks it; so does [`ask`]. A client connects, sends one line, a
-//! [`Request`], and gets one line, a [`Reply`]; then the server closes.
-//!
-//! The server has a thread of its own and takes the queues' locks as `stats()` and `dump()` do,
-//! once for each answer and at most a thousand times a second. It serves several clients at a time,
-//! waits for none of them, and closes those that take longer than 2 s or send more than 4 KiB.
+//! The server: a thread, and the clients that it talks to.
 
-use crate::panics::contained;
-use crate::system_inner::SystemInner;
+use crate::control;
+use crate::socket::{self, Socket};
+use crate::wire::{Reply, Request};
+use inflight_sync::Parker;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, Parker};
+use inflight_workqueue::WorkqueueSystem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
-
-mod client;
-mod control;
-mod socket;
-mod wire;
-
-pub use client::{AskError, ask};
-pub use wire::{
-    ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine, VERSION, WireError,
-};
-
-use socket::Socket;
 
 /// So many clients are served at a time; others wait.
 const CLIENTS: usize = 16;
@@ -49,7 +32,7 @@ const REST: Duration = Duration::from_millis(1);
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
-/// use inflight_workqueue::serve::ServeError;
+/// use inflight_workqueue_serve::{Serve, ServeError};
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
 /// assert_eq!(sys.serve("Cargo.toml").unwrap_err(), ServeError::NotASocket);
@@ -92,6 +75,8 @@ impl Error for ServeError {}
 ///
 /// ```
 /// # use inflight_workqueue::WorkqueueSystem;
+/// use inflight_workqueue_serve::Serve;
+///
 /// let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("wq");
 /// let sys = WorkqueueSystem::builder().build()?;
@@ -125,12 +110,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) fn start(system: &Arc<SystemInner>, path: &Path) -> Result<Self, ServeError> {
+    /// Serves what `system`, an observer, sees.
+    pub(crate) fn start(system: WorkqueueSystem, path: &Path) -> Result<Self, ServeError> {
         let socket = Socket::listen(path)?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| ServeError::Io(e.kind()))?;
-        let system = system.clone();
         let builder = Builder::new().name("inflight/serve".to_owned());
-        let builder = builder.faults(&system.shared().faults);
         let thread = builder.spawn(move || serve(&system, &socket, &stopped));
         Ok(Self {
             thread: Some(thread.map_err(|e| ServeError::NoThread(e.kind()))?),
@@ -187,13 +171,14 @@ impl Client {
     }
 
     /// Something can be read or written.
-    fn go_on(&mut self, system: &Arc<SystemInner>) -> Then {
+    fn go_on(&mut self, system: &WorkqueueSystem) -> Then {
         if self.answer.is_none() {
             match self.listen() {
                 Ok(None) => return Then::Stays,
                 Ok(Some(line)) => {
-                    let reply = contained(|| reply(system, &line));
-                    self.answer = reply.map(|reply| reply.to_line().into_bytes());
+                    // A client that makes the server panic gets no answer.
+                    let reply = catch_unwind(AssertUnwindSafe(|| reply(system, &line)));
+                    self.answer = reply.ok().map(|reply| reply.to_line().into_bytes());
                     rest();
                 }
                 Err(_) => return Then::Goes,
@@ -214,7 +199,7 @@ impl Client {
     }
 }
 
-fn reply(system: &Arc<SystemInner>, line: &str) -> Reply {
+fn reply(system: &WorkqueueSystem, line: &str) -> Reply {
     match Request::from_line(line) {
         Ok(request) => control::answer(system, &request),
         Err(e) => Reply::Error {
@@ -232,7 +217,7 @@ fn rest() {
 }
 
 /// The thread function.
-fn serve(system: &Arc<SystemInner>, socket: &Socket, stopped: &UnixStream) {
+fn serve(system: &WorkqueueSystem, socket: &Socket, stopped: &UnixStream) {
     let clock = Clock::system();
     let mut clients: Vec<Client> = Vec::new();
     loop {

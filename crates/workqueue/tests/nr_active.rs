@@ -1,6 +1,7 @@
 //! The shared limit against lists of who has a slot and who waits, and the parts of nodes.
+#![cfg(not(any(loom, shuttle)))]
 
-use super::*;
+use inflight_workqueue::unstable::{NrActive, default_min_active, node_shares};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 

@@ -1,12 +1,13 @@
 //! A system that is served on a socket: who may ask, what is answered, and what is left behind.
-#![cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
+#![cfg(target_os = "linux")]
 
+#[path = "../../workqueue/tests/support/mod.rs"]
 mod support;
 
 use inflight_sync::thread;
 use inflight_topology::Topology;
-use inflight_workqueue::serve::{AskError, Reply, Request, ServeError, Server, ask};
 use inflight_workqueue::{Attrs, Kind, Share, Workqueue, WorkqueueSystem};
+use inflight_workqueue_serve::{AskError, Reply, Request, Serve, ServeError, Server, ask};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

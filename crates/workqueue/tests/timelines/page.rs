@@ -1,10 +1,11 @@
 //! The book's page of timelines: each of its drawings is made here, from what the core did.
 //!
-//! `cargo test -p inflight-workqueue --lib timelines::page -- --nocapture` prints them all.
+//! `cargo test -p inflight-workqueue --features unstable-sim --test timelines page -- --nocapture`
+//! prints them all.
 
 use super::*;
 
-const PAGE: &str = include_str!("../../../../../../docs/timelines.md");
+const PAGE: &str = include_str!("../../../../docs/timelines.md");
 
 /// The state of an item after each event of a log: `#` begun and not asleep, `.` asleep.
 fn rows(log: &str) -> Vec<String> {

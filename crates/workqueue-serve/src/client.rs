@@ -1,7 +1,7 @@
 //! The other end: asks a running process.
 
-use super::socket;
-use super::wire::{Reply, Request, WireError};
+use crate::socket;
+use crate::wire::{Reply, Request, WireError};
 use std::error::Error;
 use std::fmt;
 use std::fs;
@@ -20,7 +20,7 @@ const ANSWER_LIMIT: u64 = 64 << 20;
 /// Why there is no answer.
 ///
 /// ```
-/// use inflight_workqueue::serve::{AskError, Request, ask};
+/// use inflight_workqueue_serve::{AskError, Request, ask};
 ///
 /// let nobody = ask("/nowhere/at/all", &Request::Dump);
 /// assert!(matches!(nobody, Err(AskError::NoSocket)));
@@ -82,7 +82,7 @@ impl From<io::Error> for AskError {
     }
 }
 
-/// Asks the process that [serves](crate::WorkqueueSystem::serve) at `path`. Waits at most 5 s for
+/// Asks the process that [serves](crate::Serve::serve) at `path`. Waits at most 5 s for
 /// each step.
 ///
 /// # Errors
@@ -91,7 +91,7 @@ impl From<io::Error> for AskError {
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
-/// use inflight_workqueue::serve::{Reply, Request, ask};
+/// use inflight_workqueue_serve::{Reply, Request, Serve, ask};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let sys = WorkqueueSystem::builder().build()?;

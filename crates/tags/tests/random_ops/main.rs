@@ -7,35 +7,40 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+mod plan;
+
+mod task;
+
 use fastrand::Rng;
-use inflight_sbitmap::Engine;
-use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, cpu, thread};
-use inflight_tags::{
-    Admission, AllocError, AllocOptions, Force, FrozenGuard, HwQueueOptions, NoPreempt,
-    SharePolicy, Split, Tag, TagSet, Tenant, WakeAccounting,
-};
+use inflight_tags::{AllocError, AllocOptions, FrozenGuard, Split, Tag, Tenant};
+use plan::{Payload, Plan, Set, WEIGHTS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
+use task::{Home, Kind, Lent, Next, Outcome, Task};
 
 const FIRST_SEED: u64 = 0;
+
 const SEEDS: u64 = if cfg!(miri) { 5 } else { 4000 };
 
 /// Some mistakes need a set in which nobody has waited before, so most runs are short.
 const MOST_STEPS: [usize; 4] = [20, 40, 80, 400];
+
 const MOST_TASKS: usize = 30;
+
 const MOST_SPLITS: usize = 6;
+
 const MOST_DEVICES: usize = 6;
+
 /// At the end of a run; a few hundred are needed.
 const MOST_POLLS: usize = 20_000;
+
 const CPUS: usize = 6;
-const WEIGHTS: [u32; 5] = [0, 1, 3, 100, u32::MAX];
 
 #[test]
 fn whatever_one_thread_does_nobody_is_left_asleep() {
@@ -60,198 +65,6 @@ impl Drop for NamedOnPanic {
         if thread::panicking() {
             eprintln!("the seed was {}", self.0);
         }
-    }
-}
-
-/// Owner 0 is nobody.
-struct Payload {
-    owner: u64,
-    drops: Arc<AtomicUsize>,
-}
-
-impl Drop for Payload {
-    fn drop(&mut self) {
-        self.drops.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// What a set is built with, and which operations its run has.
-#[derive(Debug)]
-struct Plan {
-    admission: Admission,
-    share: SharePolicy,
-    engine: Engine,
-    max_depth: usize,
-    depth: usize,
-    reserved: usize,
-    max_hw_queues: usize,
-    hw_queues: usize,
-    shared_tags: bool,
-    before_wait: bool,
-    freezes: bool,
-    cancels: bool,
-    resizes: bool,
-}
-
-impl Plan {
-    fn new(rng: &mut Rng) -> Self {
-        // From 32 on two tenants' even shares make wake batches above 1.
-        let most = [20, 20, 100][rng.usize(0..3)];
-        let max_depth = rng.usize(1..most);
-        let reserved = if rng.bool() {
-            rng.usize(0..max_depth)
-        } else {
-            0
-        };
-        let max_hw_queues = rng.usize(1..5);
-        Self {
-            admission: admission(rng),
-            share: share(rng),
-            engine: [Engine::Shared, Engine::Auto][rng.usize(0..2)],
-            max_depth,
-            depth: rng.usize(reserved + 1..=max_depth),
-            reserved,
-            max_hw_queues,
-            hw_queues: rng.usize(1..=max_hw_queues),
-            shared_tags: rng.bool(),
-            before_wait: rng.u8(0..4) == 0,
-            freezes: rng.bool(),
-            cancels: rng.bool(),
-            resizes: rng.bool(),
-        }
-    }
-
-    fn build(&self, clock: &Clock, made: &Arc<AtomicUsize>, drops: &Arc<AtomicUsize>) -> Set {
-        let rings = HwQueueOptions::new(self.hw_queues)
-            .max(self.max_hw_queues)
-            .shared_tags(self.shared_tags);
-        let mut set = TagSet::builder()
-            .hw_queues(rings)
-            .depth(self.depth)
-            .max_depth(self.max_depth)
-            .reserved(self.reserved)
-            .admission(self.admission)
-            .share(self.share)
-            .engine(self.engine)
-            .clock(clock.clone());
-        if self.before_wait {
-            set = set.before_wait(|_| {});
-        }
-        let (made, drops) = (made.clone(), drops.clone());
-        let payload = move |_, _| {
-            made.fetch_add(1, Ordering::Relaxed);
-            let drops = drops.clone();
-            Payload { owner: 0, drops }
-        };
-        set.build(payload).unwrap()
-    }
-}
-
-fn admission(rng: &mut Rng) -> Admission {
-    let no_preempt = NoPreempt::default();
-    match rng.u8(0..8) {
-        0 => Admission::preempt(),
-        1 => Admission::NoPreempt(no_preempt.threshold(rng.usize(0..4))),
-        2 => {
-            let no_preempt = no_preempt.threshold(rng.usize(0..3)).force(Force::Never);
-            Admission::NoPreempt(no_preempt.accounting(WakeAccounting::PerWaiter))
-        }
-        3 => Admission::NoPreempt(no_preempt.threshold(0).force(Force::AsPosted)),
-        4 => Admission::elastic_overcommit(rng.usize(1..6)),
-        _ => Admission::WholeIo,
-    }
-}
-
-fn share(rng: &mut Rng) -> SharePolicy {
-    let min = rng.usize(0..4);
-    match rng.u8(0..4) {
-        0 => SharePolicy::None,
-        1 => SharePolicy::Weighted { min },
-        2 => SharePolicy::Fair { min },
-        _ => SharePolicy::default(),
-    }
-}
-
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Where a split is while nobody waits in it.
-type Home = Rc<RefCell<Option<Split<Payload>>>>;
-
-/// A split that goes home also when its future is dropped half way.
-struct Lent {
-    split: Option<Split<Payload>>,
-    home: Home,
-}
-
-impl Lent {
-    fn from(home: &Home) -> Self {
-        let split = home.borrow_mut().take();
-        let home = home.clone();
-        Self { split, home }
-    }
-
-    async fn next(mut self) -> Next {
-        self.split.as_mut().expect("it was at home").next().await
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        *self.home.borrow_mut() = self.split.take();
-    }
-}
-
-type Set = TagSet<Payload>;
-type Next = Result<Option<Tag<Payload>>, AllocError>;
-
-enum Outcome {
-    Tag(Result<Tag<Payload>, AllocError>),
-    Next(Next),
-    Frozen(FrozenGuard),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Alloc,
-    Split(u64),
-    Freeze,
-}
-
-struct Task {
-    future: Pin<Box<dyn Future<Output = Outcome>>>,
-    woken: Arc<Woken>,
-    kind: Kind,
-    /// It named a hardware queue, which may be gone.
-    bound: bool,
-}
-
-impl Task {
-    fn new(kind: Kind, bound: bool, future: impl Future<Output = Outcome> + 'static) -> Self {
-        Self {
-            future: Box::pin(future),
-            // The first poll needs no waker.
-            woken: Arc::new(Woken(AtomicBool::new(true))),
-            kind,
-            bound,
-        }
-    }
-
-    fn is_woken(&self) -> bool {
-        self.woken.0.load(Ordering::Relaxed)
-    }
-
-    fn poll_if_woken(&mut self) -> Poll<Outcome> {
-        if !self.woken.0.swap(false, Ordering::Relaxed) {
-            return Poll::Pending;
-        }
-        let waker = Waker::from(self.woken.clone());
-        self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 }
 

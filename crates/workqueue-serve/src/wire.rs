@@ -6,7 +6,7 @@ use std::fmt;
 /// The version of the protocol that this library speaks, and the only one.
 ///
 /// ```
-/// assert_eq!(inflight_workqueue::serve::VERSION, 1);
+/// assert_eq!(inflight_workqueue_serve::VERSION, 1);
 /// ```
 pub const VERSION: u32 = 1;
 
@@ -16,7 +16,7 @@ pub const VERSION: u32 = 1;
 /// "value":"16"}`.
 ///
 /// ```
-/// use inflight_workqueue::serve::Request;
+/// use inflight_workqueue_serve::Request;
 ///
 /// let line = Request::Dump.to_line();
 /// assert_eq!(line, "{\"version\":1,\"do\":\"dump\"}\n");
@@ -26,7 +26,7 @@ pub const VERSION: u32 = 1;
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// The text of [`WorkqueueSystem::dump`](crate::WorkqueueSystem::dump).
+    /// The text of [`WorkqueueSystem::dump`](inflight_workqueue::WorkqueueSystem::dump).
     Dump,
     /// The counters of every queue.
     Stats,
@@ -57,7 +57,7 @@ pub enum Request {
 /// What the server answers.
 ///
 /// ```
-/// use inflight_workqueue::serve::Reply;
+/// use inflight_workqueue_serve::Reply;
 ///
 /// let line = Reply::Error { error: "no".to_owned() }.to_line();
 /// assert_eq!(line, "{\"version\":1,\"reply\":\"error\",\"error\":\"no\"}\n");
@@ -105,7 +105,7 @@ pub enum Reply {
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
-/// use inflight_workqueue::serve::{Reply, Request, ask};
+/// use inflight_workqueue_serve::{Reply, Request, Serve, ask};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("wq");
@@ -127,14 +127,14 @@ pub struct TraceLine {
     pub queue: String,
     /// The item's name.
     pub item: String,
-    /// What has happened to it, as [`TraceStep`](crate::TraceStep) writes it.
+    /// What has happened to it, as [`TraceStep`](inflight_workqueue::TraceStep) writes it.
     pub step: String,
-    /// The CPU, as in [`TraceEvent`](crate::TraceEvent).
+    /// The CPU, as in [`TraceEvent`](inflight_workqueue::TraceEvent).
     pub cpu: usize,
 }
 
-impl From<crate::TraceRecord> for TraceLine {
-    fn from(record: crate::TraceRecord) -> Self {
+impl From<inflight_workqueue::TraceRecord> for TraceLine {
+    fn from(record: inflight_workqueue::TraceRecord) -> Self {
         Self {
             at_ns: record.at_ns,
             queue: record.queue,
@@ -149,7 +149,7 @@ impl From<crate::TraceRecord> for TraceLine {
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
-/// use inflight_workqueue::serve::{Reply, Request, ask};
+/// use inflight_workqueue_serve::{Reply, Request, Serve, ask};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let sys = WorkqueueSystem::builder().build()?;
@@ -212,7 +212,7 @@ pub struct QueueCounters {
 /// The control files of a queue.
 ///
 /// ```
-/// # use inflight_workqueue::serve::QueueFiles;
+/// # use inflight_workqueue_serve::QueueFiles;
 /// let none = QueueFiles::default();
 /// assert!(none.files.is_empty());
 /// ```
@@ -228,7 +228,7 @@ pub struct QueueFiles {
 /// A control file, under its name in the kernel.
 ///
 /// ```
-/// # use inflight_workqueue::serve::ControlFile;
+/// # use inflight_workqueue_serve::ControlFile;
 /// assert!(!ControlFile::default().writable);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,7 +245,7 @@ pub struct ControlFile {
 /// A line that is no request or answer of this version.
 ///
 /// ```
-/// use inflight_workqueue::serve::Request;
+/// use inflight_workqueue_serve::Request;
 ///
 /// let error = Request::from_line("{\"version\":2,\"do\":\"dump\"}").unwrap_err();
 /// assert_eq!(error.to_string(), "version 2 of the protocol is asked for, this is version 1");
@@ -298,7 +298,7 @@ impl Request {
     /// The line that says it, with its end.
     ///
     /// ```
-    /// assert!(inflight_workqueue::serve::Request::Stats.to_line().ends_with('\n'));
+    /// assert!(inflight_workqueue_serve::Request::Stats.to_line().ends_with('\n'));
     /// ```
     #[must_use]
     pub fn to_line(&self) -> String {
@@ -312,7 +312,7 @@ impl Request {
     /// [`WireError`] if it is not one, or of another version.
     ///
     /// ```
-    /// # use inflight_workqueue::serve::Request;
+    /// # use inflight_workqueue_serve::Request;
     /// assert!(Request::from_line("GET / HTTP/1.1").is_err());
     /// ```
     pub fn from_line(line: &str) -> Result<Self, WireError> {
@@ -324,7 +324,7 @@ impl Reply {
     /// The line that says it, with its end.
     ///
     /// ```
-    /// assert!(inflight_workqueue::serve::Reply::Done.to_line().ends_with('\n'));
+    /// assert!(inflight_workqueue_serve::Reply::Done.to_line().ends_with('\n'));
     /// ```
     #[must_use]
     pub fn to_line(&self) -> String {
@@ -338,7 +338,7 @@ impl Reply {
     /// [`WireError`] if it is not one, or of another version.
     ///
     /// ```
-    /// # use inflight_workqueue::serve::Reply;
+    /// # use inflight_workqueue_serve::Reply;
     /// assert!(Reply::from_line("HTTP/1.1 200 OK").is_err());
     /// ```
     pub fn from_line(line: &str) -> Result<Self, WireError> {

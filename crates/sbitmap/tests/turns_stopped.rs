@@ -1,0 +1,147 @@
+//! A thread has been granted, holds the token and does not run: others are served all the same.
+#![cfg(not(any(loom, shuttle)))]
+
+#[path = "common/turn_rig.rs"]
+mod turn_rig;
+
+use inflight_sbitmap::{Engine, Fairness};
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::observer::{BlockObserver, install};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use turn_rig::{builder, poll, taken, wait_for_waiters};
+
+/// Holds its thread up when it is to run again.
+#[derive(Default)]
+struct Stop {
+    reached: AtomicBool,
+    go: AtomicBool,
+}
+
+struct Observer(Arc<Stop>);
+
+impl BlockObserver for Observer {
+    fn blocking(&self) {}
+
+    fn unblocked(&self) {
+        // Ordering: Release pairs with the Acquire of the test, Acquire with its Release.
+        self.0.reached.store(true, Ordering::Release);
+        while !self.0.go.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A thread is granted, holds the token and does not run: another is served after 64 puts, and
+/// after a while without any.
+#[test]
+fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
+    const DEPTH: usize = 80;
+    for engine in [Engine::Shared, Engine::Local] {
+        for by_puts in [true, false] {
+            let clock = Clock::manual();
+            let queue = builder(DEPTH, (Fairness::fair(), engine)).clock(clock.clone());
+            let queue = Arc::new(queue.build().unwrap());
+            let bits: Vec<_> = (0..DEPTH).map(|_| queue.try_get().unwrap()).collect();
+            let stop = Arc::new(Stop::default());
+            let stopped = thread::spawn({
+                let (queue, stop) = (queue.clone(), stop.clone());
+                move || {
+                    let _installed = install(Rc::new(Observer(stop)));
+                    queue.get_blocking().unwrap()
+                }
+            });
+            wait_for_waiters(&queue, 1);
+            let other = thread::spawn({
+                let queue = queue.clone();
+                move || queue.get_blocking().unwrap()
+            });
+            wait_for_waiters(&queue, 2);
+            queue.put(bits[0]).unwrap();
+            while !stop.reached.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            queue.put(bits[1]).unwrap();
+            assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
+            if by_puts {
+                queue.put_batch(&bits[2..65]).unwrap();
+            }
+            while !by_puts && !other.is_finished() {
+                clock.advance(Duration::from_millis(20));
+                thread::yield_now();
+            }
+            let bit = other.join().unwrap();
+            stop.go.store(true, Ordering::Release);
+            assert_ne!(bit, stopped.join().unwrap());
+        }
+    }
+}
+
+/// The token is out, and its thread does not run: a task at the head is served all the same.
+#[test]
+fn a_task_needs_no_token() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let (queue, bits) = taken(2, (Fairness::fair(), engine));
+        let stop = Arc::new(Stop::default());
+        let stopped = thread::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            move || {
+                let _installed = install(Rc::new(Observer(stop)));
+                queue.get_blocking().unwrap()
+            }
+        });
+        wait_for_waiters(&queue, 1);
+        let mut task = pin!(queue.get());
+        assert!(poll(task.as_mut()).is_pending());
+        queue.put(bits[0]).unwrap();
+        queue.put(bits[1]).unwrap();
+        assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(bits[1])), "{engine:?}");
+        // Ordering: Release pairs with the Acquire in `Observer`.
+        stop.go.store(true, Ordering::Release);
+        assert_eq!(stopped.join().unwrap(), bits[0]);
+    }
+}
+
+/// The token is out, so the head waits for it with a bit free. It leaves: the task behind it needs
+/// no token.
+#[test]
+fn a_head_that_leaves_lets_the_next_one_be_served() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let clock = Clock::manual();
+        let queue = builder(2, (Fairness::fair(), engine)).clock(clock.clone());
+        let queue = Arc::new(queue.build().unwrap());
+        let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+        let stop = Arc::new(Stop::default());
+        let stopped = thread::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            move || {
+                let _installed = install(Rc::new(Observer(stop)));
+                queue.get_blocking().unwrap()
+            }
+        });
+        wait_for_waiters(&queue, 1);
+        let timed = thread::spawn({
+            let queue = queue.clone();
+            move || queue.get_timeout(Duration::from_millis(1)).ok()
+        });
+        wait_for_waiters(&queue, 2);
+        let mut task = pin!(queue.get());
+        assert!(poll(task.as_mut()).is_pending());
+        queue.put(bits[0]).unwrap();
+        queue.put(bits[1]).unwrap();
+        assert!(poll(task.as_mut()).is_pending(), "not past the head");
+        // Less than the watcher waits.
+        clock.advance(Duration::from_millis(2));
+        assert_eq!(timed.join().unwrap(), None);
+        let Poll::Ready(Ok(bit)) = poll(task.as_mut()) else {
+            panic!("{engine:?}: a bit is free, and nobody is before the task")
+        };
+        // Ordering: Release pairs with the Acquire in `Observer`.
+        stop.go.store(true, Ordering::Release);
+        assert_ne!(bit, stopped.join().unwrap());
+    }
+}

@@ -1,0 +1,242 @@
+//! What both kinds of reusable items can do, as their users see it.
+
+use crate::cancel;
+use crate::completion::{Wait, within};
+use crate::error::{DisableError, NotDisabled, WaitError};
+use crate::item::ReusableRef;
+use inflight_sync::block_on;
+use inflight_sync::time::Clock;
+use std::fmt;
+use std::time::Duration;
+
+/// A function that can be queued again and again: a [`Work`](crate::Work), which is queued at once,
+/// or a [`DelayedWork`](crate::DelayedWork), which can wait for its time.
+///
+/// ```
+/// use inflight_workqueue::{DelayedWork, Work, WorkItem};
+///
+/// fn stop<const DELAYED: bool>(item: &WorkItem<DELAYED>) {
+///     item.cancel();
+/// }
+/// stop(&Work::new(|| ()));
+/// stop(&DelayedWork::new(|| ()));
+/// ```
+#[derive(Clone)]
+pub struct WorkItem<const DELAYED: bool> {
+    pub(crate) item: ReusableRef,
+}
+
+impl<const DELAYED: bool> WorkItem<DELAYED> {
+    /// The name it was given, or that of its function's type.
+    ///
+    /// ```
+    /// fn rescan() {}
+    /// assert!(inflight_workqueue::Work::new(rescan).name().ends_with("rescan"));
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.item.name()
+    }
+
+    /// Takes a pending instance back, from its timer too; `true` if there was one. A run that has
+    /// begun goes on.
+    ///
+    /// Takes constant time and the lock of one pool.
+    ///
+    /// ```
+    /// let work = inflight_workqueue::Work::new(|| ());
+    /// assert!(!work.cancel(), "it was not pending");
+    /// ```
+    #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
+    pub fn cancel(&self) -> bool {
+        cancel::cancel(&self.item)
+    }
+
+    /// Takes a pending instance back, from its timer too, and waits for a running one; `true` if
+    /// one was pending.
+    ///
+    /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
+    /// stopped: such calls say [`Queued::Disabled`] and are not made up for. Afterwards the work
+    /// can be used again. The instance is taken back when the future is polled first; dropping the
+    /// future ends the wait, and the work can be queued again.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from any BH item.
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// # let async_part = async {
+    /// assert!(!work.cancel_sync().await?, "it was not pending");
+    /// # Ok::<(), inflight_workqueue::WaitError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), inflight_workqueue::WaitError>(())
+    /// ```
+    pub fn cancel_sync(&self) -> Wait<'_, Result<bool, WaitError>> {
+        Wait::new(self.item.cancel_sync())
+    }
+
+    /// As [`cancel_sync`](WorkItem::cancel_sync), for threads. On a worker the wait counts as
+    /// blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel_sync`](WorkItem::cancel_sync).
+    ///
+    /// ```
+    /// use inflight_workqueue::{Work, WorkqueueSystem};
+    ///
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let wq = sys.workqueue("jobs").bound().build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(wq.queue(&work)?.is_queued());
+    /// work.cancel_sync_blocking()?; // neither pending nor running now
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
+        block_on(self.item.cancel_sync())
+    }
+
+    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit`, of real
+    /// time. If that is over, the pending instance has been taken back all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel_sync`](WorkItem::cancel_sync), and [`WaitError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// work.cancel_sync_timeout(std::time::Duration::from_secs(1))?;
+    /// # Ok::<(), inflight_workqueue::WaitError>(())
+    /// ```
+    pub fn cancel_sync_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
+        within(&Clock::system(), limit, self.item.cancel_sync())
+    }
+
+    /// Whether it waits for its time, or is queued and its run has not begun. Others may change
+    /// that at any moment.
+    ///
+    /// ```
+    /// assert!(!inflight_workqueue::Work::new(|| ()).is_pending());
+    /// ```
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.item.activity().0
+    }
+
+    /// Whether it is being run. Others may change that at any moment.
+    ///
+    /// ```
+    /// assert!(!inflight_workqueue::Work::new(|| ()).is_running());
+    /// ```
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.item.activity().1
+    }
+
+    /// Forbids queueing until [`enable`](WorkItem::enable), and takes a pending instance back;
+    /// `true` if there was one. Nests: it takes as many calls of `enable`. A run that has begun
+    /// goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`DisableError::DepthOverflow`] at the 65,536th level.
+    ///
+    /// ```
+    /// use inflight_workqueue::Work;
+    ///
+    /// let work = Work::new(|| ());
+    /// work.disable()?;
+    /// assert!(work.enable()?, "it can be queued again");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disable(&self) -> Result<bool, DisableError> {
+        Ok(self.item.disable_now()?.0)
+    }
+
+    /// As [`disable`](WorkItem::disable), and waits for a running instance. The level is taken when
+    /// the future is polled first, and stays if the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
+    /// inside the work's own function, and from any BH item: then no level is taken.
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// # let async_part = async {
+    /// work.disable_sync().await?; // it is not running, and will not
+    /// # Ok::<(), inflight_workqueue::DisableError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), inflight_workqueue::DisableError>(())
+    /// ```
+    pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
+        Wait::new(self.item.disable_sync())
+    }
+
+    /// As [`disable_sync`](WorkItem::disable_sync), for threads. On a worker the wait counts as
+    /// blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`disable_sync`](WorkItem::disable_sync).
+    ///
+    /// ```
+    /// use inflight_workqueue::Work;
+    ///
+    /// let work = Work::new(|| ());
+    /// work.disable_sync_blocking()?; // it is not running, and will not
+    /// work.enable()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
+        block_on(self.item.disable_sync())
+    }
+
+    /// As [`disable_sync_blocking`](WorkItem::disable_sync_blocking), at most for `limit`, of real
+    /// time. If that is over, the work is disabled all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`disable_sync`](WorkItem::disable_sync), and [`DisableError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_workqueue::Work;
+    /// let work = Work::new(|| ());
+    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
+    /// # Ok::<(), inflight_workqueue::DisableError>(())
+    /// ```
+    pub fn disable_sync_timeout(&self, limit: Duration) -> Result<bool, DisableError> {
+        within(&Clock::system(), limit, self.item.disable_sync())
+    }
+
+    /// Takes one level of [`disable`](WorkItem::disable) back; `true` if the work can be queued
+    /// again. Queues nothing by itself: calls that were refused are not made up for.
+    ///
+    /// # Errors
+    ///
+    /// [`NotDisabled`] if there is no level to take back. A pending instance stays.
+    ///
+    /// ```
+    /// use inflight_workqueue::{NotDisabled, Work};
+    ///
+    /// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
+    /// ```
+    pub fn enable(&self) -> Result<bool, NotDisabled> {
+        self.item.enable()
+    }
+}
+
+impl<const DELAYED: bool> fmt::Debug for WorkItem<DELAYED> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pending, running) = self.item.activity();
+        f.debug_struct(if DELAYED { "DelayedWork" } else { "Work" })
+            .field("name", &self.item.name())
+            .field("pending", &pending)
+            .field("running", &running)
+            .finish_non_exhaustive()
+    }
+}
