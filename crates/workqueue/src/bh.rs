@@ -170,8 +170,9 @@ impl BhPoller {
     /// the system's clock. [`BH_BUDGET`] is a good budget. What the items queue, they queue on the
     /// poller's CPU.
     ///
-    /// While the thread of the CPU runs an item nothing is run; from then on the thread leaves the
-    /// rest to the poller, which is told of it. Inside a BH item nothing is run either.
+    /// While the thread of the CPU runs an item, or is on its way, nothing is run; from then on the
+    /// rest is the poller's, which is told of it, also if the thread was refused. Inside a BH item
+    /// nothing is run either.
     ///
     /// The items' CPU time is the caller's, and not counted for the queues.
     ///
@@ -427,8 +428,8 @@ impl WorkerPool {
         self.unlock(state, true);
     }
 
-    /// The poller has come. `false`: the thread runs an item; when that has ended the rest is the
-    /// poller's.
+    /// The poller has come. `false`: the thread runs an item or is on its way; when that has ended
+    /// the rest is the poller's.
     fn poller_comes(&self, state: &mut MutexGuard<'_, PoolState>) -> bool {
         let Some(poller) = &mut state.poller else {
             return false;

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::{Arc, Mutex, thread};
+use inflight_sync::{Arc, Mutex};
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{
     Attrs, AttrsError, BuildError, Kind, MaxActiveError, Work, Workqueue, WorkqueueSystem,
@@ -37,15 +37,10 @@ fn pools(sys: &WorkqueueSystem) -> Vec<String> {
     lines.map(place).collect()
 }
 
-/// Waits until these pools are left, by yielding: the last worker of a pool goes after its item.
+/// Waits until these pools are left: the last worker of a pool goes after its item.
 fn await_pools(sys: &WorkqueueSystem, expected: &[&str]) {
-    for _ in 0..1_000_000 {
-        if pools(sys) == expected {
-            return;
-        }
-        thread::yield_now();
-    }
-    panic!("expected {expected:?}: {}", sys.dump());
+    let or = || format!("expected {expected:?}: {}", sys.dump());
+    until(|| pools(sys) == expected, or);
 }
 
 fn pool_of(wq: &Workqueue, cpu: usize) -> String {

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
-use support::{Level, Log, bound, builder, plug};
+use support::{LOOKS, Level, Log, bound, builder, plug};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -338,7 +338,7 @@ fn a_slow_destructor_holds_up_no_other_delay() {
         thread::yield_now();
         runs.get() == 1
     };
-    let ran = (0..100_000).any(looks);
+    let ran = (0..LOOKS).any(looks);
     open.raise();
     assert!(ran, "the timer waits");
 }

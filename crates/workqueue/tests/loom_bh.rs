@@ -9,6 +9,7 @@
 
 mod model_support;
 
+use inflight_sync::fault::Faults;
 use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
@@ -20,9 +21,13 @@ use model_support::{Count, TWO};
 use std::time::Duration;
 
 fn system() -> (WorkqueueSystem, Workqueue, Clock) {
+    system_with(&Faults::none())
+}
+
+fn system_with(faults: &Faults) -> (WorkqueueSystem, Workqueue, Clock) {
     let clock = Clock::manual();
     let topo = Topology::synthetic("core:1").unwrap();
-    let builder = WorkqueueSystem::builder().topology(topo);
+    let builder = WorkqueueSystem::builder().topology(topo).faults(faults);
     let builder = builder.clock(clock.clone()).idle_timeout(Duration::MAX);
     let sys = builder.build().unwrap();
     let wq = sys.workqueue("model").bh().build().unwrap();
@@ -115,6 +120,32 @@ fn a_late_poller_against_the_thread() {
         drop(wq);
         drop(sys);
         assert_eq!(runs.get(), 3);
+    });
+}
+
+/// The poller's time is up while it comes, and the thread is refused. A poll that finds the thread
+/// on its way runs nothing; then the poller is called once more, or it sleeps for ever.
+#[test]
+fn a_late_poller_against_a_refusal() {
+    check("a_late_poller_against_a_refusal", TWO, || {
+        let faults = Faults::new();
+        let (sys, wq, clock) = system_with(&faults);
+        let (inside, runs) = (Count::new(), Count::new());
+        let calls = Calls::new();
+        let notify = calls.clone();
+        let mut poller = sys.bh_poller(0, move || notify.call()).unwrap();
+        faults.refuse_spawns(true);
+        drop(wq.spawn_on(0, alone(&inside, &runs)));
+        clock.advance(BH_PATIENCE);
+        let mut ran = 0;
+        while ran == 0 {
+            calls.wait();
+            ran = poller.poll(1).ran;
+        }
+        drop(poller);
+        drop(wq);
+        drop(sys);
+        assert_eq!(runs.get(), 1);
     });
 }
 

@@ -5,10 +5,8 @@ mod support;
 
 use inflight_sync::fault::Faults;
 use inflight_sync::thread;
-use inflight_workqueue::{
-    JoinError, QueueError, SystemBuilder, Work, Workqueue, WorkqueueSystem, blocking,
-};
-use support::{Level, bound, builder, one_cpu};
+use inflight_workqueue::{JoinError, QueueError, SystemBuilder, Work, Workqueue, blocking};
+use support::{Level, Rigged, bound, builder, one_cpu, refusable};
 
 #[test]
 fn without_any_worker_the_item_is_refused_and_not_left_pending() {
@@ -149,8 +147,7 @@ fn a_few_refused_threads_strand_no_foreign_wait() {
     }
 }
 
-fn with_faults(builder: SystemBuilder) -> (Workqueue, Faults, WorkqueueSystem) {
-    let faults = Faults::new();
-    let sys = builder.faults(&faults).build().unwrap();
+fn with_faults(builder: SystemBuilder) -> (Workqueue, Faults, Rigged) {
+    let (sys, faults) = refusable(builder);
     (bound(&sys), faults, sys)
 }

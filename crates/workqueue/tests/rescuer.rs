@@ -11,12 +11,12 @@ use inflight_workqueue::{
     Attrs, BuildError, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, bound, builder, one_cpu, rigged};
+use support::{Inside, Level, Log, Rigged, bound, builder, one_cpu, rigged};
 
 const MS: Duration = Duration::from_millis(1);
 
 struct Rig {
-    sys: WorkqueueSystem,
+    sys: Rigged,
     faults: Faults,
     clock: Clock,
     /// Has a rescuer.
