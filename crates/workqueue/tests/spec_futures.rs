@@ -110,7 +110,12 @@ fn futures_that_always_wake_themselves_end_with_queue_or_system() {
 #[test]
 fn the_last_future_of_a_closed_queue_is_cancelled_by_its_handle() {
     let sys = system();
-    let wq = sys.workqueue("closed").ordered().freezable().build().unwrap();
+    let wq = sys
+        .workqueue("closed")
+        .ordered()
+        .freezable()
+        .build()
+        .unwrap();
     let frozen = sys.freeze();
     let handle = wq.spawn_future(std::future::pending::<()>());
     drop(wq.destroy());
