@@ -223,7 +223,7 @@ impl Meter {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
 

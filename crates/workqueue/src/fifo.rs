@@ -84,11 +84,9 @@ impl<T: Copy> Fifo<T> {
             let first = self.chunks.front_mut().expect("it has so many");
             // Holes among them are not counted: perhaps another round.
             let places = first.len().min(left);
-            for place in first.drain(..places) {
-                if let Some(entry) = place {
-                    left -= 1;
-                    sink(entry);
-                }
+            for entry in first.drain(..places).flatten() {
+                left -= 1;
+                sink(entry);
             }
             self.first = self.first.wrapping_add(places as u32);
             self.places -= places;

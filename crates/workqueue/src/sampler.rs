@@ -144,7 +144,7 @@ impl Watched {
 }
 
 /// What the system tells of a thread.
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 pub(crate) mod proc {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
@@ -228,7 +228,7 @@ pub(crate) mod proc {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
 pub(crate) mod proc {
     use std::time::Duration;
 
@@ -275,7 +275,7 @@ pub(crate) mod proc {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::proc::{Files, state, this_thread};
     use inflight_sync::{Parker, thread};

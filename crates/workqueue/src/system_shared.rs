@@ -50,7 +50,7 @@ pub(crate) struct SystemShared {
     pub(crate) reporter: Reporter,
     /// The priority of the process.
     #[cfg_attr(
-        any(loom, shuttle),
+        any(loom, shuttle, miri),
         allow(dead_code, reason = "models have no priorities")
     )]
     pub(crate) base_nice: i32,

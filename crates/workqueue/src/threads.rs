@@ -132,14 +132,14 @@ pub(crate) mod nice {
     use crate::system_shared::SystemShared;
 
     /// The priority of the process: that of its first thread.
-    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
     pub(crate) fn of_process() -> i32 {
         rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0)
     }
 
     /// Gives the calling thread that priority; 0 is that of the process. If the system refuses, the
     /// thread goes on without, and the refusal can be asked for.
-    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
     pub(super) fn set(shared: &SystemShared, nice: i32) {
         let me = Some(rustix::thread::gettid());
         let nice = if nice == 0 { shared.base_nice } else { nice };
@@ -153,12 +153,12 @@ pub(crate) mod nice {
     }
 
     /// There are no priorities of single threads here.
-    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
     pub(crate) fn of_process() -> i32 {
         0
     }
 
-    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
     pub(super) fn set(shared: &SystemShared, nice: i32) {
         if nice != 0 {
             *shared.nice_refused.lock() = Some(std::io::ErrorKind::Unsupported);

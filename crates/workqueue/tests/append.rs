@@ -11,14 +11,12 @@ use inflight_workqueue::{
     Attrs, JoinHandle, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Level, watch};
+use support::{Level, small_items, times, watch};
 
 fn system(topology: &str) -> WorkqueueSystem {
     let topology = Topology::synthetic(topology).unwrap();
-    WorkqueueSystem::builder()
-        .topology(topology)
-        .build()
-        .unwrap()
+    let builder = WorkqueueSystem::builder().topology(topology);
+    small_items(builder).build().unwrap()
 }
 
 /// One of each kind that workers go round in.
@@ -93,7 +91,7 @@ impl Endless {
     /// It has gone on for a while.
     fn runs_on(&self) {
         let before = self.runs();
-        while self.runs() < before + 200 {
+        while self.runs() < before + times(200) {
             thread::yield_now();
         }
     }
@@ -108,7 +106,7 @@ impl Endless {
 /// statistics add up.
 #[test]
 fn chains_run_to_their_end() {
-    const HOPS: usize = 3_000;
+    const HOPS: usize = times(3_000);
     let sys = system("core:2");
     for wq in queues(&sys) {
         let ran = Arc::new(AtomicUsize::new(0));
@@ -156,7 +154,7 @@ fn an_ordered_queue_stays_in_order() {
     let submitters: Vec<_> = (0..2)
         .map(|_| {
             let (wq, next, order) = (wq.clone(), next.clone(), order.clone());
-            thread::spawn(move || (0..40).for_each(|_| queue(&wq, &next, &order, 4)))
+            thread::spawn(move || (0..times(40)).for_each(|_| queue(&wq, &next, &order, 4)))
         })
         .collect();
     submitters.into_iter().for_each(|s| s.join().unwrap());
@@ -188,7 +186,7 @@ fn a_flush_of_an_endless_chain_returns() {
     for wq in queues(&sys) {
         let endless = Endless::new(&wq);
         assert!(wq.queue(&endless.work).unwrap().is_queued());
-        for _ in 0..20 {
+        for _ in 0..times(20) {
             endless.runs_on();
             wq.flush_blocking().unwrap();
         }
@@ -202,7 +200,7 @@ fn a_chain_is_stopped_by_its_work() {
     let sys = system("core:1");
     for wq in queues(&sys) {
         let endless = Endless::new(&wq);
-        for _ in 0..20 {
+        for _ in 0..times(20) {
             assert!(wq.queue(&endless.work).unwrap().is_queued());
             endless.runs_on();
             endless.work.cancel_sync_blocking().unwrap();
@@ -230,7 +228,7 @@ fn a_freeze_stops_a_chain() {
         let wq = builder.build().unwrap();
         let endless = Endless::new(&wq);
         assert!(wq.queue(&endless.work).unwrap().is_queued());
-        for _ in 0..10 {
+        for _ in 0..times(10) {
             endless.runs_on();
             let frozen = sys.freeze();
             while frozen.is_busy() {
@@ -269,7 +267,7 @@ fn of_two_workers_neither_loses_what_the_other_appends() {
     let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:4").unwrap());
     // Who waits here counts as running.
     let builder = builder.intensive_threshold(Duration::from_secs(60));
-    let sys = builder.build().unwrap();
+    let sys = small_items(builder).build().unwrap();
     let attrs = Attrs::new().scope(Scope::System);
     let wq = sys.workqueue("unbound").unbound(attrs).build().unwrap();
     let rounds = Arc::new(AtomicUsize::new(0));
@@ -277,10 +275,10 @@ fn of_two_workers_neither_loses_what_the_other_appends() {
     let all = thread::spawn(move || {
         // Its end is part of what may hang.
         let _sys = sys;
-        for _ in 0..100 {
+        for _ in 0..times(100) {
             rounds.fetch_add(1, Ordering::Relaxed);
             // After these an item is small, by what is known of it.
-            for _ in 0..2_000 {
+            for _ in 0..times(2_000) {
                 drop(wq.spawn_on(0, || ()));
             }
             wq.flush_blocking().unwrap();
@@ -330,11 +328,11 @@ fn of_two_workers_neither_loses_what_the_other_appends() {
 /// A worker that has appended nothing when the queue closes appends nothing afterwards.
 #[test]
 fn what_begins_to_append_late_finds_the_queue_closed() {
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         let sys = system("core:2");
         let wq = sys.workqueue("bound").bound().build().unwrap();
         // Small items, so that there is room in a batch.
-        for _ in 0..50 {
+        for _ in 0..times(50) {
             (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
             wq.flush_blocking().unwrap();
         }
@@ -376,7 +374,7 @@ fn late(
     then: impl FnOnce() + Send + 'static,
 ) -> (JoinHandle<()>, Arc<AtomicBool>) {
     // Small items, so that there is room in a batch.
-    for _ in 0..50 {
+    for _ in 0..times(50) {
         (0..20).for_each(|_| drop(wq.spawn_on(0, || ())));
         wq.flush_blocking().unwrap();
     }
@@ -410,7 +408,7 @@ fn await_signal(signal: &AtomicBool) {
 /// Something has come to wait for the slot since the item began: what it queues waits behind that.
 #[test]
 fn what_begins_to_append_late_passes_nobody() {
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         let sys = system("core:1");
         let wq = sys.workqueue("narrow").bound().max_active(1);
         let wq = wq.build().unwrap();
@@ -431,7 +429,7 @@ fn what_begins_to_append_late_passes_nobody() {
 /// The queue has gone over to another pool since the item began: what it queues goes there.
 #[test]
 fn what_begins_to_append_late_goes_where_its_queue_has_gone() {
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         let sys = system("cache:2 core:1");
         let attrs = Attrs::new().scope(Scope::System);
         let wq = sys.workqueue("moves").unbound(attrs).build().unwrap();

@@ -8,13 +8,19 @@ use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, Frozen, WaitError, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{
+    Attrs, Frozen, SystemBuilder, WaitError, Work, Workqueue, WorkqueueSystem, blocking,
+};
 use std::time::Duration;
-use support::{LOOKS, Level, one_cpu, pipe, sleep_silently, until};
+use support::{LOOKS, Level, pipe, sleep_silently, small_items, times, until};
+
+fn one_cpu() -> SystemBuilder {
+    small_items(support::one_cpu())
+}
 
 /// Small items go through the queue: what comes next is drawn together.
 fn calmed(wq: &Workqueue) {
-    for _ in 0..1_000 {
+    for _ in 0..times(1_000) {
         drop(wq.spawn(|| ()));
     }
     wq.flush_blocking().unwrap();
@@ -26,7 +32,7 @@ fn calmed(wq: &Workqueue) {
 fn an_item_that_was_cancelled_in_a_batch_waits_where_it_was_queued_again() {
     let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("ordered").ordered().build().unwrap();
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         calmed(&wq);
         let second = Work::new(|| ());
         let answer = Arc::new(Mutex::new(None));
@@ -77,7 +83,7 @@ fn a_silent_sleeper_holds_nothing_where_nobody_looks() {
     go.raise();
     sleepers.into_iter().for_each(|s| s.wait().unwrap());
     faults.refuse_spawns(true);
-    for _ in 0..50 {
+    for _ in 0..times(50) {
         calmed(&wq);
         let (end, other) = pipe();
         let slept = Arc::new(AtomicBool::new(false));
@@ -105,7 +111,7 @@ fn a_batch_is_frozen_with_its_queue_though_that_has_moved() {
     });
     let wq = sys.workqueue("ordered").ordered_with(attrs[0].clone());
     let wq = wq.freezable().build().unwrap();
-    for round in 0..20 {
+    for round in 0..times(20) {
         calmed(&wq);
         let ran = Arc::new(AtomicUsize::new(0));
         let frozen = Arc::new(Mutex::new(None));
@@ -151,7 +157,7 @@ fn numbers_are_right_in_a_batch() {
         (&unbound, false),
         (&unbound, true),
     ] {
-        for _ in 0..20 {
+        for _ in 0..times(20) {
             calmed(wq);
             let before = wq.stats().completed;
             let (begun, go) = (Level::new(), Level::new());
@@ -195,7 +201,7 @@ fn numbers_are_right_in_a_batch() {
 /// waits for a slot.
 #[test]
 fn unsettled_completions_free_slots_for_other_pods_too() {
-    let sys = WorkqueueSystem::builder();
+    let sys = small_items(WorkqueueSystem::builder());
     let sys = sys.topology(Topology::synthetic("core:2").unwrap());
     let sys = sys.build().unwrap();
     let attrs = Attrs::new().scope(Scope::Cpu);
@@ -203,7 +209,7 @@ fn unsettled_completions_free_slots_for_other_pods_too() {
     let other = other.build().unwrap();
     let wq = sys.workqueue("pods").unbound(attrs).max_active(4);
     let wq = wq.build().unwrap();
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         calmed(&wq);
         for wq in [&wq, &other] {
             wq.spawn_on(1, || ()).wait().unwrap();
@@ -257,7 +263,7 @@ fn what_computes_for_long_is_not_drawn() {
     let long = sys.workqueue("long").bound().cpu_intensive();
     let long = long.build().unwrap();
     let other = sys.workqueue("other").bound().build().unwrap();
-    for _ in 0..20 {
+    for _ in 0..times(20) {
         calmed(&long);
         let (begun, go) = (Level::new(), Level::new());
         let computes = long.spawn({

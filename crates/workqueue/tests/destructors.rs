@@ -9,6 +9,7 @@ use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{
     Attrs, DelayedWork, JoinError, Work, Workqueue, WorkqueueBuilder, WorkqueueSystem,
 };
+use std::task::Waker;
 use std::time::Duration;
 use support::{Level, builder, one_cpu, plug, watch};
 
@@ -202,10 +203,13 @@ fn of_futures_that_end_with_their_queue() {
     });
 }
 
+/// Nobody drops these.
+static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+
 /// Ready at no time, but somebody could wake it.
 fn never() -> impl Future<Output = ()> {
     std::future::poll_fn(|cx| {
-        std::mem::forget(cx.waker().clone());
+        WAKERS.lock().push(cx.waker().clone());
         std::task::Poll::Pending
     })
 }

@@ -5,11 +5,11 @@
 mod support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_workqueue::DelayedWork;
+use inflight_workqueue::{DelayedWork, Work};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::pending;
 use std::time::Duration;
-use support::{every_kind, held_work, system};
+use support::{bound, every_kind, held_work, system};
 
 /// Bytes that are allocated. Relaxed: read while nobody else runs.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -82,5 +82,21 @@ fn what_is_given_up_while_an_item_runs_is_not_kept() {
         assert!(delayed.cancel());
         release.raise();
         wq.drain_blocking().unwrap();
+    }
+    // A payload that nobody wants, whose destructor panics with a text.
+    std::panic::set_hook(Box::new(|_| ()));
+    let wq = bound(&sys);
+    let work = Work::new(|| std::panic::panic_any(Bomb));
+    keeps_nothing("panicking destructor", || {
+        wq.queue(&work).unwrap();
+        work.flush_blocking().unwrap();
+    });
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a destructor panics");
     }
 }

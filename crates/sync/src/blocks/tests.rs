@@ -104,6 +104,38 @@ fn a_depot_keeps_so_much_and_no_more() {
     }
 }
 
+/// Magazines go through the depot from the thread that frees to the one that allocates, and slabs
+/// go back whoever gives the last of their blocks back: Miri and ThreadSanitizer see each step.
+#[test]
+fn threads_exchange_magazines_at_a_depot() {
+    let depot = Depot::new(0, 2 * ROUNDS * 64);
+    let (send, received) = mpsc::channel();
+    thread::scope(|scope| {
+        let depot = &depot;
+        scope.spawn(move || {
+            let mut local = Local::default();
+            for (n, Sent(block)) in (0..).zip(received) {
+                // SAFETY: it was written by the thread that sent it.
+                assert_eq!(unsafe { block.read() }, n);
+                // SAFETY: from this depot, freed once.
+                unsafe { depot.free(&mut local, block.cast()) };
+            }
+            depot.clear(&mut local);
+        });
+        scope.spawn(move || {
+            let mut local = Local::default();
+            for n in 0..MANY.max(6 * ROUNDS) as u64 {
+                let block = depot.allocate(&mut local).cast();
+                // SAFETY: it is ours.
+                unsafe { block.write(n) };
+                send.send(Sent(block)).unwrap();
+            }
+            depot.clear(&mut local);
+        });
+    });
+    assert!(depot.full() <= 2);
+}
+
 /// A thread takes what others have freed before it asks the allocator.
 #[test]
 fn what_is_freed_is_used_again() {

@@ -64,6 +64,19 @@ impl Drop for Rigged {
     }
 }
 
+/// For items that are to be small: for an interpreter every one is long, unless its clock stands.
+pub(crate) fn small_items(builder: SystemBuilder) -> SystemBuilder {
+    if cfg!(miri) {
+        return builder.clock(Clock::manual());
+    }
+    builder
+}
+
+/// So many times; an interpreter does less.
+pub(crate) const fn times(n: usize) -> usize {
+    if cfg!(miri) { n.div_ceil(20) } else { n }
+}
+
 /// Two caches of two CPUs each, whatever the machine is.
 pub(crate) fn four_cpus() -> Topology {
     Topology::synthetic("cache:2 core:2").unwrap()
