@@ -371,6 +371,15 @@ impl<T> Outcome<T> {
     }
 }
 
+impl<T> Drop for Outcome<T> {
+    /// What nobody has taken is dropped by whoever comes last, a handle perhaps: as with functions,
+    /// a panic of its destructor is nobody's.
+    fn drop(&mut self) {
+        let state = mem::replace(self.0.get_mut(), OutcomeState::Taken);
+        contained(|| drop(state));
+    }
+}
+
 impl<T> OutcomeState<T> {
     fn take(&mut self) -> Option<Result<T, JoinError>> {
         if let Self::Open(_) = self {

@@ -72,6 +72,25 @@ fn destructors_that_panic_cost_no_slot_and_no_worker() {
     sys.shutdown_blocking().unwrap();
 }
 
+/// What a handle drops, a result that nobody has taken, may panic: that is nobody's.
+#[test]
+fn a_result_that_panics_when_its_handle_goes_is_contained() {
+    let sys = system();
+    let wq = bound(&sys);
+    let drops = Level::new();
+    let [of_function, of_future] = [drops.clone(), drops.clone()];
+    let handles = [
+        wq.spawn(move || Bomb(of_function)),
+        wq.spawn_future(async move { Bomb(of_future) }),
+    ];
+    for handle in handles {
+        until(|| handle.is_finished(), || sys.dump());
+        wq.flush_blocking().unwrap();
+        handle.detach();
+    }
+    drops.wait(2);
+}
+
 /// Its drop may run the closure's destructor here if the run is over.
 fn work_dropped(work: Work) -> Result<(), ()> {
     catch_unwind(AssertUnwindSafe(|| drop(work))).map_err(drop)
