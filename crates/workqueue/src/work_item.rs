@@ -56,9 +56,9 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     /// one was pending.
     ///
     /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
-    /// stopped: such calls say [`Queued::Disabled`](crate::Queued::Disabled) and are not made up for. Afterwards the work
-    /// can be used again. The instance is taken back when the future is polled first; dropping the
-    /// future ends the wait, and the work can be queued again.
+    /// stopped: such calls say [`Queued::Disabled`](crate::Queued::Disabled) and are not made up
+    /// for. Afterwards the work can be used again. The instance is taken back when the future is
+    /// polled first; dropping the future ends the wait, and the work can be queued again.
     ///
     /// # Errors
     ///
