@@ -75,7 +75,6 @@ fn a_poller_runs_items_while_threads_are_refused() {
     }
     let mut polled = poller.poll(10);
     if polled.ran == 0 {
-        assert!(!polled.more, "it is called");
         calls.wait(2);
         polled = poller.poll(10);
     }
