@@ -389,8 +389,8 @@ fn long_reads_of_a_file_in_memory() {
     server.stop();
 }
 
-/// `force` sends each completion through the worker of the CPU that submitted, `inline` none. Writes
-/// of an only client are done at once, so 16 reads are all that is steered then.
+/// `force` sends each completion through the worker of the CPU that submitted, `inline` none.
+/// Writes of an only client are done at once, so 16 reads are all that is steered then.
 #[test]
 fn completions_go_on_where_they_are_steered() {
     for engine in engines() {
