@@ -100,9 +100,11 @@ for place, folder in places if "loads" in parts else ():
         continue
     path = os.path.join(folder, f"nbd-ratio-{os.getpid()}")
     try:
-        with open(path, "wb") as file:
-            for _ in range(SIZE >> 20):
-                file.write(os.urandom(1 << 20))
+        # Page by page: of longer writes ext4 makes folios of many pages in memory, and each short write
+        # to one then walks all of its blocks, which takes longer than all that servers do.
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(SIZE >> 12):
+                file.write(os.urandom(4096))
             os.fsync(file.fileno())
         commands = list(servers(path))
         if key:
@@ -135,7 +137,7 @@ for place, folder in places if "loads" in parts else ():
 
 
 
-def weights(folder, load, depth):
+def weights(folder, load, depth, options):
     """What the export of weight 3 gets of the requests, of one of weight 1 beside it, in percent."""
     a, b = (os.path.join(folder, f"nbd-ratio-{os.getpid()}-{n}") for n in "ab")
     shares = []
@@ -143,7 +145,7 @@ def weights(folder, load, depth):
         for path in (a, b):
             subprocess.run(["truncate", "-s", str(SIZE), path], check=True)
         for _ in range(rounds):
-            server = start([program, "--quiet", "--unix", sock, "--depth", str(depth), "--threads", "1",
+            server = start([program, "--quiet", "--unix", sock, "--depth", str(depth), "--threads", "1", *options,
                             "--export", f"a={a},weight=3", "--export", f"b={b}"])
             try:
                 load_of_both = [f"--rw={load}", "--bs=4k", "--iodepth=64"]
@@ -161,10 +163,14 @@ def weights(folder, load, depth):
 
 if "weights" in parts:
     print("\nshares of two tenants with weights 3:1, both clients at depth 64, in percent: median (of all)")
-    for place, folder in places:
+    # A file that is slower than its clients: it refuses every second request for a millisecond.
+    slow = ("slow memory", "/dev/shm", ["--faults", "again=2"])
+    for place, folder, options in [slow] + [(*place, []) for place in places]:
+        if only not in place:
+            continue
         for load in ("randread", "randwrite"):
             for depth in (4, 16):
-                shares = weights(folder, load, depth)
+                shares = weights(folder, load, depth, options)
                 middle = statistics.median(shares)
                 every = ", ".join(f"{share:.1f}" for share in shares)
                 print(f"  {place}, {load}, {depth} tags: {middle:.1f} : {100 - middle:.1f} ({every})")

@@ -19,7 +19,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use crate::adapter::{Held, Tenant, Workers};
 use crate::crypto::Cipher;
 use crate::export::{Export, Stats};
-use crate::reactor::{Buffer, FileOp, Reactor, Running};
+use crate::reactor::{Buffer, FileOp, PAGE, Reactor, Running};
 
 /// A request that is refused for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -196,8 +196,14 @@ impl Session {
         self.encipher(offset, buffers, Cipher::decrypt).await
     }
 
-    async fn write(&self, offset: u64, data: Vec<Buffer>) -> Result<(), Errno> {
-        let data = self.encipher(offset, data, Cipher::encrypt).await?;
+    async fn write(&self, offset: u64, mut data: Vec<Buffer>) -> Result<(), Errno> {
+        match (&self.export.cipher, &mut data[..]) {
+            // A hop to a worker costs more than to encrypt so little.
+            (Some(cipher), [piece]) if piece.len() <= PAGE && self.reactor.writes_at_once() => {
+                cipher.encrypt(piece, offset);
+            }
+            _ => data = self.encipher(offset, data, Cipher::encrypt).await?,
+        }
         let buffers = self.transfer(offset, data, true).await?;
         buffers.into_iter().for_each(|b| self.reactor.recycle(b));
         Ok(())

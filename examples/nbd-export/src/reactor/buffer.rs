@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::pipe::{Pipe, Pipes};
 
 /// Most requests are no longer than this.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// Bytes of a request. Fixed ones and pipes go back to their thread when they are dropped, wherever
 /// that is. What is in a pipe cannot be looked at: as a slice it is empty.

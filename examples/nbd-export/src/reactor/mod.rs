@@ -35,8 +35,8 @@ pub(crate) use arrivals::Ended;
 #[cfg(test)]
 pub(crate) use arrivals::Inbox;
 use arrivals::{Arrival, Arrivals};
-pub(crate) use buffer::Buffer;
 use buffer::Fixed;
+pub(crate) use buffer::{Buffer, PAGE};
 pub(crate) use faults::Faults;
 use faults::Refusal;
 use pipe::Pipes;
@@ -182,6 +182,8 @@ pub(crate) struct Reactor {
     pipes: Arc<Pipes>,
     /// The longest piece.
     longest: usize,
+    /// Clients, most of the time: tasks that it has.
+    tasks: Cell<usize>,
     under_way: Cell<usize>,
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
@@ -255,6 +257,7 @@ impl Reactor {
             fixed,
             pipes: Arc::default(),
             longest: setup.longest,
+            tasks: Cell::new(0),
             under_way: Cell::new(0),
             computing: Cell::new(0),
             refusal: Refusal::new(setup.faults),
@@ -316,8 +319,15 @@ impl Reactor {
         }
     }
 
+    /// Whether nobody but its own client waits for a write that is done at once: there is one
+    /// client, and no other operation of it is elsewhere.
+    pub(crate) fn writes_at_once(&self) -> bool {
+        self.tasks.get() == 1 && self.under_way.get() == self.done_at_once.borrow().len()
+    }
+
     /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
-    /// once; its answer comes with those of the others, after the tasks that run now.
+    /// once, and so is a [write](Self::writes_at_once) of an only client; its answer comes with
+    /// those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
         file: &Arc<File>,
@@ -326,6 +336,8 @@ impl Reactor {
         buffer: Buffer,
         tag: Option<Held>,
     ) -> Running {
+        let is_write = matches!(op, FileOp::Write { .. });
+        let at_once = in_memory || is_write && self.writes_at_once();
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
@@ -336,7 +348,7 @@ impl Reactor {
                 let result = refused.map_or(0, |errno| -errno.raw_os_error());
                 self.done_at_once.borrow_mut().push((key, result));
             }
-            _ if in_memory => {
+            _ if at_once => {
                 let passed_on = match op {
                     FileOp::Read { offset } => buffer.fill_from(file, offset),
                     _ => None,
@@ -492,6 +504,7 @@ impl Reactor {
             for arrival in self.arrivals.take() {
                 self.complete(arrival);
             }
+            self.tasks.set(tasks.len());
             while let Poll::Ready(Some(())) = tasks.poll_next_unpin(&mut cx) {}
             if done() && tasks.is_empty() && self.under_way.get() == 0 {
                 return Ok(());
