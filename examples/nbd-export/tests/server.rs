@@ -99,6 +99,14 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A test that has failed leaves nothing behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 struct Client {
     stream: UnixStream,
     cookie: u64,
