@@ -1,0 +1,88 @@
+//! A client that speaks the protocol by hand.
+
+use nbd_export::proto::{self, option, reply};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+pub(crate) struct Client {
+    pub(crate) stream: UnixStream,
+    pub(crate) cookie: u64,
+}
+
+impl Client {
+    pub(crate) fn new(socket: &Path) -> Self {
+        // The path may be there before anybody listens.
+        let stream = loop {
+            if let Ok(stream) = UnixStream::connect(socket) {
+                break stream;
+            }
+            std::thread::yield_now();
+        };
+        let mut client = Self { stream, cookie: 0 };
+        let greeting = client.read(18);
+        assert_eq!(greeting[..8], proto::INIT_MAGIC.to_be_bytes());
+        client.stream.write_all(&3_u32.to_be_bytes()).unwrap();
+        client
+    }
+
+    pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    pub(crate) fn option(&mut self, number: u32, data: &[u8]) {
+        let mut bytes = proto::OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(number.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    pub(crate) fn answer(&mut self) -> u32 {
+        let head = self.read(20);
+        let len = u32::from_be_bytes(head[16..].try_into().unwrap());
+        self.read(len as usize);
+        u32::from_be_bytes(head[12..16].try_into().unwrap())
+    }
+
+    pub(crate) fn go(mut self, name: &str) -> Self {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        data.extend([0, 0]);
+        self.option(option::GO, &data);
+        while self.answer() != reply::ACK {}
+        self
+    }
+
+    pub(crate) fn send(&mut self, command: u16, flags: u16, offset: u64, length: u32, data: &[u8]) {
+        self.cookie += 1;
+        let mut bytes = proto::REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(command.to_be_bytes());
+        bytes.extend(self.cookie.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The error of a request, by a simple reply.
+    pub(crate) fn error(&mut self) -> u32 {
+        let reply = self.read(16);
+        assert_eq!(reply[..4], proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
+        u32::from_be_bytes(reply[4..8].try_into().unwrap())
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8], flags: u16) -> u32 {
+        self.send(1, flags, offset, data.len() as u32, data);
+        self.error()
+    }
+
+    pub(crate) fn read_at(&mut self, offset: u64, len: u32) -> Vec<u8> {
+        self.send(0, 0, offset, len, &[]);
+        assert_eq!(self.error(), 0);
+        self.read(len as usize)
+    }
+}
