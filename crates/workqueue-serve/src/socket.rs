@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -114,10 +114,17 @@ fn refuse_taken(path: &Path) -> Result<(), ServeError> {
     {
         return Err(ServeError::NotASocket);
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ServeError::InUse),
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(e) => Err(io(e)),
+    let connect = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let to = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&to, &SocketAddrUnix::new(path)?)
+    };
+    match connect() {
+        // AGAIN: so many wait for who listens there that one more would have to wait here, with the
+        // folder locked.
+        Ok(()) | Err(Errno::AGAIN) => Err(ServeError::InUse),
+        Err(Errno::CONNREFUSED) => Ok(()),
+        Err(e) => Err(io(e.into())),
     }
 }
 

@@ -338,6 +338,13 @@ fn only_a_socket_that_nobody_needs_is_replaced() {
     assert_eq!(sys.serve(&path).unwrap_err(), ServeError::InUse);
     assert!(ask(&path, &Request::Dump).is_ok(), "it goes on");
     drop(server);
+    // Nobody accepts there, and no more can wait.
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waits = UnixStream::connect(&path).unwrap();
+    assert_eq!(sys.serve(&path).unwrap_err(), ServeError::InUse);
+    drop(listener);
+    fs::remove_file(&path).unwrap();
     fs::write(&path, "precious").unwrap();
     assert_eq!(sys.serve(&path).unwrap_err(), ServeError::NotASocket);
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
