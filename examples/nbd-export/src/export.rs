@@ -142,7 +142,9 @@ impl Export {
                 max_payload: MAX_PAYLOAD,
                 read_only: spec.read_only,
             },
-            in_memory: rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
+            // The node of a block device lies in memory, too.
+            in_memory: kind.is_file()
+                && rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
             file: Arc::new(file),
             cipher,
             domain: FlushDomain::builder().build(),

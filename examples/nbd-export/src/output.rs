@@ -54,8 +54,9 @@ impl Output {
         socket: &OwnedFd,
         reactor: &Reactor,
     ) -> rustix::io::Result<usize> {
+        let more = self.parts.len() > 1;
         if let Some(Part::Data(first)) = self.parts.front_mut() {
-            if let Some(sent) = first.send(socket) {
+            if let Some(sent) = first.send(socket, more) {
                 return Ok(if sent? { self.pop(reactor) } else { 0 });
             }
         }

@@ -128,10 +128,15 @@ impl Buffer {
         }
     }
 
-    /// Sends what is in a pipe; whether that was all. None if this is no pipe.
-    pub(crate) fn send(&mut self, socket: impl AsFd) -> Option<rustix::io::Result<bool>> {
+    /// Sends what is in a pipe, behind which there is more or not; whether that was all. None if
+    /// this is no pipe.
+    pub(crate) fn send(
+        &mut self,
+        socket: impl AsFd,
+        more: bool,
+    ) -> Option<rustix::io::Result<bool>> {
         match &mut self.memory {
-            Memory::Pipe(pipe, _) => Some(pipe.send(socket)),
+            Memory::Pipe(pipe, _) => Some(pipe.send(socket, more)),
             _ => None,
         }
     }

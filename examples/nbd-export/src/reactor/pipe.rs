@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// So many at most for each thread: each takes two descriptors.
-const MOST: usize = 32;
-const PAGE: usize = 4096;
+/// So many at most for each thread: each takes two descriptors, and of the pages that a user's pipes
+/// may have four threads take half.
+const MOST: usize = 16;
 
 /// Has pages of a file until they are sent.
 #[derive(Debug)]
@@ -46,12 +46,19 @@ impl Pipes {
         if inner.refused || inner.made == MOST {
             return None;
         }
-        let pipe = Pipe::new(longest.next_multiple_of(PAGE) + PAGE);
-        match pipe {
-            Ok(_) => inner.made += 1,
-            Err(_) => inner.refused = true,
+        let page = rustix::param::page_size();
+        match Pipe::new(longest.next_multiple_of(page) + page) {
+            Ok(pipe) => {
+                inner.made += 1;
+                Some(pipe)
+            }
+            Err(error) => {
+                // Descriptors come back when clients leave.
+                let for_now = [Some(libc::EMFILE), Some(libc::ENFILE)];
+                inner.refused = !for_now.contains(&error.raw_os_error());
+                None
+            }
         }
-        pipe.ok()
     }
 
     /// One that still has something in it is of no use.
@@ -96,9 +103,11 @@ impl Pipe {
         Ok(self.filled)
     }
 
-    /// Sends what the socket takes; whether that was all.
-    pub(super) fn send(&mut self, socket: impl AsFd) -> rustix::io::Result<bool> {
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MORE;
+    /// Sends what the socket takes; whether that was all. Unless there is more behind it, TCP sends
+    /// the last of it at once.
+    pub(super) fn send(&mut self, socket: impl AsFd, more: bool) -> rustix::io::Result<bool> {
+        let mut flags = SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, more);
         let moved = splice(&self.from, None, socket, None, self.filled, flags)?;
         self.filled -= moved;
         Ok(self.filled == 0)

