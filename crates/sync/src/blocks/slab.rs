@@ -1,16 +1,21 @@
-//! Slabs: 4 KiB from the allocator, cut into blocks.
+//! Slabs: not quite 4 KiB from the allocator, cut into blocks.
 //!
 //! The first line of a slab counts the blocks that have been given back for good. The slab lies at
-//! a multiple of its size, so a block finds that line by its own address.
+//! a multiple of 4 KiB, so a block finds that line by its own address.
 
 use super::magazines::LINE;
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const SIZE: usize = 4096;
+/// A slab lies at a multiple of this.
+const ALIGN: usize = 4096;
 
-const LAYOUT: Layout = match Layout::from_size_align(SIZE, SIZE) {
+/// A little is left to the allocator: one that keeps a size before each allocation, as that of glibc
+/// does, would take two pages for a whole one.
+const SIZE: usize = ALIGN - 16;
+
+const LAYOUT: Layout = match Layout::from_size_align(SIZE, ALIGN) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
@@ -45,7 +50,7 @@ pub(super) fn cut(class: usize) -> impl Iterator<Item = NonNull<u8>> {
 /// The block is from [`cut`] with this class, by a pointer derived from that one, and is not used
 /// any more.
 pub(super) unsafe fn release(class: usize, block: NonNull<u8>) {
-    let offset = block.addr().get() % SIZE;
+    let offset = block.addr().get() % ALIGN;
     // SAFETY: the block lies so far from the beginning of its slab, which lives while one of its
     // blocks has not been given back.
     let head = unsafe { block.sub(offset) };
