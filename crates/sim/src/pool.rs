@@ -114,8 +114,10 @@ impl Pool {
             return None;
         }
         let mut taken = None;
-        self.core.take(worker, |pwq, Entry { item, colour }| {
-            taken = Some((item, Running { pwq, colour }));
+        self.core.take(worker, |pwq, places| {
+            for &Entry { item, colour } in places.iter().flatten() {
+                taken = Some((item, Running { pwq, colour }));
+            }
         });
         let (item, running) = taken?;
         if self.running.len() <= worker {

@@ -21,7 +21,7 @@ use inflight_sync::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 /// So many entries a worker takes at most.
-pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 32 };
+pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 48 };
 
 /// A batch, and what its items append to it.
 const RING: u32 = if cfg!(loom) { 6 } else { 64 };

@@ -1,8 +1,10 @@
 //! A FIFO from whose middle entries can be taken.
 //!
-//! Chunks of equal size, so that no push moves what is there, memory follows the length, and a
-//! position is found in constant time. An entry that is taken out of the middle leaves a hole;
-//! holes at the ends go at once, others when they are as many as the entries.
+//! Three parts, so that no push moves what is there, memory follows the length, and a position is
+//! found in constant time: pops come from the head, pushes go to the tail, and between them are
+//! full chunks. Who pops and who pushes touch the same memory only when a part changes its role.
+//! An entry that is taken out of the middle leaves a hole; holes at the ends go at once, others
+//! when they are as many as the entries.
 
 use std::collections::VecDeque;
 
@@ -10,25 +12,34 @@ const CHUNK: usize = if cfg!(any(loom, test)) { 4 } else { 64 };
 
 /// A FIFO. Positions are numbers that come round after 2^32.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Fifo<T> {
-    /// All but the first and the last have [`CHUNK`] places.
-    chunks: VecDeque<VecDeque<Option<T>>>,
-    /// An empty chunk, so that who pushes and pops by turns allocates nothing.
-    spare: Option<VecDeque<Option<T>>>,
-    /// The position of the first place.
-    first: u32,
+    /// At most [`CHUNK`] places.
+    tail: Vec<Option<T>>,
     places: usize,
     entries: usize,
+    /// The position of the first place.
+    first: u32,
+    /// Places of the head before this are gone.
+    gone: u32,
+    head: Vec<Option<T>>,
+    /// Each has [`CHUNK`] places.
+    full: VecDeque<Vec<Option<T>>>,
+    /// An empty chunk, so that a FIFO of a steady length allocates nothing.
+    spare: Vec<Option<T>>,
 }
 
 impl<T> Default for Fifo<T> {
     fn default() -> Self {
         Self {
-            chunks: VecDeque::new(),
-            spare: None,
-            first: 0,
+            tail: Vec::new(),
             places: 0,
             entries: 0,
+            first: 0,
+            gone: 0,
+            head: Vec::new(),
+            full: VecDeque::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -42,70 +53,86 @@ impl<T: Copy> Fifo<T> {
         self.entries == 0
     }
 
-    fn chunk(&mut self) -> VecDeque<Option<T>> {
-        let spare = self.spare.take();
-        spare.unwrap_or_else(|| VecDeque::with_capacity(CHUNK))
-    }
-
     /// Returns its position.
     #[inline]
     pub(crate) fn push_back(&mut self, entry: T) -> u32 {
-        if self.chunks.back().is_none_or(|last| last.len() == CHUNK) {
-            let chunk = self.chunk();
-            self.chunks.push_back(chunk);
+        if self.tail.len() == self.tail.capacity().min(CHUNK) {
+            self.next_tail();
         }
-        let last = self.chunks.back_mut().expect("there is one with room");
-        last.push_back(Some(entry));
+        self.tail.push(Some(entry));
         let position = self.first.wrapping_add(self.places as u32);
         self.places += 1;
         self.entries += 1;
         position
     }
 
+    /// The tail gets room.
+    #[cold]
+    fn next_tail(&mut self) {
+        if self.tail.len() < CHUNK {
+            return self.tail.reserve_exact(CHUNK - self.tail.len());
+        }
+        let next = std::mem::take(&mut self.spare);
+        let full = std::mem::replace(&mut self.tail, next);
+        self.full.push_back(full);
+        self.tail.reserve_exact(CHUNK);
+    }
+
     /// Returns its position.
     pub(crate) fn push_front(&mut self, entry: T) -> u32 {
-        if self.chunks.front().is_none_or(|first| first.len() == CHUNK) {
-            let chunk = self.chunk();
-            self.chunks.push_front(chunk);
+        if self.gone == 0 {
+            // Room for more than one: who puts back puts back many.
+            self.head.splice(0..0, std::iter::repeat_n(None, CHUNK));
+            self.gone = CHUNK as u32;
         }
-        let first = self.chunks.front_mut().expect("there is one with room");
-        first.push_front(Some(entry));
+        self.gone -= 1;
+        self.head[self.gone as usize] = Some(entry);
         self.first = self.first.wrapping_sub(1);
         self.places += 1;
         self.entries += 1;
         self.first
     }
 
-    /// Pops so many entries, which there are.
+    /// Pops so many entries, which there are: `sink` is given slices of their places.
     #[inline]
-    pub(crate) fn pop_many(&mut self, entries: usize, mut sink: impl FnMut(T)) {
+    pub(crate) fn pop_many(&mut self, entries: usize, mut sink: impl FnMut(&[Option<T>])) {
         let mut left = entries;
         while left > 0 {
-            let first = self.chunks.front_mut().expect("it has so many");
+            let holes = self.places - self.entries;
+            let places = (self.head.len() - self.gone as usize).min(left);
+            if places == 0 {
+                self.next_head();
+                continue;
+            }
+            let slice = &self.head[self.gone as usize..][..places];
             // Holes among them are not counted: perhaps another round.
-            let places = first.len().min(left);
-            for entry in first.drain(..places).flatten() {
-                left -= 1;
-                sink(entry);
-            }
-            self.first = self.first.wrapping_add(places as u32);
-            self.places -= places;
-            if first.is_empty() {
-                self.spare = self.chunks.pop_front();
-            }
+            let taken = match holes {
+                0 => places,
+                _ => slice.iter().flatten().count(),
+            };
+            sink(slice);
+            left -= taken;
+            self.entries -= taken;
+            self.pop_places(places);
         }
-        self.entries -= entries;
     }
 
-    /// The first place, a hole, goes.
-    fn pop_hole(&mut self) {
-        let first = self.chunks.front_mut().expect("there is a place");
-        first.pop_front();
-        self.first = self.first.wrapping_add(1);
-        self.places -= 1;
-        if first.is_empty() {
-            self.spare = self.chunks.pop_front();
+    /// The head has no places left: what comes next is the head.
+    fn next_head(&mut self) {
+        self.head.clear();
+        self.gone = 0;
+        match self.full.pop_front() {
+            Some(next) => self.spare = std::mem::replace(&mut self.head, next),
+            None => std::mem::swap(&mut self.head, &mut self.tail),
         }
+    }
+
+    /// So many places of the head are gone.
+    #[inline]
+    fn pop_places(&mut self, places: usize) {
+        self.gone += places as u32;
+        self.first = self.first.wrapping_add(places as u32);
+        self.places -= places;
     }
 
     /// The entry that comes next.
@@ -115,22 +142,23 @@ impl<T: Copy> Fifo<T> {
 
     /// In their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten().flatten()
+        let head = self.head[self.gone as usize..].iter();
+        let full = self.full.iter().flatten();
+        head.chain(full).chain(&self.tail).flatten()
     }
 
     fn place(&mut self, position: u32) -> Option<&mut Option<T>> {
         let index = position.wrapping_sub(self.first) as usize;
-        if index >= self.places {
-            return None;
+        let in_head = self.head.len() - self.gone as usize;
+        if index < in_head {
+            return self.head.get_mut(self.gone as usize + index);
         }
-        let in_first = self.chunks.front()?.len();
-        if index < in_first {
-            return self.chunks.front_mut()?.get_mut(index);
+        let behind = index - in_head;
+        let in_full = self.full.len() * CHUNK;
+        if behind < in_full {
+            return self.full[behind / CHUNK].get_mut(behind % CHUNK);
         }
-        let behind = index - in_first;
-        self.chunks
-            .get_mut(1 + behind / CHUNK)?
-            .get_mut(behind % CHUNK)
+        self.tail.get_mut(behind - in_full)
     }
 
     /// The entry at a position, if there is one.
@@ -142,19 +170,36 @@ impl<T: Copy> Fifo<T> {
     pub(crate) fn remove(&mut self, position: u32) -> Option<T> {
         let entry = self.place(position)?.take()?;
         self.entries -= 1;
-        while self.places > 0 && self.chunks[0][0].is_none() {
-            self.pop_hole();
+        while self.places > 0 && self.first_place().is_none() {
+            self.pop_places(1);
         }
-        let ends_with_hole =
-            |last: &&mut VecDeque<Option<T>>| last.back().is_some_and(Option::is_none);
-        while let Some(last) = self.chunks.back_mut().filter(ends_with_hole) {
-            last.pop_back();
+        while self.places > 0 && self.last_part().last().is_some_and(Option::is_none) {
+            self.last_part().pop();
             self.places -= 1;
-            if last.is_empty() {
-                self.spare = self.chunks.pop_back();
-            }
         }
         Some(entry)
+    }
+
+    /// The first place, which there is.
+    fn first_place(&mut self) -> Option<T> {
+        if self.head.len() == self.gone as usize {
+            self.next_head();
+        }
+        self.head[self.gone as usize]
+    }
+
+    /// The part that has the last place, which there is.
+    fn last_part(&mut self) -> &mut Vec<Option<T>> {
+        if !self.tail.is_empty() {
+            return &mut self.tail;
+        }
+        match self.full.pop_back() {
+            Some(last) => {
+                self.spare = std::mem::replace(&mut self.tail, last);
+                &mut self.tail
+            }
+            None => &mut self.head,
+        }
     }
 
     /// Whether there are more holes than entries, by a chunk.
@@ -166,9 +211,9 @@ impl<T: Copy> Fifo<T> {
     pub(crate) fn compact(&mut self, mut moved: impl FnMut(&T, u32)) {
         let old = std::mem::take(self);
         self.first = old.first;
-        for entry in old.chunks.into_iter().flatten().flatten() {
-            let position = self.push_back(entry);
-            moved(&entry, position);
+        for entry in old.iter() {
+            let position = self.push_back(*entry);
+            moved(entry, position);
         }
     }
 }
@@ -193,8 +238,8 @@ mod tests {
                     3 => {
                         let many = at.min(plain.len());
                         let expected: Vec<_> = plain.drain(..many).map(|p| p.1).collect();
-                        let mut popped = Vec::new();
-                        fifo.pop_many(many, |entry| popped.push(entry));
+                        let mut popped: Vec<u32> = Vec::new();
+                        fifo.pop_many(many, |places| popped.extend(places.iter().flatten()));
                         prop_assert_eq!(popped, expected);
                     }
                     4 if !plain.is_empty() => {

@@ -13,11 +13,12 @@ pub(crate) type FlushNumber = u64;
 
 /// What is in flight in a pwq, by colour.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct FlushColours {
-    in_flight: [u32; COLOURS],
     total: usize,
     /// The next flush. Its colour is what entries get now.
     next: FlushNumber,
+    in_flight: [u32; COLOURS],
     /// Every flush below is over.
     over: FlushNumber,
     /// There was no colour for the next flush when somebody wanted to begin it.

@@ -55,24 +55,25 @@ pub enum Deferred {
     Idle(PwqIndex, bool),
 }
 
-/// The state of a worker pool.
+/// The state of a worker pool. First what each push and each release of the lock looks at.
 #[derive(Debug)]
+#[repr(C)]
 pub struct PoolCore<T> {
-    pwqs: Vec<Option<PwqState<T>>>,
-    worklist: VecDeque<PwqIndex>,
     /// Entries of the pwqs on the worklist.
     listed: usize,
-    /// Its workers.
-    pub workers: Workers,
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
+    pwqs: Vec<Option<PwqState<T>>>,
+    worklist: VecDeque<PwqIndex>,
+    deferred: Vec<Deferred>,
+    /// Its workers.
+    pub workers: Workers,
     /// Batches of more than one entry are taken.
     batching: bool,
     /// Batches taken.
     taken: u64,
     /// The pwqs that the last of them has left empty.
     emptied: Vec<PwqIndex>,
-    deferred: Vec<Deferred>,
 }
 
 impl<T: PoolItem> PoolCore<T> {
@@ -245,9 +246,13 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order.
-    /// Returns how many there are.
-    pub fn take(&mut self, worker: WorkerId, mut sink: impl FnMut(PwqIndex, T)) -> usize {
+    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order,
+    /// by slices of their places. Returns how many there are.
+    pub fn take(
+        &mut self,
+        worker: WorkerId,
+        mut sink: impl FnMut(PwqIndex, &[Option<T>]),
+    ) -> usize {
         self.emptied.clear();
         let mut room = self.room();
         let mut taken = 0;
@@ -267,7 +272,7 @@ impl<T: PoolItem> PoolCore<T> {
                 // Who waits for the slot has it after each item.
                 (entries, room) = (1, taken + 1);
             }
-            pwq.fifo.pop_many(entries, |entry| sink(index, entry));
+            pwq.fifo.pop_many(entries, |places| sink(index, places));
             taken += entries;
             self.listed -= entries;
             self.pass(worker, index);

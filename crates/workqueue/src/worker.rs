@@ -11,23 +11,21 @@ use crate::threads::End;
 use crate::trace::TraceStep;
 use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
-use inflight_sync::time::{self, Instant};
+use inflight_sync::time::Instant;
 use inflight_sync::{Arc, MutexGuard, Parker, cpu, hint};
 use std::rc::Rc;
 use std::time::Duration;
 
+mod pace;
+
+use pace::Pace;
+
 /// How many entries ahead of the running one a worker asks for items.
 const AHEAD: u32 = 8;
-
-/// A batch of fewer is short: see [`Pace`].
-const SHORT: usize = 16;
 
 /// How long a worker without work waits before it sleeps: at least and at most. To be woken takes
 /// longer than the most.
 const LINGER: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
-
-/// How long at most a worker leaves the lock alone after a short batch.
-const PACE_NS: u64 = 4_000;
 
 /// A work that is to run again does so at once up to so many runs, and none begins later than that
 /// after the first.
@@ -50,7 +48,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         pool,
         me,
         context,
-        pace: Pace::new(pool),
+        pace: Pace::new(pool.is_looked_after()),
         linger: LINGER.0,
         round: 0,
         settlement: Settlement::default(),
@@ -181,8 +179,8 @@ impl<'a> Worker<'a> {
     /// Runs what has been taken, and measures how long that takes.
     fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: usize) {
         let service_ns = state.core.service_ns();
-        let dry =
-            taken < SHORT && !state.core.has_waiting() && taken as u64 * service_ns < PACE_NS / 4;
+        let dry = !state.core.has_waiting() && Pace::is_short(taken, service_ns);
+        self.pace.took(taken);
         let batch = &self.context.shared.batch;
         let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
@@ -213,7 +211,7 @@ impl<'a> Worker<'a> {
     /// Whether it waits a little for more. Not where the submitter is on its own CPU: it would keep
     /// that from submitting.
     fn may_linger(&self, state: &PoolState) -> bool {
-        !state.lingering && self.lingers()
+        !state.core.workers.is_lingering() && self.lingers()
     }
 
     fn lingers(&self) -> bool {
@@ -245,40 +243,6 @@ impl<'a> Worker<'a> {
             for _ in 0..8 {
                 hint::spin_loop();
             }
-        }
-    }
-}
-
-/// After a batch that was short and left nothing behind, a worker leaves the lock alone for a
-/// while, so that more comes together: one that takes an entry at a time passes the lines of the
-/// lock to and fro with the producer.
-struct Pace {
-    /// Turns of a spin loop.
-    turns: u32,
-    most: u32,
-}
-
-impl Pace {
-    fn new(pool: &WorkerPool) -> Self {
-        let most = if pool.is_looked_after() && pool.attrs().target() > 1 {
-            time::spin_turns(PACE_NS)
-        } else {
-            0
-        };
-        Self {
-            turns: most / 4,
-            most,
-        }
-    }
-
-    fn pause(&mut self, taken: usize) {
-        self.turns = if taken == 1 {
-            (self.turns / 2).max(self.most / 16)
-        } else {
-            (self.turns * 2).min(self.most)
-        };
-        for _ in 0..self.turns {
-            hint::spin_loop();
         }
     }
 }

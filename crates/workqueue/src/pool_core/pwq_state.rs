@@ -14,29 +14,31 @@ pub(crate) struct PwqCounters {
     pub(crate) cancelled: u64,
 }
 
+/// First what each push touches.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct PwqState<T> {
-    pub(crate) id: PwqId,
-    pub(crate) fifo: Fifo<T>,
-    pub(crate) limit: Limit,
-    pub(crate) colours: FlushColours,
     /// On the worklist, with a slot.
     pub(super) listed: bool,
-    /// On the list of those that wait for a slot.
-    pub(crate) pending: bool,
+    /// While something is in flight in it, its queue counts it as busy.
+    pub(crate) counted: bool,
     /// Nothing is taken from it.
     pub(crate) frozen: bool,
     /// The same, until the pwq that it replaces is idle.
     pub(crate) plugged: bool,
+    /// On the list of those that wait for a slot.
+    pub(crate) pending: bool,
     /// Another pwq has replaced it: it takes nothing, and somebody wants to know when it is idle.
     pub(crate) retired: bool,
-    /// While something is in flight in it, its queue counts it as busy.
-    pub(crate) counted: bool,
     /// A worker that runs its items does not count as running.
     pub(crate) unmanaged: bool,
+    pub(crate) fifo: Fifo<T>,
+    pub(crate) colours: FlushColours,
+    pub(crate) counters: PwqCounters,
+    pub(crate) limit: Limit,
+    pub(crate) id: PwqId,
     /// Items that run on their callers' threads.
     pub(crate) inline: usize,
-    pub(crate) counters: PwqCounters,
 }
 
 impl<T: PoolItem> PwqState<T> {

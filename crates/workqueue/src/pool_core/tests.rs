@@ -84,14 +84,14 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
-/// A batch lasts 20 us by what is known, has 32 entries at most and one at least; without somebody
+/// A batch lasts 20 us by what is known, has 48 entries at most and one at least; without somebody
 /// who looks after the pool it has one.
 #[test]
 fn a_batch_lasts_20_us() {
     for (service, entries) in [
-        (0, 32),
-        (1, 32),
-        (625, 32),
+        (0, 48),
+        (1, 48),
+        (416, 48),
         (1_000, 20),
         (9_000, 2),
         (30_000, 1),
@@ -160,7 +160,9 @@ fn a_batch_holds_one_slot_of_each_pwq() {
     push(&mut core, first, 3);
     push(&mut core, second, 3);
     let mut taken = Vec::new();
-    core.take(worker, |pwq, _| taken.push(pwq));
+    core.take(worker, |pwq, places| {
+        taken.extend(places.iter().flatten().map(|_| pwq))
+    });
     assert_eq!(taken, [first, first, first, second, second, second]);
     let used = |core: &PoolCore<Entry<'static>>, pwq| match core.pwq(pwq).limit {
         Limit::Own { used, .. } => used,
@@ -173,6 +175,19 @@ fn a_batch_holds_one_slot_of_each_pwq() {
     assert_eq!((core.listed(), used(&core, second)), (1, 2));
     core.release_held(worker, Some(second));
     assert_eq!((core.listed(), used(&core, first)), (2, 1));
+}
+
+/// A worker that lingers takes what comes first: nobody is brought for one entry.
+#[test]
+fn who_lingers_has_the_first_entry() {
+    let (mut core, pwq, _) = pool(4, Limit::None);
+    core.workers.set_lingering(true);
+    push(&mut core, pwq, 1);
+    assert_eq!(core.need_worker(true), WakeAction::None);
+    push(&mut core, pwq, 1);
+    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
+    core.workers.set_lingering(false);
+    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
 }
 
 /// What one worker may run, who is on his way, and little work: nobody is brought for it.

@@ -65,18 +65,21 @@ pub enum WakeAction {
 
 /// The workers of a pool.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Workers {
-    all: Vec<Worker>,
-    /// The one that went idle last is woken first.
-    idle: Vec<WorkerId>,
     target: usize,
     nr_running: usize,
     /// Those of them that have been woken or are being created, and are not there yet.
     nr_coming: usize,
-    /// All but the free ones, those that leave, and guests.
-    nr_workers: usize,
+    /// One of those that run has nothing to do and waits a little before it sleeps.
+    lingering: bool,
     /// Nobody is created.
     pub(crate) creates: bool,
+    /// The one that went idle last is woken first.
+    idle: Vec<WorkerId>,
+    all: Vec<Worker>,
+    /// All but the free ones, those that leave, and guests.
+    nr_workers: usize,
 }
 
 impl Workers {
@@ -87,6 +90,7 @@ impl Workers {
             target,
             nr_running: 0,
             nr_coming: 0,
+            lingering: false,
             nr_workers: 0,
             creates: true,
         }
@@ -102,9 +106,22 @@ impl Workers {
         self.nr_running
     }
 
-    /// Those that count as running and are on their way.
+    /// Those that count as running and will take what is listed: they are on their way, or linger.
+    #[inline]
     pub(crate) fn nr_coming(&self) -> usize {
-        self.nr_coming
+        self.nr_coming + usize::from(self.lingering)
+    }
+
+    /// Whether a worker that has nothing to do waits a little before it sleeps.
+    #[inline]
+    #[must_use]
+    pub fn is_lingering(&self) -> bool {
+        self.lingering
+    }
+
+    /// A worker begins that, or ends it. Only one at a time does.
+    pub fn set_lingering(&mut self, lingering: bool) {
+        self.lingering = lingering;
     }
 
     /// All workers that the pool has, those on their way included.

@@ -14,12 +14,12 @@ impl PoolState {
     pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> usize {
         let pwqs = &self.pwqs;
         let mut fill = batch.fill();
-        self.core.take(worker, |index, entry| {
+        self.core.take(worker, |index, places| {
             let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
-            fill.push(Taken {
-                entry,
-                pwq: NonNull::from(&**pwq),
-            });
+            let pwq = NonNull::from(&**pwq);
+            for &entry in places.iter().flatten() {
+                fill.push(Taken { entry, pwq });
+            }
         });
         // For those who append without the lock.
         for index in self.core.emptied() {

@@ -67,40 +67,40 @@ pub(crate) struct WorkerPool {
     state: CachePadded<Mutex<PoolState>>,
 }
 
-/// What the lock guards.
+/// What the lock guards. On lines of its own: who waits for the lock looks at that of the lock all
+/// the time. First what each push and each release looks at.
+#[repr(C, align(128))]
 pub(crate) struct PoolState {
+    /// The timer looks at the pool.
+    watched: bool,
+    /// Those know that they may take something here.
+    overloaded: bool,
+    /// The timer comes for the coldest idle worker.
+    culling: bool,
+    /// The system ends: the workers leave.
+    stopped: bool,
+    /// So many events pass before somebody looks again for a sibling that could help.
+    look_later: u32,
+    /// The pools that may help this one and be helped, if there are any.
+    siblings: Option<Arc<Siblings>>,
     pub(crate) core: PoolCore<Entry>,
+    /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
+    /// foreign code.
+    pub(crate) stale: Vec<ItemPtr>,
+    /// Of a pool of BH items.
+    pub(crate) poller: Option<crate::bh::PollerState>,
     /// By the core's numbers.
     pwqs: Vec<Option<Arc<Pwq>>>,
     /// By the core's numbers of workers.
     threads: Vec<Option<WorkerThread>>,
-    /// The pools that may help this one and be helped, if there are any.
-    siblings: Option<Arc<Siblings>>,
-    /// Those know that they may take something here.
-    overloaded: bool,
-    /// So many events pass before somebody looks again for a sibling that could help.
-    look_later: u32,
     /// What workers take to come, in ns.
     delay: Lately,
-    /// The timer looks at the pool.
-    watched: bool,
-    /// A worker that has nothing to do waits a little before it sleeps.
-    pub(crate) lingering: bool,
-    /// The timer comes for the coldest idle worker.
-    culling: bool,
     /// Threads asked for, to number them.
     started: usize,
     /// Set while threads are refused.
     mayday: Option<Mayday>,
     /// Pwqs that have not been retired.
     users: usize,
-    /// The system ends: the workers leave.
-    stopped: bool,
-    /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
-    /// foreign code.
-    pub(crate) stale: Vec<ItemPtr>,
-    /// Of a pool of BH items.
-    pub(crate) poller: Option<crate::bh::PollerState>,
 }
 
 /// A worker's thread.
@@ -190,7 +190,6 @@ impl WorkerPool {
                 look_later: 0,
                 delay: Lately::default(),
                 watched: false,
-                lingering: false,
                 culling: false,
                 started: 0,
                 mayday: None,
@@ -236,7 +235,7 @@ impl WorkerPool {
 
     /// A worker begins or ends to linger.
     pub(crate) fn set_lingering(&self, state: &mut PoolState, lingering: bool) {
-        state.lingering = lingering;
+        state.core.workers.set_lingering(lingering);
         self.has_come.store(false, Ordering::Relaxed);
     }
 

@@ -58,7 +58,7 @@ impl WorkerPool {
         let watch = self.must_watch(&state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);
         let help = help.then_some(now);
-        if state.lingering && state.core.has_waiting() {
+        if state.core.workers.is_lingering() && state.core.has_waiting() {
             // Relaxed: a hint; what comes is seen under the lock.
             self.has_come.store(true, Ordering::Relaxed);
         }
@@ -87,7 +87,7 @@ impl WorkerPool {
     #[inline]
     pub(super) fn must_watch(&self, state: &PoolState, action: WakeAction) -> bool {
         let waits = action == WakeAction::None && state.core.has_waiting();
-        waits && !state.watched && !state.lingering && self.is_looked_after()
+        waits && !state.watched && !state.core.workers.is_lingering() && self.is_looked_after()
     }
 
     #[cold]

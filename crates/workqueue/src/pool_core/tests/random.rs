@@ -180,11 +180,11 @@ impl<'a> Driver<'a> {
             return;
         }
         let mut batch = Vec::new();
-        let count = self
-            .core
-            .take(worker, |pwq, entry| batch.push((pwq, entry)));
+        let count = self.core.take(worker, |pwq, places| {
+            batch.extend(places.iter().flatten().map(|&entry| (pwq, entry)));
+        });
         assert_eq!(count, batch.len());
-        assert!(count <= 32);
+        assert!(count <= crate::batch::BATCH_MAX as usize);
         let unmanaged = |pwq: PwqIndex| self.kinds[pwq as usize] == Kind::Unmanaged;
         for (pwq, entry) in &batch {
             assert!(count == 1 || !unmanaged(*pwq));
