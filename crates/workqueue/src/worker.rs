@@ -141,6 +141,7 @@ impl<'a> Worker<'a> {
             self.run_taken(state, taken);
             return Next::Ran;
         }
+        self.pace.took(0);
         if state.has_deferred() {
             self.pool.unlock(state, false);
             return Next::Again(self.pool.lock());

@@ -14,7 +14,7 @@ const SHORT: usize = 16;
 const MOST_NS: u64 = 4_000;
 
 /// The shortest pause is one part in so many of the longest.
-const PARTS: u32 = 64;
+const PARTS: u32 = 16;
 
 /// The pauses of one worker.
 pub(super) struct Pace {
@@ -96,7 +96,7 @@ mod tests {
     fn pauses_that_bring_nothing_more_shrink_to_the_least() {
         let mut pace = pace();
         pace.turns = PARTS;
-        for _ in 0..10 {
+        for _ in 0..5 {
             pace.pause(1);
             pace.took(1);
         }
