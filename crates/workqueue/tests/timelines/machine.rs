@@ -213,8 +213,10 @@ impl Machine {
         }
         let mut taken = None;
         if !self.core.workers.are_too_many() {
-            let sink = |_, entry: Entry| taken = Some((entry.number, entry.colour));
-            self.core.take(me, sink);
+            self.core.take(me, |_, places| {
+                let entry = places.iter().flatten().next();
+                taken = entry.map(|entry| (entry.number, entry.colour));
+            });
         }
         match taken {
             Some(job) => self.starts(me, job),
