@@ -13,8 +13,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// So often a waiting thread looks for the result before it sleeps.
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 40 };
+/// So often a waiting thread looks for the result before it sleeps: some us, as many as it takes to
+/// sleep and to be woken.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 400 };
 
 /// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
 ///

@@ -68,6 +68,14 @@ impl Submitters {
         }
     }
 
+    /// Whether somebody has submitted from that CPU since somebody looked.
+    #[inline]
+    #[must_use]
+    pub fn is_heard(&self, cpu: usize) -> bool {
+        let last = self.last.get(cpu);
+        last.is_some_and(|last| last.load(Ordering::Relaxed) & HEARD != 0)
+    }
+
     /// The pods are told who has been heard since the last time, if that was long enough ago.
     /// One at a time looks.
     #[inline]
@@ -229,6 +237,9 @@ mod tests {
                 if cpu < 4 {
                     submitters.note((who + 1) * 2, cpu);
                     last[cpu] = Some(who);
+                    for (cpu, who) in last.iter().enumerate() {
+                        prop_assert_eq!(submitters.is_heard(cpu), who.is_some());
+                    }
                     continue;
                 }
                 now += 1;
