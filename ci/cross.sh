@@ -17,7 +17,9 @@ if command -v rustup >/dev/null 2>&1 && rustup toolchain install "$msrv" --profi
 else
     skip "msrv $msrv" "the toolchain cannot be had"
 fi
+# What only models are built of has no other lint.
+if component clippy; then checked=(clippy) strict=(-- -D warnings); else checked=(check) strict=(); fi
 for back_end in loom shuttle; do
-    step "check $back_end" env RUSTFLAGS="--cfg $back_end" \
-        cargo check --quiet --target-dir "$target/$back_end" "${published[@]}"
+    step "${checked[*]} $back_end" env RUSTFLAGS="--cfg $back_end" \
+        cargo "${checked[@]}" --quiet --target-dir "$target/$back_end" "${published[@]}" "${strict[@]}"
 done

@@ -56,6 +56,7 @@ impl<T: Send + Sync> Grown<T> {
 
     /// An entry below [`MOST`](Self::MOST), if it has been made.
     #[inline]
+    #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         if index >= Self::MOST {
             return None;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// So often a waiting thread looks for the result before it sleeps: some us, as many as it takes to
 /// sleep and to be woken.
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 400 };
+const LOOKS: u32 = 400;
 
 /// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
 ///
@@ -135,11 +135,13 @@ impl<T> JoinHandle<T> {
         if self.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);
         }
-        for _ in 0..LOOKS {
-            if let Some(result) = self.try_take() {
-                return result;
+        if cfg!(not(any(loom, shuttle))) {
+            for _ in 0..LOOKS {
+                if let Some(result) = self.try_take() {
+                    return result;
+                }
+                hint::spin_loop();
             }
-            hint::spin_loop();
         }
         let parker = Parker::current();
         loop {

@@ -59,6 +59,14 @@
 
 #![deny(missing_docs)]
 #![cfg_attr(
+    any(loom, shuttle),
+    allow(
+        clippy::large_enum_variant,
+        clippy::result_large_err,
+        reason = "a model's locks are large"
+    )
+)]
+#![cfg_attr(
     not(feature = "unstable-sim"),
     allow(unreachable_pub, reason = "public for the simulator and for models")
 )]

@@ -18,6 +18,7 @@ pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {
     /// The pool where items run that are queued on that CPU, from now on without workers.
+    #[must_use]
     pub fn manual_pool(&self, cpu: usize) -> ManualPool {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
         pwq.pool().set_manual();
@@ -38,6 +39,7 @@ impl Workqueue {
 impl ManualPool {
     /// Takes a batch of up to `most` entries and runs it. What its items append may fill it up.
     /// Returns how many were taken.
+    #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
         let shared = WorkerShared::new(pool.shared());
@@ -56,6 +58,7 @@ impl ManualPool {
 
     /// Looks at the siblings, as a worker does that has found nothing to do. Returns whether it has
     /// stolen a batch, and run it.
+    #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;
         let shared = WorkerShared::new(pool.shared());
@@ -85,6 +88,7 @@ impl fmt::Debug for NumberBatch {
 
 impl NumberBatch {
     /// Empty.
+    #[must_use]
     pub fn new() -> Self {
         Self(Batch::new(AsymFence::new()))
     }

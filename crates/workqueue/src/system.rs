@@ -526,11 +526,13 @@ impl WorkqueueSystem {
 #[doc(hidden)]
 impl WorkqueueSystem {
     /// How many pools there are.
+    #[must_use]
     pub fn pool_count(&self) -> usize {
         self.inner().pools().len()
     }
 
     /// How many workers are idle.
+    #[must_use]
     pub fn idle_count(&self) -> usize {
         let pools = self.inner().pools();
         pools.iter().map(|pool| pool.report().idle).sum()
@@ -538,6 +540,7 @@ impl WorkqueueSystem {
 
     /// A look that a model asks for: every worker that holds others back is seen asleep, or
     /// computing for long, whatever it does. Returns whether that was news of any.
+    #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn look(&self, asleep: bool) -> bool {
         let pools = self.inner().pools();
         pools.iter().any(|pool| pool.look_now(asleep))

@@ -205,6 +205,7 @@ impl Stacks {
     /// assert_eq!(stacks.pop(), Some(5));
     /// ```
     #[inline(always)]
+    #[must_use = "the number is in no stack any more"]
     pub fn pop(&self) -> Option<u32> {
         let result = self.pop_first();
         if result < 0 {
@@ -486,6 +487,7 @@ impl Stacks {
     /// assert!(stacks.push_locked(5));
     /// assert_eq!(stacks.pop_locked(), Some(5));
     /// ```
+    #[must_use = "the number is in no stack any more"]
     pub fn pop_locked(&self) -> Option<u32> {
         self.by_lock(|stack| stack.pop(Exclusion::TryLock))
             .flatten()
