@@ -30,6 +30,7 @@
 
 mod client;
 mod control;
+mod pause;
 mod server;
 mod socket;
 mod wire;

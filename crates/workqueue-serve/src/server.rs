@@ -1,19 +1,19 @@
 //! The server: a thread, and the clients that it talks to.
 
 use crate::control;
+use crate::pause::{pause, timespec};
 use crate::socket::{PATH_LIMIT, Socket};
 use crate::wire::{Reply, Request};
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::{Clock, Instant};
 use inflight_workqueue::WorkqueueSystem;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 use std::{fmt, mem};
 
@@ -211,7 +211,7 @@ impl Client {
                     // A client that makes the server panic gets no answer.
                     self.answer = contained(|| reply(system, &line).to_line().into_bytes());
                     // However many ask, the queues' locks are left alone for a while.
-                    sleep(REST);
+                    pause(REST);
                 }
                 Err(_) => return Then::Goes,
             }
@@ -266,7 +266,7 @@ fn serve(system: &WorkqueueSystem, socket: &Socket, stopped: &UnixStream) {
         fds.extend(streams);
         match poll(&mut fds, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::NOMEM) => sleep(REST),
+            Err(Errno::NOMEM) => pause(REST),
             Err(_) => return,
         }
         if fds[1].revents().intersects(BROKEN) {
@@ -304,7 +304,7 @@ fn accept(socket: &Socket, deadline: Instant) -> Result<Option<Client>, Errno> {
         Err(e @ (Errno::BADF | Errno::NOTSOCK | Errno::INVAL | Errno::OPNOTSUPP)) => return Err(e),
         Err(e) => {
             if e != Errno::AGAIN {
-                sleep(REST); // No descriptor is left, perhaps: not again at once.
+                pause(REST); // No descriptor is left, perhaps: not again at once.
             }
             return Ok(None);
         }
@@ -317,20 +317,12 @@ fn accept(socket: &Socket, deadline: Instant) -> Result<Option<Client>, Errno> {
     }))
 }
 
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{AskError, Serve, ask};
     use inflight_sync::thread::yield_now;
     use rustix::net::Shutdown;
-    use std::fs::File;
     use std::os::fd::OwnedFd;
     use std::panic::panic_any;
 
@@ -374,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_accept_has_failed_and_leaves_the_name() {
-        let other = OwnedFd::from(File::open("/dev/zero").unwrap());
+        let other = OwnedFd::from(tempfile::tempfile().unwrap());
         fails(|socket| socket.listener = other.into());
     }
 

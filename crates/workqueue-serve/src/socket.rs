@@ -1,5 +1,6 @@
 //! A socket in the file system that only its owner can open, and that nobody loses by accident.
 
+use crate::pause::pause;
 use crate::server::ServeError;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -10,7 +11,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::Duration;
 
 /// A path may be that long. Linux takes one byte more if no zero follows, but clients, those of the
@@ -63,7 +63,7 @@ fn lock_folder(path: &Path) -> Result<File, ServeError> {
     for _ in 0..LOCK_TRIES {
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(folder.into()),
-            Err(Errno::WOULDBLOCK) => sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => pause(LOCK_PAUSE),
             Err(e) => return Err(io(e)),
         }
     }
