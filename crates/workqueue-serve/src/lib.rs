@@ -30,6 +30,7 @@
 
 mod client;
 mod control;
+mod pause;
 mod server;
 mod socket;
 mod wire;
@@ -66,7 +67,7 @@ pub trait Serve: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// [`ServeError`]: the name is taken, or socket or thread cannot be had.
+    /// [`ServeError`]: the name is taken, its directory locked, or socket or thread cannot be had.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

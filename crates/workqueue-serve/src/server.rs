@@ -1,20 +1,21 @@
 //! The server: a thread, and the clients that it talks to.
 
 use crate::control;
-use crate::socket::{self, Socket};
+use crate::pause::{pause, timespec};
+use crate::socket::{PATH_LIMIT, Socket};
 use crate::wire::{Reply, Request};
-use inflight_sync::Parker;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::{Clock, Instant};
 use inflight_workqueue::WorkqueueSystem;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::error::Error;
-use std::fmt;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
+use std::{fmt, mem};
 
 /// So many clients are served at a time; others wait.
 const CLIENTS: usize = 16;
@@ -28,6 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two answers.
 const REST: Duration = Duration::from_millis(1);
 
+/// A listener of which this is told accepts nobody any more.
+const BROKEN: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
+
 /// Why a system cannot be served.
 ///
 /// ```
@@ -38,40 +42,38 @@ const REST: Duration = Duration::from_millis(1);
 /// assert_eq!(sys.serve("Cargo.toml").unwrap_err(), ServeError::NotASocket);
 /// # Ok::<(), inflight_workqueue::SystemError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// Another process, or another system of this one, serves there.
+    #[error("somebody serves there already")]
     InUse,
     /// The name belongs to a file that is no socket.
+    #[error("a file that is no socket has that name")]
     NotASocket,
     /// The path has more bytes than that of a socket may have, which is 107.
+    #[error("the path of a socket has at most {limit} bytes, not {bytes}", limit = PATH_LIMIT)]
     PathTooLong {
         /// How many it has.
         bytes: usize,
     },
+    /// Another process has held the `flock` of the socket's directory for 2 s. Servers hold it only
+    /// while they make or remove their sockets.
+    #[error("another process has locked its directory")]
+    FolderLocked,
     /// The socket cannot be made.
+    #[error("{}", match .0 {
+        io::ErrorKind::NotFound => "its directory does not exist".to_owned(),
+        kind => format!("the socket cannot be made: {kind}"),
+    })]
     Io(io::ErrorKind),
     /// The system refuses the server its thread.
+    #[error("the server gets no thread: {0}")]
     NoThread(io::ErrorKind),
 }
 
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse => f.write_str("somebody serves there already"),
-            Self::NotASocket => f.write_str("a file that is no socket has that name"),
-            Self::PathTooLong { bytes } => socket::too_long(f, *bytes),
-            Self::Io(io::ErrorKind::NotFound) => f.write_str("its directory does not exist"),
-            Self::Io(kind) => write!(f, "the socket cannot be made: {kind}"),
-            Self::NoThread(kind) => write!(f, "the server gets no thread: {kind}"),
-        }
-    }
-}
-
-impl Error for ServeError {}
-
-/// A system that is being served; ends with this value, and the socket's name with it.
+/// A system that is being served; ends with this value, and the socket's name with it. A name whose
+/// directory another process keeps locked for 2 s is left; the next server takes it over.
 ///
 /// ```
 /// # use inflight_workqueue::WorkqueueSystem;
@@ -112,7 +114,10 @@ impl Drop for Server {
 impl Server {
     /// Serves what `system`, an observer, sees.
     pub(crate) fn start(system: WorkqueueSystem, path: &Path) -> Result<Self, ServeError> {
-        let socket = Socket::listen(path)?;
+        Self::over(system, Socket::listen(path)?)
+    }
+
+    fn over(system: WorkqueueSystem, socket: Socket) -> Result<Self, ServeError> {
         let (stop, stopped) = UnixStream::pair().map_err(|e| ServeError::Io(e.kind()))?;
         let builder = Builder::new().name("inflight/serve".to_owned());
         let thread = builder.spawn(move || serve(&system, &socket, &stopped));
@@ -120,6 +125,33 @@ impl Server {
             thread: Some(thread.map_err(|e| ServeError::NoThread(e.kind()))?),
             stop: Some(stop),
         })
+    }
+
+    /// Whether the server has ended although this value is there: it could not wait for clients or
+    /// accept them any more. Its file descriptor has been closed by mistake, for instance.
+    ///
+    /// Nobody listens then and the name is free, so the system can be served there again.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// use inflight_workqueue_serve::Serve;
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("wq");
+    /// let sys = WorkqueueSystem::builder().build()?;
+    /// let mut server = sys.serve(&path)?;
+    /// // Now and then:
+    /// if server.failed() {
+    ///     server = sys.serve(&path)?;
+    /// }
+    /// assert!(!server.failed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        // Nothing else ends the thread before this value is dropped. A thread has finished when all
+        // that its function owned, the socket too, has been dropped.
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 
@@ -177,9 +209,9 @@ impl Client {
                 Ok(None) => return Then::Stays,
                 Ok(Some(line)) => {
                     // A client that makes the server panic gets no answer.
-                    let reply = catch_unwind(AssertUnwindSafe(|| reply(system, &line)));
-                    self.answer = reply.ok().map(|reply| reply.to_line().into_bytes());
-                    rest();
+                    self.answer = contained(|| reply(system, &line).to_line().into_bytes());
+                    // However many ask, the queues' locks are left alone for a while.
+                    pause(REST);
                 }
                 Err(_) => return Then::Goes,
             }
@@ -208,12 +240,11 @@ fn reply(system: &WorkqueueSystem, line: &str) -> Reply {
     }
 }
 
-/// However many ask, the queues' locks are left alone for a while.
-fn rest() {
-    let clock = Clock::system();
-    let end = clock.now() + REST;
-    let parker = Parker::current();
-    while parker.park_until(&clock, end) {}
+/// Calls `f`; `None` if it panicked. Never panics.
+fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let called = catch_unwind(AssertUnwindSafe(f));
+    // What is thrown may panic in its turn when it is dropped. So it leaks.
+    called.map_err(mem::forget).ok()
 }
 
 /// The thread function.
@@ -234,8 +265,12 @@ fn serve(system: &WorkqueueSystem, socket: &Socket, stopped: &UnixStream) {
         let streams = clients.iter().map(|c| PollFd::new(&c.stream, c.wants()));
         fds.extend(streams);
         match poll(&mut fds, wait.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::NOMEM) => pause(REST),
             Err(_) => return,
+        }
+        if fds[1].revents().intersects(BROKEN) {
+            return;
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
@@ -250,33 +285,104 @@ fn serve(system: &WorkqueueSystem, socket: &Socket, stopped: &UnixStream) {
             stays && client.deadline > now
         });
         if ready[1] {
-            clients.extend(accept(socket, now + TIMEOUT));
+            match accept(socket, now + TIMEOUT) {
+                Ok(client) => clients.extend(client),
+                Err(_) => return,
+            }
         }
     }
 }
 
-fn accept(socket: &Socket, deadline: Instant) -> Option<Client> {
-    let (stream, _) = match socket.listener.accept() {
-        Ok(accepted) => accepted,
+/// # Errors
+///
+/// Nobody will be accepted any more.
+fn accept(socket: &Socket, deadline: Instant) -> Result<Option<Client>, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = match rustix::net::accept_with(&socket.listener, flags) {
+        Ok(stream) => stream.into(),
+        // It is no socket that listens.
+        Err(e @ (Errno::BADF | Errno::NOTSOCK | Errno::INVAL | Errno::OPNOTSUPP)) => return Err(e),
         Err(e) => {
-            if e.kind() != io::ErrorKind::WouldBlock {
-                rest(); // No descriptor is left, perhaps: not again at once.
+            if e != Errno::AGAIN {
+                pause(REST); // No descriptor is left, perhaps: not again at once.
             }
-            return None;
+            return Ok(None);
         }
     };
-    stream.set_nonblocking(true).ok()?;
-    Some(Client {
+    Ok(Some(Client {
         stream,
         said: Vec::new(),
         answer: None,
         deadline,
-    })
+    }))
 }
 
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AskError, Serve, ask};
+    use inflight_sync::thread::yield_now;
+    use rustix::net::Shutdown;
+    use std::os::fd::OwnedFd;
+    use std::panic::panic_any;
+
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in the destructor");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_ends_no_server() {
+        assert_eq!(contained(|| panic_any(Bomb)), None::<()>);
+        assert_eq!(contained(|| 3), Some(3));
+    }
+
+    /// Serves at a listener that somebody else breaks.
+    fn fails(breaks: impl FnOnce(&mut Socket)) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wq");
+        let sys = WorkqueueSystem::builder().build().unwrap();
+        let mut socket = Socket::listen(&path).unwrap();
+        breaks(&mut socket);
+        let server = Server::over(sys.observer(), socket).unwrap();
+        while !server.failed() {
+            yield_now();
+        }
+        assert_eq!(ask(&path, &Request::Dump), Err(AskError::NoSocket));
+        let next = sys.serve(&path).unwrap();
+        drop(server);
+        assert!(ask(&path, &Request::Dump).is_ok(), "the name is the next's");
+        assert!(!next.failed());
+    }
+
+    #[test]
+    fn a_server_that_cannot_poll_has_failed_and_leaves_the_name() {
+        fails(|socket| rustix::net::shutdown(&socket.listener, Shutdown::Both).unwrap());
+    }
+
+    #[test]
+    fn a_server_that_cannot_accept_has_failed_and_leaves_the_name() {
+        let other = OwnedFd::from(tempfile::tempfile().unwrap());
+        fails(|socket| socket.listener = other.into());
+    }
+
+    #[test]
+    fn a_server_fails_while_it_serves() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wq");
+        let sys = WorkqueueSystem::builder().build().unwrap();
+        let socket = Socket::listen(&path).unwrap();
+        let listener = socket.listener.try_clone().unwrap();
+        let server = Server::over(sys.observer(), socket).unwrap();
+        assert!(ask(&path, &Request::Dump).is_ok());
+        assert!(!server.failed());
+        rustix::net::shutdown(&listener, Shutdown::Both).unwrap();
+        while !server.failed() {
+            yield_now();
+        }
     }
 }

@@ -1,30 +1,25 @@
 //! A socket in the file system that only its owner can open, and that nobody loses by accident.
 
+use crate::pause::pause;
 use crate::server::ServeError;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
+use std::time::Duration;
 
 /// A path may be that long. Linux takes one byte more if no zero follows, but clients, those of the
 /// standard library among them, do not.
-const PATH_LIMIT: usize = 107;
+pub(crate) const PATH_LIMIT: usize = 107;
 
 /// How many bytes a path has that is too long.
 pub(crate) fn excess(path: &Path) -> Option<usize> {
     Some(path.as_os_str().len()).filter(|&bytes| bytes > PATH_LIMIT)
-}
-
-pub(crate) fn too_long(f: &mut fmt::Formatter<'_>, bytes: usize) -> fmt::Result {
-    write!(
-        f,
-        "the path of a socket has at most {PATH_LIMIT} bytes, not {bytes}"
-    )
 }
 
 /// Only the owner.
@@ -32,6 +27,12 @@ const MODE: u32 = 0o600;
 
 /// So many clients may wait for the server to come to them.
 const BACKLOG: i32 = 16;
+
+/// So often it is tried to lock the folder,
+const LOCK_TRIES: u32 = 200;
+
+/// with a pause after each.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A listening socket, with its name.
 pub(crate) struct Socket {
@@ -46,26 +47,36 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-/// Holds off other servers that look for the same name, until it is dropped.
-fn lock_folder(path: &Path) -> io::Result<File> {
+fn io(e: impl Into<io::Error>) -> ServeError {
+    ServeError::Io(e.into().kind())
+}
+
+/// Holds off other servers that look for the same name, until it is dropped. Whoever can read the
+/// folder can hold its lock for as long as he likes, so it is not waited for without end.
+fn lock_folder(path: &Path) -> Result<File, ServeError> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(folder, flags, Mode::empty())?;
-    rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
-    Ok(folder.into())
+    let folder = rustix::fs::open(folder, flags, Mode::empty()).map_err(io)?;
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder.into()),
+            Err(Errno::WOULDBLOCK) => pause(LOCK_PAUSE),
+            Err(e) => return Err(io(e)),
+        }
+    }
+    Err(ServeError::FolderLocked)
 }
 
 impl Socket {
     /// A name is taken over only from a socket at which nobody listens any more.
     pub(crate) fn listen(path: &Path) -> Result<Self, ServeError> {
-        let io = |e: io::Error| ServeError::Io(e.kind());
         if let Some(bytes) = excess(path) {
             return Err(ServeError::PathTooLong { bytes });
         }
-        let _locked = lock_folder(path).map_err(io)?;
+        let _locked = lock_folder(path)?;
         let socket = match bind(path) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                 refuse_taken(path)?;
@@ -81,7 +92,7 @@ impl Socket {
             let _ = fs::remove_file(path);
             return Err(ServeError::Io(io::ErrorKind::PermissionDenied));
         }
-        rustix::net::listen(&socket, BACKLOG).map_err(|e| io(e.into()))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(io)?;
         Ok(Self {
             listener: socket.into(),
             path: path.to_owned(),
@@ -106,7 +117,6 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
 
 /// The name is taken: whether by something that is still needed.
 fn refuse_taken(path: &Path) -> Result<(), ServeError> {
-    let io = |e: io::Error| ServeError::Io(e.kind());
     if !fs::symlink_metadata(path)
         .map_err(io)?
         .file_type()
@@ -124,7 +134,7 @@ fn refuse_taken(path: &Path) -> Result<(), ServeError> {
         // folder locked.
         Ok(()) | Err(Errno::AGAIN) => Err(ServeError::InUse),
         Err(Errno::CONNREFUSED) => Ok(()),
-        Err(e) => Err(io(e.into())),
+        Err(e) => Err(io(e)),
     }
 }
 

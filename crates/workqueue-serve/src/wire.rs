@@ -1,7 +1,6 @@
 //! What goes over the socket: one line of JSON each way.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The version of the protocol that this library speaks, and the only one.
 ///
@@ -250,16 +249,9 @@ pub struct ControlFile {
 /// let error = Request::from_line("{\"version\":2,\"do\":\"dump\"}").unwrap_err();
 /// assert_eq!(error.to_string(), "version 2 of the protocol is asked for, this is version 1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct WireError(String);
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WireError {}
 
 #[derive(Deserialize)]
 struct Version {

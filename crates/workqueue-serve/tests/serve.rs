@@ -8,6 +8,7 @@ use inflight_sync::thread;
 use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, Kind, Share, Workqueue, WorkqueueSystem};
 use inflight_workqueue_serve::{AskError, Reply, Request, Serve, ServeError, Server, ask};
+use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -375,6 +376,31 @@ fn what_can_be_served_can_be_asked_however_long_its_path() {
         assert_eq!(refused, AskError::PathTooLong { bytes });
         assert_eq!(refused.to_string(), text);
     }
+}
+
+/// Whoever can read the folder can lock it.
+#[test]
+fn a_folder_that_is_locked_is_not_waited_for_without_end() {
+    let sys = system();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wq");
+    let other = fs::File::open(dir.path()).unwrap();
+    flock(&other, FlockOperation::LockShared).unwrap();
+    let refused = sys.serve(&path).unwrap_err();
+    assert_eq!(refused, ServeError::FolderLocked);
+    assert_eq!(
+        refused.to_string(),
+        "another process has locked its directory"
+    );
+    drop(other);
+    let server = sys.serve(&path).unwrap();
+    let other = fs::File::open(dir.path()).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    drop(server);
+    assert_eq!(ask(&path, &Request::Dump), Err(AskError::NobodyListens));
+    drop(other);
+    let _next = sys.serve(&path).unwrap();
+    assert!(ask(&path, &Request::Dump).is_ok());
 }
 
 /// Of several that find the same stale socket one gets the name, and keeps it.

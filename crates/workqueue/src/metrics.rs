@@ -7,93 +7,48 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-type Read = fn(&WorkqueueStats) -> u64;
+/// Name, unit, description, where it is.
+type Counter = (&'static str, Unit, &'static str, fn(&WorkqueueStats) -> u64);
 
-/// What only grows: name, unit, description, where it is.
-const COUNTERS: [(&str, Unit, &str, Read); 15] = [
-    (
-        "inflight_workqueue_queued_total",
-        Unit::Count,
-        "items queued",
-        |s| s.queued,
+/// The counter of a field: `inflight_workqueue_FIELD_total`.
+macro_rules! counter_of {
+    ($field:ident, $what:literal) => {
+        (
+            concat!("inflight_workqueue_", stringify!($field), "_total"),
+            Unit::Count,
+            $what,
+            |s| s.$field,
+        )
+    };
+}
+
+/// What only grows.
+const COUNTERS: [Counter; 15] = [
+    counter_of!(queued, "items queued"),
+    counter_of!(started, "runs that have begun"),
+    counter_of!(completed, "runs that have ended"),
+    counter_of!(panicked, "runs that have ended by panic"),
+    counter_of!(cancelled, "items taken back before their run"),
+    counter_of!(
+        refused,
+        "delayed items that were not queued when their time had come"
     ),
-    (
-        "inflight_workqueue_started_total",
-        Unit::Count,
-        "runs that have begun",
-        |s| s.started,
+    counter_of!(cm_wakeups, "workers brought because an item blocked"),
+    counter_of!(found_asleep, "items found asleep that had not said so"),
+    counter_of!(cpu_intensive, "items found to compute for long"),
+    counter_of!(maydays, "calls of the rescuer"),
+    counter_of!(rescued, "items that the rescuer has run"),
+    counter_of!(
+        remote_wakeups,
+        "workers of another group of CPUs woken for items"
     ),
-    (
-        "inflight_workqueue_completed_total",
-        Unit::Count,
-        "runs that have ended",
-        |s| s.completed,
+    counter_of!(
+        stolen,
+        "items that a worker of another group of CPUs has taken"
     ),
-    (
-        "inflight_workqueue_panicked_total",
-        Unit::Count,
-        "runs that have ended by panic",
-        |s| s.panicked,
-    ),
-    (
-        "inflight_workqueue_cancelled_total",
-        Unit::Count,
-        "items taken back before their run",
-        |s| s.cancelled,
-    ),
-    (
-        "inflight_workqueue_refused_total",
-        Unit::Count,
-        "delayed items that were not queued when their time had come",
-        |s| s.refused,
-    ),
-    (
-        "inflight_workqueue_cm_wakeups_total",
-        Unit::Count,
-        "workers brought because an item blocked",
-        |s| s.cm_wakeups,
-    ),
-    (
-        "inflight_workqueue_found_asleep_total",
-        Unit::Count,
-        "items found asleep that had not said so",
-        |s| s.found_asleep,
-    ),
-    (
-        "inflight_workqueue_cpu_intensive_total",
-        Unit::Count,
-        "items found to compute for long",
-        |s| s.cpu_intensive,
-    ),
-    (
-        "inflight_workqueue_maydays_total",
-        Unit::Count,
-        "calls of the rescuer",
-        |s| s.maydays,
-    ),
-    (
-        "inflight_workqueue_rescued_total",
-        Unit::Count,
-        "items that the rescuer has run",
-        |s| s.rescued,
-    ),
-    (
-        "inflight_workqueue_remote_wakeups_total",
-        Unit::Count,
-        "workers of another group of CPUs woken for items",
-        |s| s.remote_wakeups,
-    ),
-    (
-        "inflight_workqueue_stolen_total",
-        Unit::Count,
-        "items that a worker of another group of CPUs has taken",
-        |s| s.stolen,
-    ),
-    (
-        "inflight_workqueue_repatriated_total",
-        Unit::Count,
-        "workers moved back to their group for items of the queue",
-        |s| s.repatriated,
+    counter_of!(
+        repatriated,
+        "workers moved back to their group for items of the queue"
     ),
     (
         "inflight_workqueue_cpu_microseconds_total",

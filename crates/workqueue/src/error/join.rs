@@ -5,7 +5,6 @@ use crate::item::Name;
 use crate::panics::message;
 use inflight_sync::Mutex;
 use std::any::Any;
-use std::error::Error;
 use std::fmt;
 
 /// Why a spawned function gave no result.
@@ -19,47 +18,31 @@ use std::fmt;
 /// assert!(matches!(failed, Err(JoinError::Panicked(p)) if p.message() == Some("no luck")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// It panicked.
+    #[error("the function {} panicked{}", .0.item(), match .0.message() {
+        Some(message) => format!(": {message}"),
+        None => String::new(),
+    })]
     Panicked(PanicPayload),
     /// It was cancelled before it began.
+    #[error("the function was cancelled before it began")]
     Cancelled,
     /// The workqueue did not take it.
-    Rejected(QueueError),
+    #[error("the function was not queued: {0}")]
+    Rejected(#[source] QueueError),
     /// The caller waits for itself: it is the function, or holds the only slot it could run in. Or
     /// it is an item of a BH queue.
+    #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
     /// The time for the wait is over. The handle can be waited for again.
+    #[error("{}", WaitError::TimedOut)]
     TimedOut,
     /// The handle was polled again after it had given its result.
+    #[error("the result has already been taken")]
     Taken,
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Panicked(p) => match p.message() {
-                Some(message) => write!(f, "the function {} panicked: {message}", p.item()),
-                None => write!(f, "the function {} panicked", p.item()),
-            },
-            Self::Cancelled => f.write_str("the function was cancelled before it began"),
-            Self::Rejected(e) => write!(f, "the function was not queued: {e}"),
-            Self::WouldDeadlock => WaitError::WouldDeadlock.fmt(f),
-            Self::TimedOut => WaitError::TimedOut.fmt(f),
-            Self::Taken => f.write_str("the result has already been taken"),
-        }
-    }
-}
-
-impl Error for JoinError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Rejected(e) => Some(e),
-            _ => None,
-        }
-    }
 }
 
 /// What a panicking function threw.
@@ -161,7 +144,10 @@ impl fmt::Debug for PanicPayload {
 /// assert_eq!(rejected.into_inner()(), 7, "it can be run elsewhere");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(thiserror::Error)]
+#[error("the function was not queued: {error}")]
 pub struct Rejected<F> {
+    #[source]
     error: QueueError,
     f: F,
 }
@@ -193,17 +179,5 @@ impl<F> fmt::Debug for Rejected<F> {
         f.debug_struct("Rejected")
             .field("error", &self.error)
             .finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for Rejected<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the function was not queued: {}", self.error)
-    }
-}
-
-impl<F> Error for Rejected<F> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
     }
 }

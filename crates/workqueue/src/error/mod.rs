@@ -7,8 +7,6 @@ pub use join::{JoinError, PanicPayload, Rejected};
 pub use wait::{DisableError, EnableError, FlushError, NotDisabled, WaitError};
 
 use inflight_topology::DiscoverError;
-use std::error::Error;
-use std::fmt;
 use std::io;
 
 /// Why a workqueue did not take an item. The item is as if it had never been queued.
@@ -22,45 +20,36 @@ use std::io;
 /// assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::Destroyed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The workqueue is being drained and takes only what its own items queue. Try again
     /// afterwards.
+    #[error("the workqueue is being drained")]
     Draining,
     /// The workqueue has been destroyed.
+    #[error("the workqueue has been destroyed")]
     Destroyed,
     /// The system is shutting down or has been.
+    #[error("the workqueue system has been shut down")]
     ShutDown,
     /// The machine has no CPU of this number.
+    #[error("there is no CPU {0}")]
     NoSuchCpu(usize),
     /// No usable CPU belongs to a memory node of this number.
+    #[error("memory node {0} has no usable CPU")]
     NoSuchNode(usize),
     /// The pool has no worker, and the system refused a thread for the first one.
+    #[error("no thread for the pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
     /// The system refused the thread that waits until delayed items are due.
+    #[error("no thread to wait for delayed items: {0}")]
     NoTimer(io::ErrorKind),
     /// There are as many workqueues and pools in this process as it can tell apart: about a million
     /// pairs.
+    #[error("there are too many workqueues")]
     TooManyQueues,
 }
-
-impl fmt::Display for QueueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Draining => f.write_str("the workqueue is being drained"),
-            Self::Destroyed => f.write_str("the workqueue has been destroyed"),
-            Self::ShutDown => f.write_str("the workqueue system has been shut down"),
-            Self::NoSuchCpu(cpu) => write!(f, "there is no CPU {cpu}"),
-            Self::NoSuchNode(node) => write!(f, "memory node {node} has no usable CPU"),
-            Self::NoWorker(kind) => write!(f, "no thread for the pool's first worker: {kind}"),
-            Self::NoTimer(kind) => write!(f, "no thread to wait for delayed items: {kind}"),
-            Self::TooManyQueues => f.write_str("there are too many workqueues"),
-        }
-    }
-}
-
-impl Error for QueueError {}
 
 /// A limit that a workqueue cannot have.
 ///
@@ -70,34 +59,22 @@ impl Error for QueueError {}
 /// let error = MaxActiveError::OutOfRange { asked: 4096 };
 /// assert_eq!(error.to_string(), "max_active is 1 to 2048, not 4096");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaxActiveError {
     /// It is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    #[error("max_active is 1 to {limit}, not {asked}", limit = crate::MAX_ACTIVE_LIMIT)]
     OutOfRange {
         /// What was asked for.
         asked: usize,
     },
     /// An ordered workqueue has one active item at most.
+    #[error("max_active of an ordered workqueue is 1")]
     Ordered,
     /// A BH workqueue has no limit.
+    #[error("a BH workqueue has no max_active")]
     Bh,
 }
-
-impl fmt::Display for MaxActiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { asked } => {
-                let limit = crate::MAX_ACTIVE_LIMIT;
-                write!(f, "max_active is 1 to {limit}, not {asked}")
-            }
-            Self::Ordered => f.write_str("max_active of an ordered workqueue is 1"),
-            Self::Bh => f.write_str("a BH workqueue has no max_active"),
-        }
-    }
-}
-
-impl Error for MaxActiveError {}
 
 /// Why what a memory node is sure of was not changed.
 ///
@@ -107,10 +84,11 @@ impl Error for MaxActiveError {}
 /// let error = MinActiveError::OutOfRange { asked: 9, max_active: 8 };
 /// assert_eq!(error.to_string(), "min_active is 1 to max_active, which is 8, not 9");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MinActiveError {
     /// It is outside 1 to the queue's limit.
+    #[error("min_active is 1 to max_active, which is {max_active}, not {asked}")]
     OutOfRange {
         /// What was asked for.
         asked: usize,
@@ -119,24 +97,9 @@ pub enum MinActiveError {
     },
     /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) gives each node a
     /// part.
+    #[error("only an unbound workqueue with Share::PerNode has a min_active")]
     NotPerNode,
 }
-
-impl fmt::Display for MinActiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { asked, max_active } => write!(
-                f,
-                "min_active is 1 to max_active, which is {max_active}, not {asked}"
-            ),
-            Self::NotPerNode => {
-                f.write_str("only an unbound workqueue with Share::PerNode has a min_active")
-            }
-        }
-    }
-}
-
-impl Error for MinActiveError {}
 
 /// Why a workqueue was not made.
 ///
@@ -147,55 +110,40 @@ impl Error for MinActiveError {}
 /// assert_eq!(sys.workqueue("").bound().build().unwrap_err(), BuildError::EmptyName);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The name is empty.
+    #[error("a workqueue has a name")]
     EmptyName,
     /// The name has a control character, a line break for instance.
+    #[error("a workqueue's name has no control characters")]
     ControlCharacter,
     /// The name has more than 31 bytes.
+    #[error("a workqueue's name has at most {limit} bytes, not {bytes}", limit = crate::NAME_LIMIT)]
     NameTooLong {
         /// How many it has.
         bytes: usize,
     },
     /// The limit is out of range.
+    #[error("{0}")]
     MaxActive(MaxActiveError),
     /// The attributes are wrong.
+    #[error("{0}")]
     Attrs(AttrsError),
     /// A BH workqueue can be highpri, and nothing else: this is what it cannot be.
+    #[error("a BH workqueue cannot be {0}")]
     NotBh(&'static str),
     /// The system refused the threads of the queue's rescuer.
+    #[error("no thread for the workqueue's rescuer: {0}")]
     NoRescuer(io::ErrorKind),
     /// The system is shutting down or has been.
+    #[error("{}", QueueError::ShutDown)]
     ShutDown,
     /// As [`QueueError::TooManyQueues`].
+    #[error("{}", QueueError::TooManyQueues)]
     TooManyQueues,
 }
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyName => f.write_str("a workqueue has a name"),
-            Self::ControlCharacter => f.write_str("a workqueue's name has no control characters"),
-            Self::NameTooLong { bytes } => {
-                let limit = crate::NAME_LIMIT;
-                write!(
-                    f,
-                    "a workqueue's name has at most {limit} bytes, not {bytes}"
-                )
-            }
-            Self::MaxActive(e) => e.fmt(f),
-            Self::Attrs(e) => e.fmt(f),
-            Self::NotBh(what) => write!(f, "a BH workqueue cannot be {what}"),
-            Self::NoRescuer(kind) => write!(f, "no thread for the workqueue's rescuer: {kind}"),
-            Self::ShutDown => QueueError::ShutDown.fmt(f),
-            Self::TooManyQueues => QueueError::TooManyQueues.fmt(f),
-        }
-    }
-}
-
-impl Error for BuildError {}
 
 /// Why there is no poller.
 ///
@@ -207,31 +155,22 @@ impl Error for BuildError {}
 /// assert_eq!(sys.bh_poller(0, || ()).unwrap_err(), PollerError::Taken(0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PollerError {
     /// The CPU has a poller.
+    #[error("CPU {0} has a poller")]
     Taken(usize),
     /// No CPU has this number.
+    #[error("{}", QueueError::NoSuchCpu(*.0))]
     NoSuchCpu(usize),
     /// The system refused the thread that asks whether the poller is late.
+    #[error("no thread to wait for a late poller: {0}")]
     NoTimer(io::ErrorKind),
     /// The system is shutting down or has been.
+    #[error("{}", QueueError::ShutDown)]
     ShutDown,
 }
-
-impl fmt::Display for PollerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Taken(cpu) => write!(f, "CPU {cpu} has a poller"),
-            Self::NoSuchCpu(cpu) => QueueError::NoSuchCpu(*cpu).fmt(f),
-            Self::NoTimer(kind) => write!(f, "no thread to wait for a late poller: {kind}"),
-            Self::ShutDown => QueueError::ShutDown.fmt(f),
-        }
-    }
-}
-
-impl Error for PollerError {}
 
 /// Why a system was not made.
 ///
@@ -241,32 +180,12 @@ impl Error for PollerError {}
 /// let sys: Result<WorkqueueSystem, SystemError> = WorkqueueSystem::builder().build();
 /// assert!(sys.is_ok());
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
     /// No topology was given, and this machine's could not be read.
-    Topology(DiscoverError),
-}
-
-impl fmt::Display for SystemError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Topology(e) => {
-                write!(
-                    f,
-                    "no topology was given and this machine's is unreadable: {e}"
-                )
-            }
-        }
-    }
-}
-
-impl Error for SystemError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Topology(e) => Some(e),
-        }
-    }
+    #[error("no topology was given and this machine's is unreadable: {0}")]
+    Topology(#[source] DiscoverError),
 }
 
 /// Why attributes, or what holds for all unbound queues, were not changed. Nothing has changed.
@@ -279,37 +198,28 @@ impl Error for SystemError {
 /// assert_eq!(wq.set_attrs(Attrs::new()), Err(AttrsError::NotUnbound));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttrsError {
     /// The workqueue is bound or BH: its items run on the CPUs they are queued on.
+    #[error("only unbound and ordered workqueues have attributes")]
     NotUnbound,
     /// No priority is called that: they go from -20 to 19.
+    #[error("nice goes from -20 to 19, not to {asked}")]
     Nice {
         /// The priority asked for.
         asked: i32,
     },
     /// None of these CPUs can be used.
+    #[error("none of these CPUs can be used")]
     NoCpu,
     /// A new pool needs a worker, and the system refused it a thread.
+    #[error("no thread for a new pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
     /// The workqueue system has been shut down, and a new pool would be needed.
+    #[error("{}", QueueError::ShutDown)]
     ShutDown,
     /// As [`QueueError::TooManyQueues`].
+    #[error("{}", QueueError::TooManyQueues)]
     TooManyQueues,
 }
-
-impl fmt::Display for AttrsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotUnbound => f.write_str("only unbound and ordered workqueues have attributes"),
-            Self::Nice { asked } => write!(f, "nice goes from -20 to 19, not to {asked}"),
-            Self::NoCpu => f.write_str("none of these CPUs can be used"),
-            Self::NoWorker(kind) => write!(f, "no thread for a new pool's first worker: {kind}"),
-            Self::ShutDown => f.write_str("the workqueue system has been shut down"),
-            Self::TooManyQueues => QueueError::TooManyQueues.fmt(f),
-        }
-    }
-}
-
-impl Error for AttrsError {}

@@ -1,8 +1,6 @@
 //! Why waits end without what they were for, and what is said of disabled works.
 
 use super::QueueError;
-use std::error::Error;
-use std::fmt;
 
 /// Why a wait has ended without what it was for.
 ///
@@ -16,7 +14,7 @@ use std::fmt;
 /// assert_eq!(flushed, Err(WaitError::WouldDeadlock));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The wait could only end by the caller's own return, or the caller is an item of a BH queue,
@@ -25,24 +23,15 @@ pub enum WaitError {
     /// The first is found by looking at what the calling worker runs, and at what waits for its
     /// slot if `max_active` is 1. A cycle over several items, each waiting for the next, is not
     /// found; nor are items that together hold all slots of a larger limit.
+    #[error(
+        "the wait could end only by the caller's own return, or the caller is an item of a BH \
+         workqueue, which may not wait"
+    )]
     WouldDeadlock,
     /// The time is over.
+    #[error("the time for the wait is over")]
     TimedOut,
 }
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::WouldDeadlock => {
-                "the wait could end only by the caller's own return, or the caller is an item of a \
-                 BH workqueue, which may not wait"
-            }
-            Self::TimedOut => "the time for the wait is over",
-        })
-    }
-}
-
-impl Error for WaitError {}
 
 /// Why a work was not disabled.
 ///
@@ -51,29 +40,20 @@ impl Error for WaitError {}
 ///
 /// assert_eq!(DisableError::from(WaitError::TimedOut), DisableError::TimedOut);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
     /// It has been disabled 65,535 times without being enabled. Nothing has changed.
+    #[error("the work is disabled 65535 times over")]
     DepthOverflow,
     /// The caller is the work itself, which cannot wait for its own end, or an item of a BH queue.
     /// Nothing has changed.
+    #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
     /// The time is over, and an instance still runs. The work is disabled.
+    #[error("{}", WaitError::TimedOut)]
     TimedOut,
 }
-
-impl fmt::Display for DisableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DepthOverflow => f.write_str("the work is disabled 65535 times over"),
-            Self::WouldDeadlock => WaitError::WouldDeadlock.fmt(f),
-            Self::TimedOut => WaitError::TimedOut.fmt(f),
-        }
-    }
-}
-
-impl Error for DisableError {}
 
 impl From<WaitError> for DisableError {
     fn from(error: WaitError) -> Self {
@@ -91,16 +71,9 @@ impl From<WaitError> for DisableError {
 ///
 /// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work is not disabled")]
 pub struct NotDisabled;
-
-impl fmt::Display for NotDisabled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the work is not disabled")
-    }
-}
-
-impl Error for NotDisabled {}
 
 /// Why a work was not enabled and queued.
 ///
@@ -112,31 +85,15 @@ impl Error for NotDisabled {}
 /// assert_eq!(wq.enable_and_queue(&Work::new(|| ())), Err(EnableError::NotDisabled));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnableError {
     /// It is not disabled. Nothing has changed.
+    #[error("{}", NotDisabled)]
     NotDisabled,
     /// The workqueue did not take it. It is enabled.
-    Rejected(QueueError),
-}
-
-impl fmt::Display for EnableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotDisabled => NotDisabled.fmt(f),
-            Self::Rejected(e) => write!(f, "the work was enabled but not queued: {e}"),
-        }
-    }
-}
-
-impl Error for EnableError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::NotDisabled => None,
-            Self::Rejected(e) => Some(e),
-        }
-    }
+    #[error("the work was enabled but not queued: {0}")]
+    Rejected(#[source] QueueError),
 }
 
 impl From<NotDisabled> for EnableError {
@@ -152,34 +109,18 @@ impl From<NotDisabled> for EnableError {
 ///
 /// assert_eq!(FlushError::from(WaitError::TimedOut), FlushError::TimedOut);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
     /// The wait could only end by the caller's own return, or the caller is an item of a BH queue.
+    #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
     /// The time for the wait is over.
+    #[error("{}", WaitError::TimedOut)]
     TimedOut,
     /// It waits for its time, and its workqueue does not take it now. It goes on waiting.
-    Rejected(QueueError),
-}
-
-impl fmt::Display for FlushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WouldDeadlock => WaitError::WouldDeadlock.fmt(f),
-            Self::TimedOut => WaitError::TimedOut.fmt(f),
-            Self::Rejected(e) => write!(f, "the work was not queued now: {e}"),
-        }
-    }
-}
-
-impl Error for FlushError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::WouldDeadlock | Self::TimedOut => None,
-            Self::Rejected(e) => Some(e),
-        }
-    }
+    #[error("the work was not queued now: {0}")]
+    Rejected(#[source] QueueError),
 }
 
 impl From<WaitError> for FlushError {
