@@ -11,10 +11,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::marked::{filled, head, row};
 use crate::output::say;
-use crate::record::{self, Row};
+use crate::record::{self, Row, Run};
 
 /// So many runs of a row are the least for a median.
 const ENOUGH: usize = 5;
+
+/// Of more sections than these a command names the group.
+const MANY: usize = 3;
 
 const COLUMNS: usize = 100;
 
@@ -142,12 +145,12 @@ impl Records {
         }
         // By row, by commit and machine, by run.
         type Runs = BTreeMap<String, Row>;
-        let mut all: BTreeMap<Key, BTreeMap<(String, String, usize), Runs>> = BTreeMap::new();
+        let mut all: BTreeMap<Key, BTreeMap<(String, String), Runs>> = BTreeMap::new();
         for row in rows {
             if figure(&row).is_none() || !newest[&row.section].1.contains(&row.load) {
                 continue;
             }
-            let of = (row.run.commit.clone(), row.run.cpu.clone(), row.run.cpus);
+            let of = (row.run.commit.clone(), machine(&row));
             let sets = all.entry(Key::of(&row)).or_default();
             let start = row.run.start.clone();
             let twice = sets.entry(of).or_default().insert(start.clone(), row);
@@ -275,7 +278,15 @@ impl Records {
         let mut text = wrapped(&caption(&picked, &sections, None, hidden));
         if !picked.is_empty() {
             let lines = lines.into_iter().map(|(label, p)| {
-                let loses = p.row.ratio().is_some_and(|r| {
+                // A rival may stand beside a value that has a limit of its own.
+                let rival = p.row.rivals.first().and_then(|rival| rival.value);
+                let other = p
+                    .row
+                    .ours
+                    .value
+                    .zip(rival)
+                    .map(|(ours, rival)| ours / rival);
+                let loses = other.is_some_and(|r| {
                     if more_is_better(&p.row) {
                         r < 1.0
                     } else {
@@ -289,7 +300,11 @@ impl Records {
                     format!("{label}{loses}"),
                     mine.to_owned(),
                     rivals(&p.row),
-                    ratio(p),
+                    if p.row.beside.is_empty() {
+                        other.map_or_else(String::new, short)
+                    } else {
+                        ratio(p)
+                    },
                 ]
             });
             let heading = ["load", "ours", "best rival", "ratio"];
@@ -330,6 +345,12 @@ fn met(row: &Row) -> Option<bool> {
 
 /// Where a table is from.
 fn caption(picked: &[&Picked], names: &[&str], state: Option<&str>, hidden: usize) -> String {
+    // Of many sections the group is named.
+    let group = picked.first().map(|p| p.row.group.as_str());
+    let group = group.filter(|_| names.len() > MANY);
+    let group = group.filter(|group| picked.iter().all(|p| p.row.group == *group));
+    let group: Vec<_> = group.into_iter().collect();
+    let names = if group.is_empty() { names } else { &group };
     let only: String = names.iter().map(|name| format!(" --only {name}")).collect();
     let command = format!("`cargo run --release -p xtask -- ratios --record{only}`");
     let few = |n: usize| match n {
@@ -383,7 +404,10 @@ fn caption(picked: &[&Picked], names: &[&str], state: Option<&str>, hidden: usiz
 }
 
 fn machine(row: &Row) -> String {
-    format!("{} with {} CPUs", row.run.cpu, row.run.cpus)
+    let Run {
+        cpu, cpus, engine, ..
+    } = &row.run;
+    format!("{cpu} with {cpus} CPUs, engine {engine}")
 }
 
 /// A table: columns that say nothing are left out; where rows are of several commits or machines

@@ -79,6 +79,7 @@ fn record(root: &Path, recording: &Recording) -> Result<bool> {
             start: utc(SystemTime::now().duration_since(UNIX_EPOCH)?),
             cpu: cpu.clone(),
             cpus,
+            engine: String::new(),
         };
         eprintln!("run {n} of {} at {commit}", recording.runs);
         let mut command = program(root);
@@ -171,11 +172,21 @@ fn clean_commit(root: &Path) -> Result<String> {
 /// What the machine calls its CPUs.
 fn cpu_model() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let named = text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == "model name").then(|| value.trim().to_owned())
-    });
-    named.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    cpu_named(&text).unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// The model's name and, as a virtual machine may hide it, its numbers.
+fn cpu_named(cpuinfo: &str) -> Option<String> {
+    let value = |wanted: &str| {
+        let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let found = pairs.find(|(key, _)| key.trim() == wanted);
+        found.map(|(_, value)| value.trim())
+    };
+    let name = value("model name")?;
+    Some(match (value("cpu family"), value("model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name.to_owned(),
+    })
 }
 
 /// A time since 1970 in UTC, with milliseconds.
@@ -210,6 +221,15 @@ mod tests {
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000Z");
         let fine = Duration::from_millis(1_700_000_000_123);
         assert_eq!(utc(fine), "2023-11-14T22:13:20.123Z");
+    }
+
+    #[test]
+    fn cpus_are_named() {
+        let x86 = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n";
+        let named = cpu_named(x86).unwrap();
+        assert_eq!(named, "AMD EPYC (family 25, model 17)");
+        assert_eq!(cpu_named("model name : A\n").unwrap(), "A");
+        assert_eq!(cpu_named("Features : fp\n"), None);
     }
 
     /// A repository of its own: no settings of the user's are read.

@@ -12,11 +12,12 @@ use serde::Deserialize;
 pub(crate) const FOLDER: &str = "docs/records";
 
 /// The first line of each file.
-const HEADING: [&str; 20] = [
+const HEADING: [&str; 21] = [
     "commit",
     "run",
     "cpu",
     "cpus",
+    "engine",
     "group",
     "section",
     "place",
@@ -51,6 +52,8 @@ pub(crate) struct Run {
     pub(crate) start: String,
     pub(crate) cpu: String,
     pub(crate) cpus: usize,
+    /// What keeps our ids.
+    pub(crate) engine: String,
 }
 
 /// A row of a run.
@@ -88,6 +91,7 @@ impl Row {
             self.run.start.clone(),
             self.run.cpu.clone(),
             self.run.cpus.to_string(),
+            self.run.engine.clone(),
             self.group.clone(),
             self.section.clone(),
             self.place.to_string(),
@@ -131,7 +135,7 @@ impl Row {
         };
         let text = |i: usize| cells[i].to_owned();
         let mut rivals = Vec::new();
-        for i in [15, 17] {
+        for i in [16, 18] {
             if !cells[i].is_empty() {
                 rivals.push(Side {
                     name: text(i),
@@ -139,7 +143,7 @@ impl Row {
                 });
             }
         }
-        for i in [0, 1, 2, 4, 5, 7] {
+        for i in [0, 1, 2, 4, 5, 6, 8] {
             ensure!(!cells[i].is_empty(), "nothing below \"{}\"", HEADING[i]);
         }
         Ok(Self {
@@ -148,22 +152,23 @@ impl Row {
                 start: text(1),
                 cpu: text(2),
                 cpus: whole(3)?,
+                engine: text(4),
             },
-            group: text(4),
-            section: text(5),
-            place: whole(6)?,
-            load: text(7),
-            case: text(8),
-            state: text(9),
-            line_ns: number(10)?,
-            unit: text(11),
+            group: text(5),
+            section: text(6),
+            place: whole(7)?,
+            load: text(8),
+            case: text(9),
+            state: text(10),
+            line_ns: number(11)?,
+            unit: text(12),
             ours: Side {
-                name: text(12),
-                value: number(13)?,
+                name: text(13),
+                value: number(14)?,
             },
-            beside: text(14),
+            beside: text(15),
             rivals,
-            goal: text(19),
+            goal: text(20),
         })
     }
 
@@ -247,16 +252,21 @@ struct PrintedRow {
 
 #[derive(Deserialize)]
 struct Printed {
+    engine: String,
     quick: bool,
     rows: Vec<PrintedRow>,
 }
 
-/// The rows that the program printed as JSON.
+/// The rows that the program printed as JSON; the engine is in it, too.
 pub(crate) fn from_json(run: &Run, json: &[u8]) -> Result<Vec<Row>> {
     let printed: Printed =
         serde_json::from_slice(json).context("cannot read what the program printed")?;
     ensure!(!printed.quick, "a quick run measures too little to record");
     ensure!(!printed.rows.is_empty(), "the program printed no rows");
+    let run = Run {
+        engine: printed.engine,
+        ..run.clone()
+    };
     let mut rows: Vec<Row> = Vec::new();
     for row in printed.rows {
         let is_same = |other: &&Row| {
@@ -325,6 +335,7 @@ pub(crate) mod tests {
             start: format!("2026-01-{day:02}T00:00:{n:02}.000Z"),
             cpu: "A CPU".into(),
             cpus: 2,
+            engine: "Rseq".into(),
         }
     }
 
@@ -378,8 +389,8 @@ pub(crate) mod tests {
         assert_eq!(refused(""), "line 1: not the heading of a record");
         assert_eq!(refused(&good), "line 1: not the heading of a record");
         let with = |line: &str| refused(&format!("{heading}\n{good}\n{line}\n"));
-        assert_eq!(with("a\tb"), "line 3: 2 columns, not 20");
-        assert_eq!(with(""), "line 3: 1 columns, not 20");
+        assert_eq!(with("a\tb"), "line 3: 2 columns, not 21");
+        assert_eq!(with(""), "line 3: 1 columns, not 21");
         let wrong = good.replace("58.1", "58,1");
         assert_eq!(with(&wrong), "line 3: \"58,1\" is no number");
         let endless = good.replace("58.1", "inf");
@@ -422,7 +433,9 @@ pub(crate) mod tests {
         let rival = r#"{"name": "slab", "value": 20.98765}"#;
         let all = |rows: &[String]| {
             let rows = rows.join(",");
-            format!(r#"{{"machine": "m", "quick": false, "rows": [{rows}], "cells": []}}"#)
+            format!(
+                r#"{{"machine": "m", "engine": "TryLock", "quick": false, "rows": [{rows}], "cells": []}}"#
+            )
         };
         let json = all(&[
             row("trip", near, "12.3456", rival),
@@ -443,6 +456,7 @@ pub(crate) mod tests {
         assert_eq!(rows[0].ours.value, Some(12.35));
         assert_eq!(rows[0].rivals[0].value, Some(20.99));
         assert_eq!(rows[2].ours.value, None);
+        assert_eq!(rows[2].run.engine, "TryLock");
         let refused = |json: &str| {
             format!(
                 "{:#}",

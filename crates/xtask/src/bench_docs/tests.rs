@@ -27,7 +27,7 @@ fn a_line_is_the_run_in_the_middle() {
         text,
         "`cargo run --release -p xtask -- ratios --record --only spawn`, commit `abc`, \
          5 runs, state \
-         near (a\ncache line takes 52 ns), A CPU with 2 CPUs. 0 of 1 goals are met.\n\n\
+         near (a\ncache line takes 52 ns), A CPU with 2 CPUs, engine Rseq. 0 of 1 goals are met.\n\n\
          | load | ours | best rival | ratio | goal | met |\n\
          | --- | --- | --- | --- | --- | --- |\n\
          | ping | unbound 52.0 ns | kanal 100 ns | 0.52 (0.48 to 0.90) | <= 0.5 | NO |\n"
@@ -114,10 +114,13 @@ fn runs_of_two_machines_are_not_mixed() {
     rows.push(newest);
     let text = table(rows, "spawn");
     assert!(
-        lines(&text)[0].ends_with("| A CPU with 64 CPUs |"),
+        lines(&text)[0].ends_with("| A CPU with 64 CPUs, engine Rseq |"),
         "{text}"
     );
-    assert!(lines(&text)[1].ends_with("| A CPU with 2 CPUs |"), "{text}");
+    assert!(
+        lines(&text)[1].ends_with("| A CPU with 2 CPUs, engine Rseq |"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -183,8 +186,11 @@ fn rows_are_chosen_and_labelled() {
     rate.iter_mut().for_each(|row| row.unit = "ids/s".into());
     rate.iter_mut().for_each(|row| row.goal = "-".into());
     rows.extend(rate);
+    let mut exact = runs("abc", 1, "exact", "", &[50.0; 5]);
+    exact.iter_mut().for_each(|row| row.beside.clear());
+    rows.extend(exact);
     let what = "rows\n| a ping | ping | unbound | best |\n| a wait | wait | unbound | best |\n\
-        | a rate | rate | unbound | best |\n| no load | none | unbound | best |";
+        | a rate | rate | unbound | best |\n| beside | exact | unbound | |\n| no load | none | unbound | best |";
     let text = table(rows.clone(), what);
     assert_eq!(
         lines(&text),
@@ -192,6 +198,7 @@ fn rows_are_chosen_and_labelled() {
             "| a ping | 50.0 ns | kanal 100 ns | 0.50 (0.50 to 0.50) |",
             "| a wait: **ours loses** | 150 ns | kanal 100 ns | 1.50 (1.50 to 1.50) |",
             "| a rate: **ours loses** | 50.0 ids/s | kanal 100 ids/s | 0.50 (0.50 to 0.50) |",
+            "| beside | 50.0 ns | kanal 100 ns | 0.50 |",
         ]
     );
     assert!(text.contains("One row with fewer than 5"), "{text}");
