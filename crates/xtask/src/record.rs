@@ -434,7 +434,8 @@ pub(crate) mod tests {
         let all = |rows: &[String]| {
             let rows = rows.join(",");
             format!(
-                r#"{{"machine": "m", "engine": "TryLock", "quick": false, "rows": [{rows}], "cells": []}}"#
+                r#"{{"machine": "m", "engine": "TryLock", "quick": false, "rows": [{rows}],
+                "cells": []}}"#
             )
         };
         let json = all(&[

@@ -26,8 +26,8 @@ fn a_line_is_the_run_in_the_middle() {
     assert_eq!(
         text,
         "`cargo run --release -p xtask -- ratios --record --only spawn`, commit `abc`, \
-         5 runs, state \
-         near (a\ncache line takes 52 ns), A CPU with 2 CPUs, engine Rseq. 0 of 1 goals are met.\n\n\
+         5 runs, state near (a\ncache line takes 52 ns), A CPU with 2 CPUs, engine Rseq. \
+         0 of 1 goals are met.\n\n\
          | load | ours | best rival | ratio | goal | met |\n\
          | --- | --- | --- | --- | --- | --- |\n\
          | ping | unbound 52.0 ns | kanal 100 ns | 0.52 (0.48 to 0.90) | <= 0.5 | NO |\n"
