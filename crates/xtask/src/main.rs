@@ -1,12 +1,15 @@
 //! The project's own tools. `cargo run --release -p xtask -- <command> --help` tells about each;
 //! `docs/testing-tools.md` shows how to read what they print.
 
+mod bench_docs;
+mod marked;
 mod models;
 mod mutants;
 mod output;
 mod parallel;
 mod published;
 mod ratios;
+mod record;
 mod scan;
 mod table;
 mod tidy;
@@ -35,6 +38,8 @@ enum Command {
     Mutants(mutants::Options),
     /// Measure ours beside the rivals: workload, ours, best rival, ratio, goal
     Ratios(ratios::Options),
+    /// Write the tables of benchmarks, from the records, into README and the book
+    BenchDocs(bench_docs::Options),
     /// Write the simulator's tables, beside the published ones, into the book
     Published,
 }
@@ -59,6 +64,7 @@ fn run(command: &Command) -> Result<bool> {
         Command::Models(options) => models::run(&root, options),
         Command::Mutants(options) => mutants::run(&root, options),
         Command::Ratios(options) => ratios::run(&root, options),
+        Command::BenchDocs(options) => bench_docs::run(&root, options),
         Command::Published => published::run(&root),
     }
 }

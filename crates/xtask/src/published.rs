@@ -11,11 +11,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::marked::{filled, head, row};
 use crate::output::say;
 
-/// At the beginning of a line: a page may speak of it.
-const BEGIN: &str = "\n<!-- generated: ";
-const END: &str = "<!-- end -->";
 /// Simulations that draw a picture, and the option for it.
 const DRAWN: [(&str, &str); 3] = [
     ("hdd", "--svg"),
@@ -38,7 +36,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     pages.sort();
     for page in pages {
         let text = std::fs::read_to_string(&page)?;
-        let new = filled(&text, &mut |name| runs.table(name))
+        let new = filled(&text, "generated", &mut |name| runs.table(name))
             .with_context(|| page.display().to_string())?;
         if new != text {
             say!("{}: written anew", page.display());
@@ -46,18 +44,6 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// The page with each of its tables made anew.
-fn filled(page: &str, table: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
-    let mut parts = page.split(BEGIN);
-    let mut new = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (name, rest) = part.split_once(" -->").context("a mark does not end")?;
-        let (_, behind) = rest.split_once(END).context("a table does not end")?;
-        new += &format!("{BEGIN}{name} -->\n\n{}\n{END}{behind}", table(name)?);
-    }
-    Ok(new)
 }
 
 struct Runs<'a> {
@@ -345,14 +331,6 @@ fn placement(rows: &[Value], name: &str) -> String {
     text
 }
 
-fn head(columns: &[&str]) -> String {
-    row(columns) + &row(&vec!["---"; columns.len()])
-}
-
-fn row(cells: &[&str]) -> String {
-    format!("| {} |\n", cells.join(" | "))
-}
-
 fn float(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
@@ -372,29 +350,6 @@ fn signed(percent: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn what_stands_between_the_marks_is_replaced() {
-        let page =
-            "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n<!-- generated: y --><!-- end -->";
-        let mut asked = Vec::new();
-        let new = filled(page, &mut |name| {
-            asked.push(name.to_owned());
-            Ok(format!("new {name}\n"))
-        });
-        let new = new.unwrap();
-        assert_eq!(
-            new,
-            "a\n<!-- generated: x -->\n\nnew x\n\n<!-- end -->\nb\n\
-             <!-- generated: y -->\n\nnew y\n\n<!-- end -->"
-        );
-        assert_eq!(asked, ["x", "y"]);
-        let again = filled(&new, &mut |name| Ok(format!("new {name}\n"))).unwrap();
-        assert_eq!(again, new);
-        assert!(filled("\n<!-- generated: x -->\nold", &mut |_| Ok(String::new())).is_err());
-        let about = "write `<!-- generated: x -->`\n";
-        assert_eq!(filled(about, &mut |_| unreachable!()).unwrap(), about);
-    }
 
     #[test]
     fn a_table_has_a_row_for_each_and_gaps_for_what_was_not_published() {

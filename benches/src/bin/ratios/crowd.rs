@@ -151,7 +151,9 @@ fn fair_rows(what: &str, idle: Idle, all: &Scarce, rows: &mut Vec<Row>) {
     let tokio = named(all, TOKIO);
     let text = |measure: &str| format!("{what}: {measure}");
     let mut row = |measure: &str, ours, rival, of, goal| {
-        rows.push(against(&text(measure), named(all, ours), rival, of, goal));
+        let row = against(&text(measure), named(all, ours), rival, of, goal);
+        let is_tokio = !measure.ends_with("best fair rival");
+        rows.push(row.asked(is_tokio.then_some(TOKIO)));
     };
     let rate: Measure = ("ids/s", |o| o.per_second);
     let rated = "throughput, best fair rival";

@@ -142,7 +142,7 @@ fn main() -> ExitCode {
         return report::print_json(&pair::try_lock_cells(&plan));
     }
     let mut report = Report::new(machine, cli.quick);
-    let mut asked: Vec<(&Plan, Section)> = Vec::new();
+    let mut asked = Vec::new();
     for (group, sections) in GROUPS {
         let pools = group == "workqueue";
         if cli.row.is_some() && !pools {
@@ -152,18 +152,21 @@ fn main() -> ExitCode {
         for (name, section) in sections {
             let is_asked = |only: &String| only == group || only == name;
             if cli.only.is_empty() || cli.only.iter().any(is_asked) {
-                asked.push((plan, *section));
+                asked.push((plan, group, *name, *section));
             }
         }
     }
     let passes = if cli.quick { 1 } else { PASSES };
     for pass in 0..passes {
         // Again where the machine was never in the near state: it may have come back.
-        asked.retain(|(plan, section)| {
+        asked.retain(|(plan, group, name, section)| {
             if pass > 0 && report.elapsed() > PATIENCE {
                 return false;
             }
-            let (cells, rows) = section(plan);
+            let (cells, mut rows) = section(plan);
+            for row in &mut rows {
+                (row.group, row.section) = (group, name);
+            }
             !report.add(cells, rows)
         });
     }

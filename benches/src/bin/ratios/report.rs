@@ -34,9 +34,40 @@ impl Goal {
     }
 }
 
+/// A contender and its figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Side {
+    pub(crate) name: String,
+    /// In the row's unit; `None` if there is none.
+    pub(crate) value: Option<f64>,
+}
+
+impl Side {
+    pub(crate) fn new(name: &str, value: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: value.is_finite().then_some(value),
+        }
+    }
+
+    fn text(&self, unit: &str) -> String {
+        let value = self.value.map_or_else(String::new, short);
+        let words = [self.name.as_str(), &value, unit];
+        let said = words.into_iter().filter(|word| !word.is_empty());
+        let said: Vec<_> = said.take(if value.is_empty() { 1 } else { 3 }).collect();
+        said.join(" ")
+    }
+}
+
+/// The rival of a row that asks for the best one, whichever it is.
+pub(crate) const BEST: &str = "best";
+
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
+    /// Where in the table it stands: filled in by who collects the rows.
+    pub(crate) group: &'static str,
+    pub(crate) section: &'static str,
     pub(crate) workload: String,
     /// Of the load's cases the one with the worst ratio, which is the row's.
     pub(crate) worst_case: String,
@@ -44,9 +75,15 @@ pub(crate) struct Row {
     pub(crate) at: Option<At>,
     /// How many samples of both sides count, or of ours alone.
     pub(crate) samples: String,
-    pub(crate) ours: String,
-    pub(crate) rival: String,
-    /// `None` where nothing could be compared; `rival` says why.
+    pub(crate) unit: String,
+    pub(crate) ours: Side,
+    /// The rival that is asked for: its name, [`BEST`], or nothing. Two rows of one load and one
+    /// contender of ours differ in it.
+    pub(crate) beside: String,
+    /// The first is the one in the ratio, if there is a ratio; the others stand beside it.
+    pub(crate) rivals: Vec<Side>,
+    /// Why nothing could be compared.
+    pub(crate) why: String,
     pub(crate) ratio: Option<f64>,
     pub(crate) goal: String,
     /// `None` where there is no goal.
@@ -70,9 +107,34 @@ impl Row {
         });
         let rows: Vec<_> = rows.collect();
         if rows.is_empty() {
-            return vec![Self::missing(workload, ours, MOVED, goal)];
+            return vec![Self::missing(workload, ours, MOVED, goal).asked(rival)];
         }
         rows
+    }
+
+    /// With the rival that was asked for: this one, or the best.
+    pub(crate) fn asked(mut self, rival: Option<&str>) -> Self {
+        rival.unwrap_or(BEST).clone_into(&mut self.beside);
+        self
+    }
+
+    fn new(workload: &str, ours: Side, goal: String) -> Self {
+        Self {
+            group: "",
+            section: "",
+            workload: workload.to_owned(),
+            worst_case: String::new(),
+            at: None,
+            samples: String::new(),
+            unit: String::new(),
+            ours,
+            beside: String::new(),
+            rivals: Vec::new(),
+            why: String::new(),
+            ratio: None,
+            goal,
+            met: None,
+        }
     }
 
     /// Of all these loads the one in which this contender of ours looks worst beside a rival: the
@@ -92,20 +154,16 @@ impl Row {
             };
             Some((cell, ours, rival, ours.median / rival.median))
         });
-        let Some((cell, figure, rival, ratio)) = compared.max_by(|a, b| a.3.total_cmp(&b.3)) else {
-            return Self::missing(workload, ours, "nothing to compare", goal);
+        let Some((cell, figure, best, _)) = compared.max_by(|a, b| a.3.total_cmp(&b.3)) else {
+            return Self::missing(workload, ours, "nothing to compare", goal).asked(rival);
         };
-        let side = |name: &str, value: f64| format!("{name} {} {}", short(value), cell.unit);
+        let sides = [(ours, figure.median), (&*best.name, best.median)];
+        let row = Self::of(workload, sides[0], sides[1], &cell.unit, goal);
         Self {
-            workload: workload.to_owned(),
             worst_case: cell.case.clone(),
             at: cell.at,
-            samples: format!("{}, {}", figure.samples, rival.samples),
-            ours: side(ours, figure.median),
-            rival: side(&rival.name, rival.median),
-            ratio: Some(ratio),
-            goal: goal.text(),
-            met: goal.is_met(ratio),
+            samples: format!("{}, {}", figure.samples, best.samples),
+            ..row.asked(rival)
         }
     }
 
@@ -118,43 +176,39 @@ impl Row {
         goal: Goal,
     ) -> Self {
         let ratio = ours.1 / rival.1;
-        let side = |(name, value): (&str, f64)| format!("{name} {} {unit}", short(value));
+        let row = Self::new(workload, Side::new(ours.0, ours.1), goal.text());
         Self {
-            workload: workload.to_owned(),
-            worst_case: String::new(),
-            at: None,
-            samples: String::new(),
-            ours: side(ours),
-            rival: side(rival),
+            unit: unit.to_owned(),
+            rivals: vec![Side::new(rival.0, rival.1)],
             ratio: Some(ratio),
-            goal: goal.text(),
             met: goal.is_met(ratio),
+            ..row.asked(Some(rival.0))
         }
     }
 
     /// A value with a limit of its own.
     pub(crate) fn absolute(workload: &str, ours: (&str, f64), unit: &str, goal: Goal) -> Self {
+        let text = match goal {
+            Goal::None => goal.text(),
+            _ => format!("{} {unit}", goal.text()).trim_end().to_owned(),
+        };
         Self {
-            workload: workload.to_owned(),
-            worst_case: String::new(),
-            at: None,
-            samples: String::new(),
-            ours: format!("{} {} {unit}", ours.0, short(ours.1)),
-            rival: String::new(),
-            ratio: None,
-            goal: match goal {
-                Goal::None => goal.text(),
-                _ => format!("{} {unit}", goal.text()).trim_end().to_owned(),
-            },
+            unit: unit.to_owned(),
             met: goal.is_met(ours.1),
+            ..Self::new(workload, Side::new(ours.0, ours.1), text)
         }
     }
 
     /// Shows what a rival gave beside a value whose goal is not a ratio.
     pub(crate) fn stands_beside(&mut self, cell: &Cell, rival: &str) {
         if let Some(figure) = cell.of(rival) {
-            self.rival = format!("{rival} {} {}", short(figure.median), cell.unit);
+            self.rivals.push(Side::new(rival, figure.median));
         }
+    }
+
+    fn rival(&self) -> String {
+        let sides: Vec<_> = self.rivals.iter().map(|s| s.text(&self.unit)).collect();
+        sides.join("; ") + &self.why
     }
 
     fn line(&self) -> [String; 10] {
@@ -166,8 +220,8 @@ impl Row {
                 .map_or_else(|| "-".into(), |at| at.state.to_string()),
             distance.map_or_else(|| "-".into(), |ns| format!("{ns:.0} ns")),
             self.samples.clone(),
-            self.ours.clone(),
-            self.rival.clone(),
+            self.ours.text(&self.unit),
+            self.rival(),
             self.ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}")),
             self.goal.clone(),
             self.met
@@ -178,21 +232,15 @@ impl Row {
 
     /// Whether it stands for a load that could not be measured because the CPUs moved.
     fn has_moved(&self) -> bool {
-        self.rival == MOVED
+        self.why == MOVED
     }
 
     /// Nothing measured, and why.
     pub(crate) fn missing(workload: &str, ours: &str, why: &str, goal: Goal) -> Self {
         Self {
-            workload: workload.to_owned(),
-            worst_case: String::new(),
-            at: None,
-            samples: String::new(),
-            ours: ours.to_owned(),
-            rival: why.to_owned(),
-            ratio: None,
-            goal: goal.text(),
+            why: why.to_owned(),
             met: Some(false),
+            ..Self::new(workload, Side::new(ours, f64::NAN), goal.text())
         }
     }
 }
@@ -410,6 +458,26 @@ mod tests {
             .collect();
         let expected = [("a", near), ("a", far), ("b", far), ("b", near)];
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_row_shows_ours_and_all_rivals() {
+        let ours = ("unbound", 8.512);
+        let mut row = Row::of("mixed", ours, ("floor", 5.48), "ms", Goal::AtMost(1.2));
+        row.rivals.push(Side::new("tokio", 7.69));
+        let line = row.line();
+        assert_eq!(
+            line[5..8],
+            ["unbound 8.51 ms", "floor 5.48 ms; tokio 7.69 ms", "1.553"]
+        );
+        let row = Row::missing("mixed", "unbound", "one CPU only", Goal::AtMost(1.2));
+        let line = row.line();
+        assert_eq!(
+            line[5..10],
+            ["unbound", "one CPU only", "-", "<= 1.2", "NO"]
+        );
+        let row = Row::absolute("even", ("Fair", f64::INFINITY), "", Goal::AtMost(1.2));
+        assert_eq!((&*row.line()[5], row.met), ("Fair", Some(false)));
     }
 
     #[test]

@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::bench_docs;
 use crate::output::say;
+use crate::record;
 use crate::scan::module_cfgs;
 use crate::workspace;
 use file::File;
@@ -69,6 +71,26 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
+/// Tables of benchmarks that are not what the records give.
+fn measured(root: &Path) -> Vec<Finding> {
+    let finding = |file: PathBuf, message: String| Finding {
+        file,
+        line: 1,
+        rule: "measured",
+        message,
+    };
+    match bench_docs::stale(root) {
+        Ok(stale) => {
+            let message = bench_docs::STALE.to_owned();
+            let stale = stale.into_iter();
+            stale
+                .map(|(page, _)| finding(page, message.clone()))
+                .collect()
+        }
+        Err(e) => vec![finding(record::FOLDER.into(), format!("{e:#}"))],
+    }
+}
+
 /// What is wrong in the workspace at `root`, and how many files were looked at.
 fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let paths = workspace::files(root)?;
@@ -80,6 +102,7 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let guards = module_cfgs(&roots);
     let mut findings = crates::check(root, &paths);
     findings.extend(numbers::check(root));
+    findings.extend(measured(root));
     let mut looked_at = 0;
     for path in paths {
         let full = root.join(&path);

@@ -8,7 +8,7 @@ pub(crate) mod shared;
 pub(crate) mod small;
 
 use crate::cell::{At, Cell, Figure, Plan};
-use crate::report::{Goal, MOVED, Row, short};
+use crate::report::{Goal, MOVED, Row, Side};
 use inflight_benches::Part;
 use inflight_benches::distance::State;
 use inflight_benches::machine;
@@ -70,6 +70,16 @@ impl Spec {
         }
     }
 
+    /// The rival that is asked for, if it is not the best.
+    fn rival(&self) -> Option<&'static str> {
+        match self.beside {
+            Beside::Rivals | Beside::OneThread => None,
+            Beside::Own(name) => Some(name),
+            Beside::Floor(_) => Some("floor"),
+            Beside::Nothing => Some(""),
+        }
+    }
+
     /// `None` if this cell has too few samples of one of the sides.
     fn row(&self, cell: &Cell) -> Option<Row> {
         let ours = cell.of(self.ours)?;
@@ -95,13 +105,12 @@ impl Spec {
             Beside::Floor(floor) => Row::of(&self.load, ours, ("floor", floor), &cell.unit, goal),
             _ => {
                 let (name, median) = side(best?);
-                Row::of(&self.load, ours, (&name, median), &cell.unit, goal)
+                let row = Row::of(&self.load, ours, (&name, median), &cell.unit, goal);
+                row.asked(self.rival())
             }
         };
         if let (Beside::Floor(_) | Beside::Nothing, Some(best)) = (self.beside, best) {
-            let (name, median) = side(best);
-            let between = if row.rival.is_empty() { "" } else { "; " };
-            row.rival += &format!("{between}{name} {} {}", short(median), cell.unit);
+            row.rivals.push(Side::new(&best.name, best.median));
         }
         row.at = cell.at;
         row.samples = samples;
@@ -138,7 +147,8 @@ impl Wanted {
             let cells = cells.iter().filter(|cell| cell.case == case);
             let rows: Vec<_> = cells.filter_map(|cell| spec.row(cell)).collect();
             if rows.is_empty() {
-                return vec![Row::missing(&spec.load, spec.ours, MOVED, spec.goal)];
+                let row = Row::missing(&spec.load, spec.ours, MOVED, spec.goal);
+                return vec![row.asked(spec.rival())];
             }
             rows
         });
