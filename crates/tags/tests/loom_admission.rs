@@ -25,6 +25,8 @@
 //! | a wait that is dropped tells no freezer | `h24_split_against_freeze` |
 //! | a wait that is dropped does not put what it was granted | `h24_*`, `h25_*` |
 //! | a split that is dropped between its parts does not leave | `h25_*` |
+//! | who blocks is told as the task that it was, in turns, in batches | `h25_a_task_goes_on_*` |
+//! | a try leaves its place in the line | `h25_a_try_between_two_polls` |
 //! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
 //! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
 //! | S3, a newcomer does not look again in line | `h2[678]_*`, `h9_shares_in_batches` |
@@ -38,11 +40,11 @@
 #![cfg(loom)]
 
 use inflight_sync::model::{Bound, check};
-use inflight_sync::thread;
+use inflight_sync::{block_on, thread};
 use inflight_tags::{
     Admission, AllocOptions, Force, NoPreempt, SharePolicy, Tag, TagSet, WakeAccounting,
 };
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -345,6 +347,103 @@ fn h25_a_split_leaves_the_line() {
         waiter.join().unwrap();
         assert_eq!(dev.try_alloc_batch(9).len(), 2);
     });
+}
+
+fn policies() -> [(&'static str, Admission); 4] {
+    [
+        ("whole_io", Admission::WholeIo),
+        ("preempt", Admission::preempt()),
+        ("no_preempt", strict(WakeAccounting::PerTag)),
+        ("overcommit", Admission::elastic_overcommit(1)),
+    ]
+}
+
+/// A split is polled, and then waits as a thread: whoever puts meanwhile tells the one or the
+/// other, and the thread finds out.
+#[test]
+fn h25_a_task_goes_on_as_a_thread() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_task_goes_on_as_a_thread/{name}"),
+            TWO,
+            move || {
+                let dev = set(1, policy).add_tenant("q").unwrap();
+                let held = dev.try_alloc().unwrap();
+                let mut split = dev.split(1);
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(split.poll_next(&mut cx).is_pending());
+                let putter = thread::spawn(move || drop(held));
+                assert!(split.next_blocking().unwrap().is_some());
+                putter.join().unwrap();
+                assert_eq!(dev.try_alloc_batch(9).len(), 1);
+            },
+        );
+    }
+}
+
+/// The other way round, between two parts.
+#[test]
+fn h25_a_thread_goes_on_as_a_task() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_thread_goes_on_as_a_task/{name}"),
+            ONE,
+            move || thread_then_task(policy, false),
+        );
+    }
+}
+
+/// Another thread waits behind it, who may be served only when nobody is under way before it.
+#[test]
+fn h25_a_thread_behind_a_task() {
+    check("h25_a_thread_behind_a_task", ONE, || {
+        thread_then_task(Admission::WholeIo, true);
+    });
+}
+
+fn thread_then_task(policy: Admission, is_behind: bool) {
+    let dev = set(2, policy).add_tenant("q").unwrap();
+    let held = [(); 2].map(|()| dev.try_alloc().unwrap());
+    let mut split = dev.split(2);
+    let putter = thread::spawn(move || drop(held));
+    let first = split.next_blocking().unwrap();
+    let behind = is_behind.then(|| {
+        let dev = dev.clone();
+        thread::spawn(move || drop(dev.alloc_blocking().unwrap()))
+    });
+    let second = block_on(poll_fn(|cx| split.poll_next(cx)));
+    drop((first, second));
+    behind.into_iter().for_each(|behind| behind.join().unwrap());
+    putter.join().unwrap();
+    assert_eq!(dev.try_alloc_batch(9).len(), 2);
+}
+
+/// A split that was polled tries while its tag comes, and is polled again: the grant is not thrown
+/// away, nor the wake.
+#[test]
+fn h25_a_try_between_two_polls() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_try_between_two_polls/{name}"),
+            TWO,
+            move || {
+                let dev = set(1, policy).add_tenant("q").unwrap();
+                let held = dev.try_alloc().unwrap();
+                let mut split = dev.split(1);
+                let putter = thread::spawn(move || drop(held));
+                let tag = block_on(poll_fn(|cx| match split.poll_next(cx) {
+                    Poll::Pending => match split.try_next() {
+                        Ok(tag) => Poll::Ready(tag.map(Ok)),
+                        Err(_) => Poll::Pending,
+                    },
+                    ready => ready,
+                }));
+                assert!(tag.unwrap().is_ok());
+                putter.join().unwrap();
+                assert_eq!(dev.try_alloc_batch(9).len(), 1);
+            },
+        );
+    }
 }
 
 /// Newcomers that are not let past: somebody comes to wake each of them.
