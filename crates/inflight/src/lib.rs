@@ -60,8 +60,9 @@
 //!
 //! None is on by default. `serve`: workqueues on a socket, for the program `inflight-wq` (Linux).
 //! `metrics`: counters for a recorder of the crate `metrics` 0.24. `tracing`: each step of each
-//! work item is an event. `io-uring`: files that write and flush through io_uring. `futures`: a
-//! queue as a spawner for the futures crates. `serde`: CPU sets, topologies and snapshots.
+//! work item is an event. `io-uring`: files that write and flush through io_uring. `futures`: for
+//! the futures crates, a queue as a spawner and a split request as a stream. `serde`: CPU sets,
+//! topologies and snapshots.
 //!
 //! With `--cfg loom` every type works inside [`model::check`], so your own code on top can be
 //! model-checked.

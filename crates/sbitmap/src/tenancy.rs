@@ -79,6 +79,15 @@ pub trait Tenancy: sealed::Sealed {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError>;
 
+    /// What a waiter in line can have without waiting, which is pushed to `bits`: the part that it
+    /// has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one that
+    /// gets a bit leaves, and is told to ask anew.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError>;
+
     /// Leaves the line. What had been granted and not fetched goes to others.
     fn leave(&self, waiter: &mut Waiter);
 
@@ -147,6 +156,10 @@ impl Tenancy for SbitmapQueue {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError> {
         waiter.block_part(self, deadline, bits)
+    }
+
+    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError> {
+        waiter.fetch_part(self, bits)
     }
 
     fn leave(&self, waiter: &mut Waiter) {

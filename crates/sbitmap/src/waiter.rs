@@ -132,6 +132,27 @@ impl Waiter {
         }
     }
 
+    /// What can be had without waiting by one that is in line: a part that has been granted, or
+    /// where bits come one by one any bit that is free.
+    pub(crate) fn fetch_part(
+        &mut self,
+        queue: &SbitmapQueue,
+        bits: &mut Vec<usize>,
+    ) -> Result<(), GetError> {
+        match (&queue.inner, &mut self.0) {
+            (Inner::Batched(queue), At::Batched(waiter)) => {
+                bits.extend(queue.fetch_waiter(waiter));
+                Ok(())
+            }
+            (_, At::Turns(stay)) => {
+                let outcome = on_turns!(queue, turns => turns.fetch_stay(stay)).transpose();
+                let keep = |ids: Option<Ids>| bits.extend(ids.into_iter().flat_map(Ids::into_vec));
+                outcome.map(keep).map_err(GetManyError::of_one)
+            }
+            _ => unreachable!("a waiter belongs to one queue"),
+        }
+    }
+
     /// For several bits together, not in parts: of a queue that does not serve batches.
     pub(crate) fn poll_all(
         &mut self,

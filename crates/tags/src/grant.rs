@@ -140,6 +140,32 @@ impl TagWait {
         }
     }
 
+    pub(crate) const fn target(&self) -> TagMapId {
+        self.target
+    }
+
+    /// Whether it has its place in the line, as if it waits or is to have more.
+    pub(crate) const fn is_in_line(&self) -> bool {
+        self.waiter.is_in_line()
+    }
+
+    /// Keeps its place, and does not count as one that waits until it goes on.
+    pub(crate) fn rest(mut self, bitmaps: &Bitmaps) -> Self {
+        self.uncount(bitmaps);
+        self
+    }
+
+    /// Waits again after a [`rest`](Self::rest).
+    pub(crate) fn go_on(self, bitmaps: &Bitmaps, class: Class) -> Self {
+        Self::resume(bitmaps, self.target, self.waiter, class)
+    }
+
+    fn uncount(&mut self, bitmaps: &Bitmaps) {
+        if let Some(class) = self.counted.take() {
+            bitmaps.accounts(self.target.hw_queue).waits(class, false);
+        }
+    }
+
     /// As a task, for one bit.
     pub(crate) fn poll_one<'a>(
         &mut self,
@@ -154,9 +180,7 @@ impl TagWait {
     /// told.
     pub(crate) fn end(&mut self, bitmaps: &Bitmaps) {
         let _freezers = bitmaps.gate().tell_at_end();
-        if let Some(class) = self.counted.take() {
-            bitmaps.accounts(self.target.hw_queue).waits(class, false);
-        }
+        self.uncount(bitmaps);
         bitmaps.bitmap(self.target).leave(&mut self.waiter);
     }
 
@@ -177,11 +201,14 @@ pub(crate) struct EndingWait<'a> {
 }
 
 impl<'a> EndingWait<'a> {
-    /// The waiter, to be gone on with later, if there is more to come.
-    pub(crate) fn keep(mut self) -> Option<Waiter> {
+    /// The wait, to be gone on with later.
+    pub(crate) fn keep(mut self) -> TagWait {
         let nothing = self.bitmap().waiter(Request::one(0));
-        let waiter = std::mem::replace(&mut self.wait.waiter, nothing);
-        waiter.is_in_line().then_some(waiter)
+        TagWait {
+            target: self.wait.target,
+            waiter: std::mem::replace(&mut self.wait.waiter, nothing),
+            counted: self.wait.counted.take(),
+        }
     }
 
     fn bitmap(&self) -> &'a SbitmapQueue {
@@ -210,6 +237,11 @@ impl<'a> EndingWait<'a> {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError> {
         self.bitmap().block_part(&mut self.wait.waiter, until, bits)
+    }
+
+    /// What of the next part can be had without waiting.
+    pub(crate) fn fetch(&mut self, bits: &mut Vec<usize>) -> Result<(), GetError> {
+        self.bitmap().fetch_part(&mut self.wait.waiter, bits)
     }
 }
 

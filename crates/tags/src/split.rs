@@ -1,18 +1,22 @@
 //! The tags of a large request that is split into pieces.
 
-use crate::admission::Admission;
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
+mod collect;
+#[cfg(feature = "futures")]
+mod stream;
+
+use crate::bitmaps::{TagMap, TagMapId};
 use crate::error::AllocError;
 use crate::grant::{EndingWait, TagWait};
 use crate::options::AllocOptions;
 use crate::tag::Tag;
 use crate::tenant_handle::Tenant;
 use inflight_sbitmap::GetError;
-use inflight_sbitmap::tenancy::{Request, Tenancy as _, Waiter};
+use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The tags of one large request, a piece each: they come one after the other, as fast as the
@@ -60,39 +64,39 @@ pub struct Split<T: Send + 'static> {
     remaining: usize,
     /// Whether a piece has got its tag.
     begun: bool,
-    /// Its place in the line, if it has had some of its parts and is to have more.
-    place: Option<Waiter>,
-    /// It was woken, and has not slept since.
-    woken: bool,
-    /// Bits collected for pieces to come, the next one last.
+    at: At,
+    /// Since when it waits.
+    since: Option<Instant>,
+    /// Whether the hook was called before this wait.
+    asked: bool,
+    /// An error has ended the stream.
+    ended: bool,
+    /// Where it has waited: it may have been woken for more tags than it took.
+    woken: Option<TagMapId>,
+    /// Bits collected for pieces to come, the next one last. None while it waits.
     collected: Vec<usize>,
-    /// Where they are from, or where it waited last.
+    /// Where they are from.
     from: TagMapId,
 }
 
-/// A request of more pieces than this part of the depth is given its tags in as many parts.
-const PARTS: usize = 4;
-
-/// The wait for a part: begun, or gone on with.
-fn waiting<'a>(
-    bitmaps: &'a Bitmaps,
-    target: TagMapId,
-    request: Request,
-    place: &mut Option<Waiter>,
-) -> EndingWait<'a> {
-    let wait = match place.take() {
-        Some(waiter) => TagWait::resume(bitmaps, target, waiter, request.class),
-        None => bitmaps.wait_for(target, request),
-    };
-    wait.ending(bitmaps)
+/// Where it stands.
+#[derive(Debug)]
+enum At {
+    Nowhere,
+    /// It waits as a task for the end of freezes and quiesces.
+    Thaw(Option<WaiterKey>),
+    /// It waits for a part.
+    Waits(TagWait),
+    /// It has had some of its parts, is to have more, and keeps its place until it asks.
+    Rests(TagWait),
 }
 
-/// A place among those who wait for a thaw, given up when it is dropped.
-struct Thaw<'a>(&'a Bitmaps, Option<WaiterKey>);
+/// A call of [`Split::next`]: one that is dropped waits no longer.
+struct Next<'a, T: Send + 'static>(&'a mut Split<T>);
 
-impl Drop for Thaw<'_> {
+impl<T: Send + 'static> Drop for Next<'_, T> {
     fn drop(&mut self) {
-        self.0.gate().leave_thaw(&mut self.1);
+        self.0.stop_waiting();
     }
 }
 
@@ -148,8 +152,11 @@ impl<T: Send + 'static> Split<T> {
             options,
             remaining: n,
             begun: false,
-            place: None,
-            woken: false,
+            at: At::Nowhere,
+            since: None,
+            asked: false,
+            ended: false,
+            woken: None,
             collected: Vec::new(),
             from: TagMapId {
                 hw_queue: 0,
@@ -194,42 +201,129 @@ impl<T: Send + 'static> Split<T> {
     // Not an iterator's: it waits.
     #[allow(clippy::should_implement_trait)]
     pub async fn next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
-        let mut since = None;
-        let result = self.next_as_task(&mut since).await;
-        self.queue.end_wait(since);
-        result
+        let next = Next(self);
+        poll_fn(|cx| next.0.poll_piece(cx)).await
     }
 
-    async fn next_as_task(
-        &mut self,
-        since: &mut Option<Instant>,
-    ) -> Result<Option<Tag<T>>, AllocError> {
-        let mut asked = false;
-        loop {
-            match self.step(true) {
-                Step::Done(done) => return done,
-                Step::WaitForThaw(_) => {
-                    self.queue.begin_wait(since);
-                    let mut place = Thaw(self.queue.bitmaps(), None);
-                    poll_fn(|cx| place.0.gate().poll_thaw(&mut place.1, cx)).await;
-                }
-                Step::WaitForBits(target, request) => {
-                    if self.queue.before_wait(target, &mut asked) {
-                        continue;
-                    }
-                    self.queue.begin_wait(since);
-                    let mut bits = Vec::new();
-                    let mut waiting =
-                        waiting(self.queue.bitmaps(), target, request, &mut self.place);
-                    (self.woken, self.from) = (true, target);
-                    let part = poll_fn(|cx| waiting.poll(cx, &mut bits)).await;
-                    self.place = waiting.keep();
-                    self.keep(target, bits);
-                    // A queue that is closed: the next step finds the set closed.
-                    let _ = part;
-                }
-            }
+    /// [`next`](Split::next) for those who keep the `Split` and poll by hand, in the form of a
+    /// stream: `None` after the last piece, and after an error.
+    ///
+    /// Between two polls it keeps its place in line. Whoever is not going to poll it again waits
+    /// in another way, or drops it. With the feature `futures` it is a `Stream`.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Split::next).
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::future::poll_fn;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let mut split = set.add_tenant("sda")?.split(9);
+    /// inflight_sync::block_on(async {
+    ///     let mut pieces = 0;
+    ///     while let Some(tag) = poll_fn(|cx| split.poll_next(cx)).await {
+    ///         drop(set.redeem(tag?.into_token())?); // submitted, and completed at once
+    ///         pieces += 1;
+    ///     }
+    ///     assert_eq!(pieces, 9);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Tag<T>, AllocError>>> {
+        if self.has_ended() {
+            return Poll::Ready(None);
         }
+        self.poll_piece(cx).map(|piece| {
+            self.ended = piece.is_err();
+            piece.transpose()
+        })
+    }
+
+    /// Whether the stream has.
+    const fn has_ended(&self) -> bool {
+        self.ended || self.remaining == 0
+    }
+
+    fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Tag<T>>, AllocError>> {
+        let piece = loop {
+            match &mut self.at {
+                At::Thaw(place) => {
+                    if self
+                        .queue
+                        .bitmaps()
+                        .gate()
+                        .poll_thaw(place, cx)
+                        .is_pending()
+                    {
+                        return Poll::Pending;
+                    }
+                    self.at = At::Nowhere;
+                }
+                At::Waits(_) => {
+                    if self.part(|wait, bits| wait.poll(cx, bits)).is_pending() {
+                        return Poll::Pending;
+                    }
+                    // A queue that is closed: the next step finds the set closed.
+                }
+                At::Nowhere | At::Rests(_) => match self.step(true) {
+                    Step::Done(piece) => break piece,
+                    Step::WaitForThaw(_) => {
+                        self.queue.begin_wait(&mut self.since);
+                        self.at = At::Thaw(None);
+                    }
+                    Step::WaitForBits(target, request) => self.begin_wait(target, request),
+                },
+            }
+        };
+        self.end_wait();
+        Poll::Ready(piece)
+    }
+
+    /// Takes its place, unless the hook asks for another try.
+    fn begin_wait(&mut self, target: TagMapId, request: Request) {
+        if self.queue.before_wait(target, &mut self.asked) {
+            return;
+        }
+        self.queue.begin_wait(&mut self.since);
+        self.woken = Some(target);
+        let bitmaps = self.queue.bitmaps();
+        self.at = At::Waits(match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Rests(wait) => wait.go_on(bitmaps, request.class),
+            _ => bitmaps.wait_for(target, request),
+        });
+    }
+
+    fn end_wait(&mut self) {
+        self.asked = false;
+        self.queue.end_wait(self.since.take());
+    }
+
+    /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
+    /// there is more to come. Should a waker panic, the line is left.
+    fn part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
+        let (waits, wait) = match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Waits(wait) => (true, wait),
+            At::Rests(wait) => (false, wait),
+            other => unreachable!("{other:?} is no place in line"),
+        };
+        let (target, bitmaps) = (wait.target(), self.queue.bitmaps());
+        let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
+        let result = look(&mut wait, &mut bits);
+        let mut wait = wait.keep();
+        self.at = if !wait.is_in_line() {
+            wait.end(bitmaps);
+            At::Nowhere
+        } else if waits && bits.is_empty() {
+            At::Waits(wait)
+        } else {
+            At::Rests(wait.rest(bitmaps))
+        };
+        if !bits.is_empty() {
+            self.keep(target, bits);
+        }
+        result
     }
 
     /// As [`next`](Split::next); the thread sleeps.
@@ -272,7 +366,8 @@ impl<T: Send + 'static> Split<T> {
         self.next_sleeping(Some((&clock, deadline)))
     }
 
-    /// As [`next`](Split::next), if the tag can be had without waiting.
+    /// As [`next`](Split::next), if the tag can be had without waiting. Who waits by
+    /// [`poll_next`](Split::poll_next) goes on waiting if not, and is told to poll if so.
     ///
     /// # Errors
     ///
@@ -290,209 +385,63 @@ impl<T: Send + 'static> Split<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
-        loop {
-            match self.step(false) {
-                Step::Done(done) => return done,
-                Step::WaitForThaw(why) => return Err(self.queue.refuse(why)),
-                Step::WaitForBits(target, request) => {
-                    // Only a part that is there already can be had.
-                    let is_in_line = self.place.is_some();
-                    let now = Instant::from_nanos(0);
-                    if !is_in_line || !self.sleep(target, request, Some(now)) {
-                        return Err(self.queue.refuse(AllocError::Exhausted));
-                    }
-                }
-            }
+        match self.step(false) {
+            Step::Done(done) => done,
+            Step::WaitForThaw(why) => Err(self.queue.refuse(why)),
+            Step::WaitForBits(..) => Err(self.queue.refuse(AllocError::Exhausted)),
         }
-    }
-
-    /// Waits as a thread. Returns whether a part came in time.
-    fn sleep(&mut self, target: TagMapId, request: Request, until: Option<Instant>) -> bool {
-        let mut bits = Vec::new();
-        let mut waiting = waiting(self.queue.bitmaps(), target, request, &mut self.place);
-        (self.woken, self.from) = (true, target);
-        let part = waiting.block(until, &mut bits);
-        self.place = waiting.keep();
-        self.keep(target, bits);
-        part != Err(GetError::TimedOut)
     }
 
     fn next_sleeping(
         &mut self,
         until: Option<(&Clock, Instant)>,
     ) -> Result<Option<Tag<T>>, AllocError> {
-        let mut since = None;
-        let result = self.next_as_thread(until, &mut since);
-        self.queue.end_wait(since);
+        let result = self.next_as_thread(until);
+        self.end_wait();
         result
     }
 
     fn next_as_thread(
         &mut self,
         until: Option<(&Clock, Instant)>,
-        since: &mut Option<Instant>,
     ) -> Result<Option<Tag<T>>, AllocError> {
-        let mut asked = false;
+        if matches!(self.at, At::Thaw(_)) {
+            // It waits as a thread now.
+            self.leave();
+        }
         loop {
-            let in_time = match self.step(true) {
-                Step::Done(done) => return done,
-                Step::WaitForThaw(_) => {
-                    self.queue.begin_wait(since);
-                    self.queue.bitmaps().gate().wait_thaw(until)
-                }
-                Step::WaitForBits(target, request) => {
-                    if self.queue.before_wait(target, &mut asked) {
-                        continue;
-                    }
-                    self.queue.begin_wait(since);
+            let in_time = match &self.at {
+                At::Waits(_) => {
                     let deadline = until.map(|(_, deadline)| deadline);
-                    self.sleep(target, request, deadline)
+                    let part = self.part(|wait, bits| wait.block(deadline, bits));
+                    part != Err(GetError::TimedOut)
                 }
+                _ => match self.step(true) {
+                    Step::Done(done) => return done,
+                    Step::WaitForThaw(_) => {
+                        self.queue.begin_wait(&mut self.since);
+                        self.queue.bitmaps().gate().wait_thaw(until)
+                    }
+                    Step::WaitForBits(target, request) => {
+                        self.begin_wait(target, request);
+                        true
+                    }
+                },
             };
             if !in_time {
                 return Err(self.queue.refuse(AllocError::TimedOut));
             }
         }
     }
-
-    /// One try, and what to wait for if it failed.
-    fn step(&mut self, waits: bool) -> Step<T> {
-        if self.remaining == 0 {
-            return Step::Done(Ok(None));
-        }
-        loop {
-            if let Err(error) = self.queue.check(self.options) {
-                self.give_back();
-                return Step::Done(Err(error));
-            }
-            if let Some(why) = self.queue.bitmaps().gate().state().refuses() {
-                self.give_back();
-                return match why {
-                    AllocError::Closed => Step::Done(Err(why)),
-                    _ => Step::WaitForThaw(why),
-                };
-            }
-            if let Some(step) = self.collect(waits) {
-                return step;
-            }
-            let bit = self.collected.pop().expect("at least one was collected");
-            let bit = self.queue.bitmaps().in_hand(self.from, bit);
-            if let Some(tag) = self.queue.admit(bit) {
-                self.remaining -= 1;
-                self.begun = true;
-                return Step::Done(Ok(Some(tag)));
-            }
-            // Refused: what has changed is seen above.
-            self.give_back();
-        }
-    }
-
-    /// Collects at least one bit, or says what to wait for.
-    fn collect(&mut self, waits: bool) -> Option<Step<T>> {
-        if self.collected.is_empty() {
-            // One that has its place in a line stays there; else the thread may have moved.
-            let target = match self.place {
-                Some(_) => self.from,
-                None => self.queue.target(self.options),
-            };
-            let request = self.request(target);
-            match self.try_get(target, &request, waits) {
-                Some(bits) => self.keep(target, bits),
-                None => match self.overcommit(target) {
-                    Some(target) => self.from = target,
-                    None => return Some(Step::WaitForBits(target, request)),
-                },
-            }
-        }
-        None
-    }
-
-    /// What is asked for.
-    fn request(&self, target: TagMapId) -> Request {
-        let bitmaps = self.queue.bitmaps();
-        let depth = bitmaps.bitmap(target).depth();
-        let one = Request::one(self.queue.class());
-        match bitmaps.admission() {
-            Admission::WholeIo => Request {
-                want: self.remaining,
-                // Why in parts: a wait for one does not keep all tags idle.
-                part: depth.div_ceil(PARTS).max(1).min(self.remaining),
-                large: true,
-                ..one
-            },
-            _ => Request {
-                privileged: self.begun,
-                weight: u32::try_from(self.remaining).unwrap_or(u32::MAX),
-                ..one
-            },
-        }
-    }
-
-    /// All bits that are asked for, at once: a request that has some of its bits would wait for
-    /// others of its kind, and they for it.
-    fn try_get(&self, target: TagMapId, request: &Request, waits: bool) -> Option<Vec<usize>> {
-        let bitmaps = self.queue.bitmaps();
-        let bitmap = bitmaps.bitmap(target);
-        let newcomer = waits && !request.privileged;
-        if self.place.is_some() || (newcomer && !bitmap.admits_newcomer()) {
-            return None;
-        }
-        let n = if waits || request.want <= bitmap.depth() {
-            request.want
-        } else {
-            // Who does not wait keeps nobody waiting.
-            request.part
-        };
-        if n > bitmap.depth() {
-            return None;
-        }
-        let class = self.queue.class();
-        let all = bitmaps.try_get_all(target, n, class);
-        if all.is_some() || waits {
-            return all;
-        }
-        bitmaps.try_get_all(target, 1, class)
-    }
-
-    /// Collects a bit beyond the depth for a later piece, if the policy has any.
-    fn overcommit(&mut self, near: TagMapId) -> Option<TagMapId> {
-        let bitmaps = self.queue.bitmaps();
-        if !self.begun || near.kind != TagMap::Normal || bitmaps.geometry().extra == 0 {
-            return None;
-        }
-        let extra = TagMapId {
-            kind: TagMap::Extra,
-            ..near
-        };
-        self.collected = bitmaps.try_get_all(extra, 1, self.queue.class())?;
-        Some(extra)
-    }
-
-    fn keep(&mut self, from: TagMapId, mut bits: Vec<usize>) {
-        debug_assert!(self.collected.is_empty());
-        // The lowest is the next.
-        bits.sort_unstable_by(|a, b| b.cmp(a));
-        self.collected = bits;
-        self.from = from;
-    }
-
-    /// Leaves the line, and gives back what was collected.
-    fn give_back(&mut self) {
-        if let Some(place) = self.place.take() {
-            let (bitmaps, class) = (self.queue.bitmaps(), self.queue.class());
-            TagWait::resume(bitmaps, self.from, place, class).end(bitmaps);
-        }
-        let bits = std::mem::take(&mut self.collected);
-        drop(self.queue.bitmaps().several_in_hand(self.from, bits));
-    }
 }
 
 impl<T: Send + 'static> Drop for Split<T> {
     fn drop(&mut self) {
         self.give_back();
-        if self.woken && self.remaining > 0 {
+        self.stop_waiting();
+        if let Some(target) = self.woken.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
-            let bitmap = self.queue.bitmaps().bitmap(self.from);
+            let bitmap = self.queue.bitmaps().bitmap(target);
             bitmap.pass_on(self.remaining);
         }
     }

@@ -25,6 +25,8 @@
 //! | a wait that is dropped tells no freezer | `h24_split_against_freeze` |
 //! | a wait that is dropped does not put what it was granted | `h24_*`, `h25_*` |
 //! | a split that is dropped between its parts does not leave | `h25_*` |
+//! | who blocks is told as the task that it was, in batches | `h25_a_task_goes_on_as_a_thread` |
+//! | G3, one of another class is behind the first, too | `h9_another_tenant_comes` |
 //! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
 //! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
 //! | S3, a newcomer does not look again in line | `h2[678]_*`, `h9_shares_in_batches` |
@@ -38,11 +40,11 @@
 #![cfg(loom)]
 
 use inflight_sync::model::{Bound, check};
-use inflight_sync::thread;
+use inflight_sync::{block_on, thread};
 use inflight_tags::{
     Admission, AllocOptions, Force, NoPreempt, SharePolicy, Tag, TagSet, WakeAccounting,
 };
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -263,6 +265,52 @@ fn h9_a_second_tenant_comes() {
     });
 }
 
+/// One tenant's line, whose tenant is at its limit beside a free tag: each tag that comes back lets
+/// one of them be served (G3 of one lane).
+#[test]
+fn h9_one_line_at_its_limit() {
+    check("h9_one_line_at_its_limit", TWO, || {
+        let set = set(3, Admission::WholeIo);
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop((a.try_alloc(), b.try_alloc()));
+        let held = [(); 2].map(|()| a.try_alloc().unwrap());
+        assert_eq!((a.share(0), a.counted(0)), (Some(2), 2));
+        let mut first = pin!(a.alloc());
+        assert!(is_pending(first.as_mut()));
+        let putters = held.map(|tag| thread::spawn(move || drop(tag)));
+        let mut second = pin!(a.alloc());
+        let mut cx = Context::from_waker(Waker::noop());
+        let at_once = second.as_mut().poll(&mut cx);
+        for putter in putters {
+            putter.join().unwrap();
+        }
+        let first = first.as_mut().poll(&mut cx);
+        let second = match at_once {
+            Poll::Pending => second.as_mut().poll(&mut cx),
+            ready => ready,
+        };
+        assert!(first.is_ready() && second.is_ready(), "nobody else waits");
+    });
+}
+
+/// One tenant waits at its limit, and another comes to the line while its own tag comes back: it is
+/// not behind the first, whose class it has not (G3).
+#[test]
+fn h9_another_tenant_comes() {
+    check("h9_another_tenant_comes", TWO, || {
+        let set = set(2, Admission::WholeIo);
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        drop((a.try_alloc(), b.try_alloc()));
+        let (tag_a, tag_b) = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
+        let mut at_limit = pin!(a.alloc());
+        assert!(is_pending(at_limit.as_mut()));
+        let putter = thread::spawn(move || drop(tag_b));
+        drop(b.alloc_blocking().unwrap());
+        putter.join().unwrap();
+        drop(tag_a);
+    });
+}
+
 /// A tag is free, and its waiter at its limit; then the other tenant goes.
 #[test]
 fn h9_a_share_that_grows() {
@@ -345,6 +393,103 @@ fn h25_a_split_leaves_the_line() {
         waiter.join().unwrap();
         assert_eq!(dev.try_alloc_batch(9).len(), 2);
     });
+}
+
+fn policies() -> [(&'static str, Admission); 4] {
+    [
+        ("whole_io", Admission::WholeIo),
+        ("preempt", Admission::preempt()),
+        ("no_preempt", strict(WakeAccounting::PerTag)),
+        ("overcommit", Admission::elastic_overcommit(1)),
+    ]
+}
+
+/// A split is polled, and then waits as a thread: whoever puts meanwhile tells the one or the
+/// other, and the thread finds out.
+#[test]
+fn h25_a_task_goes_on_as_a_thread() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_task_goes_on_as_a_thread/{name}"),
+            TWO,
+            move || {
+                let dev = set(1, policy).add_tenant("q").unwrap();
+                let held = dev.try_alloc().unwrap();
+                let mut split = dev.split(1);
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(split.poll_next(&mut cx).is_pending());
+                let putter = thread::spawn(move || drop(held));
+                assert!(split.next_blocking().unwrap().is_some());
+                putter.join().unwrap();
+                assert_eq!(dev.try_alloc_batch(9).len(), 1);
+            },
+        );
+    }
+}
+
+/// The other way round, between two parts.
+#[test]
+fn h25_a_thread_goes_on_as_a_task() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_thread_goes_on_as_a_task/{name}"),
+            ONE,
+            move || thread_then_task(policy, false),
+        );
+    }
+}
+
+/// Another thread waits behind it, who may be served only when nobody is under way before it.
+#[test]
+fn h25_a_thread_behind_a_task() {
+    check("h25_a_thread_behind_a_task", ONE, || {
+        thread_then_task(Admission::WholeIo, true);
+    });
+}
+
+fn thread_then_task(policy: Admission, is_behind: bool) {
+    let dev = set(2, policy).add_tenant("q").unwrap();
+    let held = [(); 2].map(|()| dev.try_alloc().unwrap());
+    let mut split = dev.split(2);
+    let putter = thread::spawn(move || drop(held));
+    let first = split.next_blocking().unwrap();
+    let behind = is_behind.then(|| {
+        let dev = dev.clone();
+        thread::spawn(move || drop(dev.alloc_blocking().unwrap()))
+    });
+    let second = block_on(poll_fn(|cx| split.poll_next(cx)));
+    drop((first, second));
+    behind.into_iter().for_each(|behind| behind.join().unwrap());
+    putter.join().unwrap();
+    assert_eq!(dev.try_alloc_batch(9).len(), 2);
+}
+
+/// A split that was polled tries while its tag comes, and is polled again: the grant is not thrown
+/// away, nor the wake.
+#[test]
+fn h25_a_try_between_two_polls() {
+    for (name, policy) in policies() {
+        check(
+            &format!("h25_a_try_between_two_polls/{name}"),
+            TWO,
+            move || {
+                let dev = set(1, policy).add_tenant("q").unwrap();
+                let held = dev.try_alloc().unwrap();
+                let mut split = dev.split(1);
+                let putter = thread::spawn(move || drop(held));
+                let tag = block_on(poll_fn(|cx| match split.poll_next(cx) {
+                    Poll::Pending => match split.try_next() {
+                        Ok(tag) => Poll::Ready(tag.map(Ok)),
+                        Err(_) => Poll::Pending,
+                    },
+                    ready => ready,
+                }));
+                assert!(tag.unwrap().is_ok());
+                putter.join().unwrap();
+                assert_eq!(dev.try_alloc_batch(9).len(), 1);
+            },
+        );
+    }
 }
 
 /// Newcomers that are not let past: somebody comes to wake each of them.

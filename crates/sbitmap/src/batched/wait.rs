@@ -76,11 +76,12 @@ impl TurnsWaiter<'_> {
     fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.waiter.place {
-            let waker = match who {
-                Who::Thread(_) => None,
-                Who::Task(waker) => Some(*waker),
+            let waits_on = match who {
+                // It says how it is told when it begins to block.
+                Who::Thread(_) => waits.is_waiting(place),
+                Who::Task(waker) => waits.tell_by(place, Notify::Task((*waker).clone())),
             };
-            if waits.still_waiting(place, waker) {
+            if waits_on {
                 return None;
             }
             // Chosen: this look consumes the wake.
@@ -160,6 +161,24 @@ impl TurnsWaiter<'_> {
     }
 }
 
+impl TurnsWaiter<'_> {
+    /// Takes a bit without waiting, whoever waits. If it is in a queue it leaves it: the wake that
+    /// it has had is used, and the task that waited is told to ask anew.
+    fn take_now(&mut self) -> Option<usize> {
+        let held = Held {
+            queue: self.queue,
+            bit: self.try_get()?,
+        };
+        if let Some(place) = self.waiter.place.take() {
+            match self.queue.waits.leave_untold(place) {
+                Some(notify) => notify.notify(),
+                None => self.waiter.woken = Some(place.queue),
+            }
+        }
+        Some(held.take())
+    }
+}
+
 impl Drop for TurnsWaiter<'_> {
     fn drop(&mut self) {
         self.give_up();
@@ -170,6 +189,12 @@ impl TurnsWaiter<'_> {
     /// Waits as a thread.
     fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
+        if let Some(place) = self.waiter.place {
+            // It may have waited as a task until now. If it was chosen, the look finds out.
+            self.queue
+                .waits
+                .tell_by(place, Notify::Thread(parker.unparker()));
+        }
         let mut look_at = None;
         loop {
             if let Some(outcome) = self.look(&Who::Thread(&parker)) {
@@ -228,6 +253,10 @@ impl Batched {
         deadline: Option<Instant>,
     ) -> Result<usize, GetError> {
         self.with(waiter, |stay| stay.block(clock, deadline))
+    }
+
+    pub(crate) fn fetch_waiter(&self, waiter: &mut BatchedWaiter) -> Option<usize> {
+        self.with(waiter, |stay| stay.take_now())
     }
 
     pub(crate) fn leave_waiter(&self, waiter: &mut BatchedWaiter) {

@@ -12,7 +12,6 @@ use crate::snapshot::WakeState;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, Teller, WaitList, WaiterKey};
 use inflight_sync::{CachePadded, Mutex};
-use std::task::Waker;
 
 /// Where the counters begin. In models they wrap at once.
 const COUNT_FROM: u32 = if cfg!(loom) { u32::MAX - 1 } else { 0 };
@@ -101,20 +100,27 @@ impl WakeQueues {
         WaiterPos { queue, ticket }
     }
 
-    /// Whether the waiter is still in its list; if so, a task is told by `waker` from now on.
-    pub(crate) fn still_waiting(&self, place: WaiterPos, waker: Option<&Waker>) -> bool {
+    /// Whether the waiter is still in its list.
+    pub(crate) fn is_waiting(&self, place: WaiterPos) -> bool {
         let list = &self.queues[place.queue].list;
-        let Some(waker) = waker else {
-            return list.lock().list.contains(place.ticket);
-        };
-        // A waker may run anything when it is cloned or dropped, so neither happens under the lock.
-        let notify = Notify::Task(waker.clone());
+        list.lock().list.contains(place.ticket)
+    }
+
+    /// Whether the waiter is still in its list; if so, it is told by `notify` from now on.
+    pub(crate) fn tell_by(&self, place: WaiterPos, notify: Notify) -> bool {
+        let list = &self.queues[place.queue].list;
+        // A waker may run anything when it is dropped, so that does not happen under the lock.
         let replaced = list.lock().list.replace(place.ticket, notify);
         replaced.is_ok()
     }
 
     /// S5: leaves. Returns whether the waiter had been chosen by a wake.
     pub(crate) fn leave(&self, place: WaiterPos) -> bool {
+        self.leave_untold(place).is_none()
+    }
+
+    /// S5: leaves. Returns how it would have been told. `None`: it had been chosen by a wake.
+    pub(crate) fn leave_untold(&self, place: WaiterPos) -> Option<Notify> {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
         let left = waiters.list.remove(place.ticket);
@@ -122,7 +128,7 @@ impl WakeQueues {
         drop(waiters);
         // Relaxed: too high a count makes a put look in vain, nothing else.
         self.active.fetch_sub(1, Ordering::Relaxed);
-        left.is_none()
+        left
     }
 
     /// P2 to P5: `n` bits have been freed.

@@ -26,6 +26,15 @@ pub(super) enum Kind {
     Task,
 }
 
+impl Kind {
+    pub(super) const fn of(notify: &Notify) -> Self {
+        match notify {
+            Notify::Thread(_) => Self::Thread,
+            Notify::Task(_) => Self::Task,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
@@ -81,6 +90,7 @@ impl Ids {
 /// One waiter.
 #[derive(Debug)]
 pub(super) struct Node {
+    /// How its owner waits now.
     pub(super) kind: Kind,
     pub(super) class: Class,
     pub(super) lane: Lane,
@@ -108,10 +118,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(notify: Notify, of: Request, ids: Ids, credits: u32) -> Self {
         Self {
-            kind: match notify {
-                Notify::Thread(_) => Kind::Thread,
-                Notify::Task(_) => Kind::Task,
-            },
+            kind: Kind::of(&notify),
             class: of.class,
             lane: if of.large { Lane::Large } else { Lane::Small },
             want: of.want,

@@ -40,6 +40,11 @@ impl<S: Store> Turns<S> {
         outcome.unwrap_or(Err(GetManyError::TimedOut))
     }
 
+    /// What has been granted, if anything has, without a wait. It keeps its place.
+    pub(crate) fn fetch_stay(&self, stay: &mut TurnsWaiter) -> Option<Result<Ids, GetManyError>> {
+        self.with(stay, |wait| wait.fetch())
+    }
+
     /// Leaves the line. What had been granted and not fetched goes back.
     pub(crate) fn leave_stay(&self, stay: &mut TurnsWaiter) {
         if stay.is_in_list() {

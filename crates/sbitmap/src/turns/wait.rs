@@ -1,7 +1,7 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::list::{Ids, Kind, Node, State, WaiterKey};
-use super::order::Lane;
+use super::order::{Classes, Lane};
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
 use super::{Turns, credits};
@@ -140,8 +140,8 @@ impl<'a, S: Store> Wait<'a, S> {
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
         // With several lanes the next may be another one now.
-        let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
-        let behind = !front && !line.list.is_empty() && one_lane && !request.large;
+        let one_lane = line.list.classes.has_one_lane() && Classes::is_first(&request);
+        let behind = !front && !line.list.is_empty() && one_lane;
         let ticket = line.list.push(node, front);
         self.stay.place = Some(ticket);
         self.stay.seen = line.serial;
@@ -219,34 +219,29 @@ impl<'a, S: Store> Wait<'a, S> {
         }
     }
 
-    /// Whether the wait is over; if not, a task is told by `waker` from now on.
-    fn look(&mut self, ticket: WaiterKey, waker: Option<&Waker>) -> Look {
-        let turns = self.turns;
-        let mut line = turns.line.lock();
-        let mut fresh = None;
-        let told_by = |line: &WaitQueue, waker: &Waker| {
-            let notify = line.list.peek(ticket).and_then(|node| node.notify.as_ref());
-            matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker))
-        };
-        if let Some(waker) =
-            waker.filter(|waker| !line.list.is_served(ticket) && !told_by(&line, waker))
-        {
-            // A waker may run anything when it is cloned or dropped: neither under the lock.
-            drop(line);
-            fresh = Some(Notify::Task(waker.clone()));
-            line = turns.line.lock();
-        }
+    /// Whether a thread's wait is over.
+    fn look(&mut self, ticket: WaiterKey) -> Look {
+        let mut line = self.turns.line.lock();
         if line.list.is_served(ticket) {
-            let over = self.arrive(ticket, line, WakeSet::default());
-            return Look::Over(over);
-        }
-        if let (Some(_), Some(node)) = (&fresh, line.list.node(ticket)) {
-            mem::swap(&mut node.notify, &mut fresh);
+            return Look::Over(self.arrive(ticket, line, WakeSet::default()));
         }
         let watches = line.is_watcher(ticket);
-        drop(line);
-        drop(fresh);
         Look::Waiting { watches }
+    }
+
+    /// Whether a task's wait is over; if not, it is told by `waker` from now on.
+    fn look_as_task(&mut self, ticket: WaiterKey, waker: &Waker) -> Option<Outcome> {
+        let line = self.turns.line.lock();
+        if line.list.is_served(ticket) {
+            return Some(self.arrive(ticket, line, WakeSet::default()));
+        }
+        let notify = line.list.peek(ticket).and_then(|node| node.notify.as_ref());
+        if matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker)) {
+            return None;
+        }
+        // A waker may run anything when it is cloned: not under the lock.
+        drop(line);
+        self.come_back(ticket, Notify::Task(waker.clone()))
     }
 
     /// The watcher's look: a token that has been out since its last one is given up. Returns
@@ -299,14 +294,40 @@ impl<'a, S: Store> Wait<'a, S> {
         drop(node.notify);
     }
 
-    /// A thread that has had a part comes for the next.
+    /// What has been granted, if anything has. Keeps its place.
+    pub(super) fn fetch(&mut self) -> Option<Outcome> {
+        let ticket = self.stay.place?;
+        let line = self.turns.line.lock();
+        let is_served = line.list.is_served(ticket);
+        is_served.then(|| self.arrive(ticket, line, WakeSet::default()))
+    }
+
+    /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
     fn come_back(&mut self, ticket: WaiterKey, notify: Notify) -> Option<Outcome> {
-        let mut line = self.turns.line.lock();
+        let turns = self.turns;
+        let mut line = turns.line.lock();
         if line.list.is_served(ticket) {
             return Some(self.arrive(ticket, line, WakeSet::default()));
         }
-        line.list.node(ticket)?.notify = Some(notify);
-        None
+        let kind = Kind::of(&notify);
+        let node = line.list.node(ticket)?;
+        // A waker may run anything when it is dropped: not under the lock.
+        let outdated = node.notify.replace(notify);
+        let changes = mem::replace(&mut node.kind, kind) != kind;
+        let mut chosen = WakeSet::default();
+        if changes {
+            self.stay.seen = line.serial;
+            let watcher = line.change_watcher(ticket);
+            watcher
+                .into_iter()
+                .for_each(|watcher| chosen.push(Some(watcher)));
+            // K: a task needs no token.
+            turns.serve(&mut line, Some(ticket), &mut chosen);
+        }
+        turns.tell(line, chosen, Teller::default());
+        drop(outdated);
+        // Nobody tells me of what I have served myself.
+        if changes { self.fetch() } else { None }
     }
 
     /// Waits as a thread. `None`: the deadline has passed.
@@ -349,7 +370,7 @@ impl<'a, S: Store> Wait<'a, S> {
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
             let ticket = self.stay.place?;
-            match self.look(ticket, None) {
+            match self.look(ticket) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
                     if watched {
@@ -372,10 +393,7 @@ impl<'a, S: Store> Wait<'a, S> {
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.stay.place {
             None => self.join(Notify::Task(cx.waker().clone())),
-            Some(ticket) => match self.look(ticket, Some(cx.waker())) {
-                Look::Over(outcome) => Some(outcome),
-                Look::Waiting { .. } => None,
-            },
+            Some(ticket) => self.look_as_task(ticket, cx.waker()),
         };
         outcome.map_or(Poll::Pending, Poll::Ready)
     }

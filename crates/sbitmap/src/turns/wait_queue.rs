@@ -97,14 +97,28 @@ impl WaitQueue {
         if !self.is_watcher(leaves) {
             return None;
         }
-        let (class, lane) = self.list.peek(leaves).map(|node| (node.class, node.lane))?;
+        self.choose_watcher(leaves, Some(leaves))
+    }
+
+    /// A waiter is a thread now and was a task, or the other way round. Returns who is to be told
+    /// that it is the watcher.
+    pub(super) fn change_watcher(&mut self, changed: WaiterKey) -> Option<Notify> {
+        let before = self.watcher(changed)?;
+        let notify = self.choose_watcher(changed, None);
+        let after = self.watcher(changed)?;
+        notify.filter(|_| after != before && after != Some(changed))
+    }
+
+    /// The newest thread of a waiter's lane that stays is its watcher.
+    fn choose_watcher(&mut self, of: WaiterKey, leaves: Option<WaiterKey>) -> Option<Notify> {
+        let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
         let is_thread = |ticket: &WaiterKey| {
             let node = self.list.peek(*ticket);
             let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
-            *ticket != leaves && node.is_some_and(here)
+            Some(*ticket) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
-        *self.watcher_mut(leaves) = next;
+        *self.watcher_mut(of) = next;
         match &self.list.peek(next?)?.notify {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,
