@@ -5,11 +5,12 @@ use std::io;
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use inflight::flush::{Flags, FlushError, WriteError};
+use inflight::tags::Tag;
 
 use super::plan::{Next, Task};
 use super::{Job, Shared};
@@ -17,7 +18,7 @@ use crate::block::{self, Verdict, Version};
 use crate::buffer::AlignedBuf;
 use crate::engine::Engine;
 use crate::pattern;
-use crate::slot::{Op, Owner};
+use crate::slot::{Op, Owner, Slot};
 
 /// A block as the requests see it: pieces of at most `--max-split`.
 type Block = Vec<AlignedBuf>;
@@ -32,8 +33,8 @@ pub(super) struct Flight {
     pub(super) failure: Option<(u64, io::Error)>,
     /// When the last piece came back.
     pub(super) landed: Option<Instant>,
-    /// The lane, if it waits for its pieces.
-    pub(super) waker: Option<Waker>,
+    /// Whether the lane waits for its pieces.
+    pub(super) waits: bool,
 }
 
 impl Flight {
@@ -57,11 +58,34 @@ impl Flight {
     }
 }
 
+/// How far the start of a block's pieces has come.
+struct Begun {
+    op: Op,
+    /// Of the next piece.
+    offset: u64,
+    piece: usize,
+    /// When the first was started.
+    started: Option<Instant>,
+    /// Whether a tag was waited for.
+    waited: bool,
+}
+
+/// The future's output; notes whether it had to wait.
+async fn noting<F: Future>(future: F, waited: &mut bool) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        *waited |= polled.is_pending();
+        polled
+    })
+    .await
+}
+
 impl<E: Engine> Job<'_, E> {
     /// Works until there is nothing more to do.
     pub(super) async fn lane(&self, lane: usize) -> Result<()> {
         let mut block = mem::take(&mut self.flights[lane].borrow_mut().pieces);
-        while let Some(task) = self.next_task().await {
+        while let Some(task) = self.next_task(lane).await {
             let done = if task.write {
                 self.write(lane, task.block, block).await
             } else {
@@ -76,8 +100,8 @@ impl<E: Engine> Job<'_, E> {
         Ok(())
     }
 
-    async fn next_task(&self) -> Option<Task> {
-        poll_fn(|cx| {
+    async fn next_task(&self, lane: usize) -> Option<Task> {
+        poll_fn(|_| {
             if self.shared.control.stopped() {
                 return Poll::Ready(None);
             }
@@ -85,7 +109,7 @@ impl<E: Engine> Job<'_, E> {
                 Next::Do(task) => Poll::Ready(Some(task)),
                 Next::Done => Poll::Ready(None),
                 Next::WaitForRelease => {
-                    self.released.borrow_mut().push(cx.waker().clone());
+                    self.released.borrow_mut().push(lane);
                     Poll::Pending
                 }
             }
@@ -95,7 +119,8 @@ impl<E: Engine> Job<'_, E> {
 
     fn release(&self, task: Task) {
         self.plan.borrow_mut().release(task);
-        self.released.borrow_mut().drain(..).for_each(Waker::wake);
+        let mut released = self.released.borrow_mut();
+        released.drain(..).for_each(|lane| self.woken.push(lane));
     }
 
     /// Seals and writes a block and gives its memory back; none if the run was stopped before the
@@ -285,56 +310,84 @@ impl<E: Engine> Job<'_, E> {
     /// Starts pieces as tags come; tells when the first was started. None waits for the others, so
     /// any number of tags is enough for any number of pieces. The tags of a block are asked for as
     /// one split: what they wait for, and before whom, is the admission policy's.
-    async fn start_pieces(&self, lane: usize, op: Op, mut offset: u64) -> Result<Option<Instant>> {
+    async fn start_pieces(&self, lane: usize, op: Op, offset: u64) -> Result<Option<Instant>> {
         let pieces = self.flights[lane].borrow().pieces.len();
         let asked = Instant::now();
-        let mut tags = self.queue.split_with(pieces, self.tags(op));
-        let (mut started, mut piece, mut waited) = (None, 0, false);
-        loop {
-            let mut next = pin!(tags.next());
-            let next = poll_fn(|cx| {
-                let polled = next.as_mut().poll(cx);
-                waited |= polled.is_pending();
-                polled
-            });
-            let Some(mut tag) = next.await.context("waiting for a tag")? else {
-                break;
-            };
-            if started.is_none() && self.shared.control.stopped() {
-                break;
+        let mut begun = Begun {
+            op,
+            offset,
+            piece: 0,
+            started: None,
+            waited: false,
+        };
+        if pieces == 1 {
+            // A split of one piece would cost more.
+            let tag = self.queue.alloc_with(self.tags(op));
+            let tag = noting(tag, &mut begun.waited).await;
+            self.start_piece(lane, &mut begun, tag.context("waiting for a tag")?, asked);
+        } else {
+            let mut tags = self.queue.split_with(pieces, self.tags(op));
+            loop {
+                let tag = noting(tags.next(), &mut begun.waited).await;
+                let Some(tag) = tag.context("waiting for a tag")? else {
+                    break;
+                };
+                if !self.start_piece(lane, &mut begun, tag, asked) {
+                    break;
+                }
             }
-            let mut flight = self.flights[lane].borrow_mut();
-            if flight.failure.is_some() {
-                break;
-            }
-            flight.under_way += 1;
-            let buf = mem::take(&mut flight.pieces[piece]);
-            let len = buf.len() as u64;
-            let job = self.index_of_job;
-            tag.set(op, Owner { job, lane, piece }, offset, buf);
-            (offset, piece) = (offset + len, piece + 1);
-            started.get_or_insert_with(|| if waited { Instant::now() } else { asked });
-            self.engine.borrow_mut().start(tag);
-            self.stats.borrow_mut().requests += 1;
         }
         // Who did not wait spares himself the clock.
-        let tag_wait = if waited {
+        let tag_wait = if begun.waited {
             asked.elapsed()
         } else {
             Duration::ZERO
         };
         self.stats.borrow_mut().tag_wait.record(tag_wait);
-        Ok(started)
+        Ok(begun.started)
+    }
+
+    /// Starts the next piece of a block, unless the run was stopped before the first, or a piece
+    /// has failed.
+    fn start_piece(
+        &self,
+        lane: usize,
+        begun: &mut Begun,
+        mut tag: Tag<Slot>,
+        asked: Instant,
+    ) -> bool {
+        if begun.started.is_none() && self.shared.control.stopped() {
+            return false;
+        }
+        let mut flight = self.flights[lane].borrow_mut();
+        if flight.failure.is_some() {
+            return false;
+        }
+        let piece = begun.piece;
+        flight.under_way += 1;
+        let buf = mem::take(&mut flight.pieces[piece]);
+        drop(flight);
+        let len = buf.len() as u64;
+        let job = self.index_of_job;
+        tag.set(begun.op, Owner { job, lane, piece }, begun.offset, buf);
+        begun.offset += len;
+        begun.piece += 1;
+        let waited = begun.waited;
+        let now = || if waited { Instant::now() } else { asked };
+        begun.started.get_or_insert_with(now);
+        self.engine.borrow_mut().start(tag);
+        self.stats.borrow_mut().requests += 1;
+        true
     }
 
     /// Waits until no piece is under way.
     async fn landing(&self, lane: usize) {
-        poll_fn(|cx| {
+        poll_fn(|_| {
             let mut flight = self.flights[lane].borrow_mut();
             if flight.under_way == 0 {
                 return Poll::Ready(());
             }
-            flight.waker = Some(cx.waker().clone());
+            flight.waits = true;
             Poll::Pending
         })
         .await;

@@ -6,19 +6,17 @@
 //! a lane waits for (a tag, a completion, a checksum) wakes it alone.
 
 mod lane;
+mod lanes;
 mod plan;
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use crate::checks::Checks;
 use anyhow::{Context as _, Result};
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use inflight::flush::FlushDomain;
 use inflight::tags::{AllocOptions, Tag, Tenant};
 
@@ -30,6 +28,7 @@ use crate::slot::{Op, Progress, Slot};
 use crate::stats::{JobStats, Live};
 
 use lane::Flight;
+use lanes::{Lanes, Woken};
 use plan::Plan;
 
 /// What all jobs of a run have in common.
@@ -73,7 +72,9 @@ pub(crate) struct Job<'a, E> {
     /// What each lane has in flight.
     flights: Vec<RefCell<Flight>>,
     /// Lanes that wait until another has released its block.
-    released: RefCell<Vec<Waker>>,
+    released: RefCell<Vec<usize>>,
+    /// Lanes that this thread has woken.
+    woken: Woken,
     writes_since_sync: Cell<u64>,
     stats: RefCell<JobStats>,
 }
@@ -112,6 +113,7 @@ impl<'a, E: Engine> Job<'a, E> {
                 .map(|lane| Ok(RefCell::new(Flight::prepare(shared, lane)?)))
                 .collect::<Result<_>>()?,
             released: RefCell::default(),
+            woken: Woken::default(),
             writes_since_sync: Cell::new(0),
             stats: RefCell::new(JobStats::new()),
         })
@@ -121,10 +123,8 @@ impl<'a, E: Engine> Job<'a, E> {
     /// back in any case; errors go to the run's control.
     pub(crate) fn run(self) -> JobStats {
         let waker = self.engine.borrow().waker();
-        let mut cx = Context::from_waker(&waker);
-        let mut lanes: FuturesUnordered<_> = (0..self.flights.len())
-            .map(|lane| self.lane(lane))
-            .collect();
+        let futures = (0..self.flights.len()).map(|lane| self.lane(lane));
+        let mut lanes = Lanes::new(waker, futures);
         let mut finished = Vec::new();
         let mut counts = self.shared.config.ramp.is_zero();
         loop {
@@ -133,15 +133,14 @@ impl<'a, E: Engine> Job<'a, E> {
                 self.stats.borrow_mut().forget_speed();
             }
             self.engine.borrow_mut().heed();
-            while let Poll::Ready(lane) = lanes.poll_next_unpin(&mut cx) {
-                match lane {
-                    Some(Ok(())) => {}
-                    Some(Err(error)) => self.shared.control.fail(error),
-                    None => {
-                        drop(lanes);
-                        return self.counted();
-                    }
+            lanes.poll_woken(&self.woken, |ended| {
+                if let Err(error) = ended {
+                    self.shared.control.fail(error);
                 }
+            });
+            if lanes.have_ended() {
+                drop(lanes);
+                return self.counted();
             }
             let waited = self.engine.borrow_mut().wait(&mut finished);
             if let Err(error) = waited {
@@ -183,11 +182,12 @@ impl<'a, E: Engine> Job<'a, E> {
         if let Err(error) = outcome {
             flight.failure.get_or_insert((tag.next_offset(), error));
         }
+        let lane = tag.lane;
         drop(tag);
         if flight.under_way == 0 {
             flight.landed = Some(Instant::now());
-            if let Some(waker) = flight.waker.take() {
-                waker.wake();
+            if mem::take(&mut flight.waits) {
+                self.woken.push(lane);
             }
         }
     }

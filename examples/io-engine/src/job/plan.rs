@@ -1,6 +1,7 @@
 //! What a job does next.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use crate::options::{Config, Pattern};
@@ -9,6 +10,27 @@ use crate::options::{Config, Pattern};
 const DRAWS: usize = 16;
 
 const WRITER: u32 = u32::MAX;
+
+/// Spreads block numbers, which nobody chooses to do harm.
+#[derive(Debug, Default)]
+struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table looks at the lowest and at the highest bits: the product mixes into the high
+        // ones, which are brought down.
+        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
 
 /// One block to read or to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +53,7 @@ pub(crate) struct Plan {
     /// How many tasks are left, if limited.
     left: Option<u64>,
     /// The blocks under way, with how many lanes read them, or `WRITER`. Unused without writes.
-    busy: HashMap<u64, u32>,
+    busy: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
     /// A sequential task that could not be claimed; it must come first.
     postponed: Option<Task>,
 }
@@ -55,7 +77,7 @@ impl Plan {
             rwmixread: config.rwmixread,
             rng: fastrand::Rng::with_seed(config.randseed.wrapping_add(job as u64)),
             left: config.number_ios,
-            busy: HashMap::new(),
+            busy: HashMap::default(),
             postponed: None,
         }
     }
