@@ -20,13 +20,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The tags of one large request, a piece each: they come one after the other, as fast as the
-/// set's [`Admission`] gives them. Made by [`Tenant::split`].
+/// set's [`Admission`](crate::Admission) gives them. Made by [`Tenant::split`].
 ///
-/// Under [`Admission::WholeIo`] all of them come before anybody else's who came later. Submit each
-/// piece before you ask for the next tag: a request of more pieces than there are tags goes on when
-/// its first pieces complete. Who keeps the pieces back until it has all of them can wait forever:
-/// alone, for more than the depth or its tenant's share; and for another request that does the
-/// same, while that one waits for this one's.
+/// Under [`WholeIo`](crate::Admission::WholeIo) all of them come before anybody else's who came
+/// later. Submit each piece before you ask for the next tag: a request of more pieces than there
+/// are tags goes on when its first pieces complete. Who keeps the pieces back until it has all of
+/// them can wait forever: alone, for more than the depth or its tenant's share; and for another
+/// request that does the same, while that one waits for this one's.
 ///
 /// # Cancel safety
 ///
@@ -36,12 +36,12 @@ use std::time::Duration;
 ///
 /// # Fairness
 ///
-/// See [`Admission`]. What a `Split` has collected is in use: it is kept from others, and a freeze
-/// waits for it, until it is asked for or the `Split` is dropped. One that is given its tags in
-/// parts (more pieces than a quarter of the depth) stays first of its tenant until its last part.
-/// While a part waits to be asked for, the tenant's small requests get what else is free, and its
-/// other splits wait, even beside free tags. So ask on without waiting for another `Split` in
-/// between, and drop one that is no longer wanted.
+/// See [`Admission`](crate::Admission). What a `Split` has collected is in use: it is kept from
+/// others, and a freeze waits for it, until it is asked for or the `Split` is dropped. One that is
+/// given its tags in parts (more pieces than a quarter of the depth) stays first of its tenant
+/// until its last part. While a part waits to be asked for, the tenant's small requests get what
+/// else is free, and its other splits wait, even beside free tags. So ask on without waiting for
+/// another `Split` in between, and drop one that is no longer wanted.
 ///
 /// ```
 /// use inflight_tags::TagSet;

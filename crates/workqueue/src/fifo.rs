@@ -2,7 +2,7 @@
 //!
 //! Three parts, so that no push moves what is there, memory follows the length, and a position is
 //! found in constant time: pops come from the head, pushes go to the tail, and between them are
-//! full chunks. Who pops and who pushes touch the same memory only when a part changes its role.
+//! full chunks. Who pops and who pushes touch the same places only when a part changes its role.
 //! An entry that is taken out of the middle leaves a hole; holes at the ends go at once, others
 //! when they are as many as the entries.
 
@@ -22,6 +22,7 @@ pub(crate) struct Fifo<T> {
     first: u32,
     /// Places of the head before this are gone.
     gone: u32,
+    /// At most [`CHUNK`] places.
     head: Vec<Option<T>>,
     /// Each has [`CHUNK`] places.
     full: VecDeque<Vec<Option<T>>>,
@@ -81,9 +82,15 @@ impl<T: Copy> Fifo<T> {
     /// Returns its position.
     pub(crate) fn push_front(&mut self, entry: T) -> u32 {
         if self.gone == 0 {
+            if self.head.len() == CHUNK {
+                let next = std::mem::take(&mut self.spare);
+                self.full
+                    .push_front(std::mem::replace(&mut self.head, next));
+            }
             // Room for more than one: who puts back puts back many.
-            self.head.splice(0..0, std::iter::repeat_n(None, CHUNK));
-            self.gone = CHUNK as u32;
+            let room = CHUNK - self.head.len();
+            self.head.splice(0..0, std::iter::repeat_n(None, room));
+            self.gone = room as u32;
         }
         self.gone -= 1;
         self.head[self.gone as usize] = Some(entry);
@@ -260,6 +267,26 @@ mod tests {
                 prop_assert!(fifo.iter().copied().eq(plain.iter().map(|p| p.1)));
             }
         }
+    }
+
+    /// What a burst of entries that are put back needed does not stay, nor what a burst of others
+    /// did.
+    #[test]
+    fn an_empty_fifo_keeps_three_chunks() {
+        let mut fifo = Fifo::default();
+        for n in 0..1_000 {
+            fifo.push_front(n);
+            fifo.push_back(n);
+        }
+        fifo.pop_many(2_000, |_| ());
+        // The parts change their roles.
+        for n in 0..10 {
+            fifo.push_back(n);
+            fifo.pop_many(1, |_| ());
+        }
+        let places = [&fifo.head, &fifo.tail, &fifo.spare].map(Vec::capacity);
+        assert!(places.iter().all(|&places| places <= CHUNK), "{places:?}");
+        assert_eq!(fifo.full.len(), 0);
     }
 
     #[test]

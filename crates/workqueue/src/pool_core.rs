@@ -449,11 +449,11 @@ impl<T: PoolItem> PoolCore<T> {
     }
 
     /// Who must be brought for what is listed, besides those that run: nobody if each entry can
-    /// have one of those that are on their way. While somebody runs and it is little, nobody
-    /// either, unless `now`.
+    /// have one of those that are on their way or linger. While somebody runs and it is little,
+    /// nobody either, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
-        if self.listed <= self.workers.nr_coming() || self.workers.are_enough() {
+        if self.listed <= self.workers.nr_takers() || self.workers.are_enough() {
             return WakeAction::None;
         }
         if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {

@@ -91,7 +91,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         if refreshed != pool.shared().refreshed() {
             // CPUs have come or gone: back to its own, if they are there.
             refreshed = pool.shared().refreshed();
-            drop(state);
+            pool.unlock(state, false);
             pool.settle_worker();
             state = pool.lock();
         }
@@ -135,13 +135,14 @@ impl<'a> Worker<'a> {
         let taken = if is_too_many {
             0
         } else {
-            state.take(self.me, batch)
+            let taken = state.take(self.me, batch);
+            self.pace.took(taken);
+            taken
         };
         if taken > 0 {
             self.run_taken(state, taken);
             return Next::Ran;
         }
-        self.pace.took(0);
         if state.has_deferred() {
             self.pool.unlock(state, false);
             return Next::Again(self.pool.lock());
@@ -181,7 +182,6 @@ impl<'a> Worker<'a> {
     fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: usize) {
         let service_ns = state.core.service_ns();
         let dry = !state.core.has_waiting() && Pace::is_short(taken, service_ns);
-        self.pace.took(taken);
         let batch = &self.context.shared.batch;
         let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
@@ -231,6 +231,7 @@ impl<'a> Worker<'a> {
         let clock = &self.pool.shared().clock;
         let began = self.lingers().then(|| clock.now());
         until_woken();
+        self.pace.slept();
         if let Some(began) = began {
             let (least, most) = LINGER;
             self.linger = if clock.now() - began < most {
@@ -241,7 +242,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Waits a little for something to come; the worker counts as running, so nobody wakes another.
+    /// Waits a little for something to come. The worker counts as running and as on its way, so
+    /// nobody wakes another for the first entry.
     fn linger(&self) {
         let clock = &self.pool.shared().clock;
         let until = clock.now() + self.linger;

@@ -42,7 +42,7 @@ pub const NAME_LIMIT: usize = 31;
 ///
 /// Items start in the order in which they were queued, one sequence for each pool: for each CPU of
 /// a bound queue, for each group of CPUs of an unbound one. A worker takes small items, of less
-/// than 10 us, in batches, up to 32 at a time or what takes about 20 us; several workers of an
+/// than 10 us, in batches, up to 48 at a time or what takes about 20 us; several workers of an
 /// unbound queue take batches by turns, so an item may start about 20 us after newer ones, or later
 /// if items take longer than they used to. Pools serve their queues by turns, a batch each: no
 /// queue starves another. If order matters, the queue is to be

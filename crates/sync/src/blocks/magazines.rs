@@ -140,7 +140,7 @@ impl Depot {
         let loaded = local.loaded.insert(match full {
             Ok(full) => full,
             Err(mut empty) => {
-                // What does not fit, of the smallest size one block, is used at once.
+                // The first is used at once, the others fit.
                 let mut blocks = slab::cut(self.class);
                 let first = blocks.next().expect("a slab has blocks");
                 blocks.for_each(|block| empty.push(block).expect("it was empty"));

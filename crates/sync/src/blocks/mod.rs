@@ -7,9 +7,9 @@
 //! suffices for what is allocated.
 //!
 //! Blocks are aligned to cache lines and have one to four lines: a small value lies on one line and
-//! moves between CPUs as one. They are cut from slabs of 4 KiB. Of each size a thread keeps at most
-//! two magazines, until it ends, and none if it frees little; the depot keeps [`CACHED`] bytes. The
-//! rest goes back, and a slab of which every block has gone back is freed.
+//! moves between CPUs as one. They are cut from slabs of not quite 4 KiB. Of each size a thread
+//! keeps at most two magazines, until it ends, and none if it frees little; the depot keeps
+//! [`CACHED`] bytes. The rest goes back, and a slab of which every block has gone back is freed.
 //!
 //! Models, Miri and sanitizers look at the life of each block, so under them each one comes from
 //! the allocator.

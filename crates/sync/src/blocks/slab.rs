@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A slab lies at a multiple of this.
 const ALIGN: usize = 4096;
 
-/// A little is left to the allocator: one that keeps a size before each allocation, as that of glibc
+/// A little is left to the allocator: one that keeps a size before each allocation, as glibc's
 /// does, would take two pages for a whole one.
 const SIZE: usize = ALIGN - 16;
 

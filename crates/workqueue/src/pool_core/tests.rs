@@ -268,7 +268,7 @@ fn nobody_is_brought_for_what_those_on_their_way_can_take() {
             "{entries} on their way"
         );
     }
-    let coming = core.workers.nr_coming();
+    let coming = core.workers.nr_takers();
     assert_eq!(coming, 5);
     // One has come, and what it was brought for is still there.
     core.workers.arrive(1);

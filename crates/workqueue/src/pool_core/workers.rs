@@ -108,7 +108,7 @@ impl Workers {
 
     /// Those that count as running and will take what is listed: they are on their way, or linger.
     #[inline]
-    pub(crate) fn nr_coming(&self) -> usize {
+    pub(crate) fn nr_takers(&self) -> usize {
         self.nr_coming + usize::from(self.lingering)
     }
 

@@ -1,9 +1,9 @@
 //! How long a worker leaves its pool's lock alone after a short batch.
 //!
 //! One that takes an entry at a time passes the lines of the lock to and fro with who submits; if
-//! it waits a little, more comes together. It learns how long: a pause that brought more than the
-//! batch before it had is followed by one of twice the length, any other by one of half. Where
-//! nothing comes meanwhile, as on the submitter's own CPU, next to no time is lost.
+//! it waits a little, more comes together. It learns how long, by trying: as long as a change of
+//! the length brings more the next change is of the same kind, otherwise of the other kind. Where a
+//! pause brings nothing it soon is none, until something comes all the same.
 
 use inflight_sync::{hint, time};
 
@@ -22,12 +22,15 @@ pub(super) struct Pace {
     turns: u32,
     /// How long one is at most.
     most: u32,
-    /// What the batch had that the last pause came after, until it is known what that brought.
-    paused_after: Option<usize>,
+    /// The last change made it longer.
+    grew: bool,
+    /// What the batch had that the last pause came after, or 0 if nothing came with the pause;
+    /// until it is known what came.
+    before: Option<usize>,
 }
 
 impl Pace {
-    /// Of a worker that is looked after, or it pauses never.
+    /// Without somebody who looks after the pool no worker pauses.
     pub(super) fn new(is_looked_after: bool) -> Self {
         let most = if is_looked_after {
             time::spin_turns(MOST_NS)
@@ -37,33 +40,50 @@ impl Pace {
         Self {
             turns: most / PARTS,
             most,
-            paused_after: None,
+            grew: true,
+            before: None,
         }
     }
 
-    /// Whether a pause is in place after a batch of so many entries of so many ns each, which left
-    /// nothing behind: not after a long one, nor after one that took long.
+    /// Whether a pause is in place after a batch of so many entries of so many ns each: not after a
+    /// long one, nor after one that took long.
     pub(super) fn is_short(taken: usize, service_ns: u64) -> bool {
         taken < SHORT && taken as u64 * service_ns < MOST_NS / 4
     }
 
-    /// A batch was taken.
+    /// The worker has looked for entries, and taken so many.
     pub(super) fn took(&mut self, taken: usize) {
-        if let Some(before) = self.paused_after.take() {
-            self.turns = if taken > before {
-                (self.turns * 2).min(self.most)
-            } else {
-                (self.turns / 2).max(self.most / PARTS)
-            };
-        }
+        let Some(before) = self.before.take() else {
+            return;
+        };
+        let least = self.most / PARTS;
+        let grows = match taken {
+            0 => false,
+            _ if self.turns <= least || self.grew => taken > before,
+            _ => taken < before,
+        };
+        self.turns = if grows {
+            (self.turns * 2).clamp(least, self.most)
+        } else if taken == 0 && self.turns <= least {
+            0
+        } else {
+            (self.turns / 2).max(least)
+        };
+        self.grew = grows;
+        self.before = (taken == 0).then_some(0);
     }
 
     /// Leaves the lock alone, after a short batch of so many.
     pub(super) fn pause(&mut self, taken: usize) {
-        self.paused_after = Some(taken);
+        self.before = Some(taken);
         for _ in 0..self.turns {
             hint::spin_loop();
         }
+    }
+
+    /// The worker has slept: what comes now says nothing about pauses.
+    pub(super) fn slept(&mut self) {
+        self.before = None;
     }
 }
 
@@ -71,54 +91,86 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn pace() -> Pace {
+    const MOST: u32 = 64 * PARTS;
+
+    fn pace(turns: u32) -> Pace {
         Pace {
-            turns: 1,
-            most: PARTS,
-            paused_after: None,
+            turns,
+            most: MOST,
+            grew: true,
+            before: None,
         }
     }
 
-    /// Each pause brings as many entries as it has turns.
-    #[test]
-    fn pauses_that_bring_more_grow_to_the_most() {
-        let mut pace = pace();
-        let mut taken = 0;
-        for _ in 0..10 {
+    /// So many rounds of a pause that brings what `arrives` says for its length. The mean length.
+    fn mean(pace: &mut Pace, rounds: u32, arrives: impl Fn(u32) -> usize) -> u32 {
+        let mut taken = 1;
+        let mut sum = 0;
+        for _ in 0..rounds {
             pace.pause(taken);
-            taken += pace.turns as usize;
+            sum += pace.turns;
+            taken = arrives(pace.turns);
             pace.took(taken);
         }
-        assert_eq!(pace.turns, PARTS);
+        sum / rounds
     }
 
     #[test]
-    fn pauses_that_bring_nothing_more_shrink_to_the_least() {
-        let mut pace = pace();
-        pace.turns = PARTS;
-        for _ in 0..5 {
+    fn pauses_stay_long_where_each_brings_what_fits_into_it() {
+        for start in [MOST / PARTS, MOST] {
+            let mean = mean(&mut pace(start), 1_000, |turns| 1 + turns as usize / 64);
+            assert!(mean > MOST / 2, "{mean} of {MOST}");
+        }
+    }
+
+    /// A load in which so many wait for each other's ends.
+    #[test]
+    fn pauses_become_short_where_the_same_comes_whatever_their_length() {
+        for each in [1, 8, 15] {
+            let mut pace = pace(MOST);
+            mean(&mut pace, 10, |_| each);
+            assert_eq!(mean(&mut pace, 100, |_| each), MOST / PARTS);
+        }
+    }
+
+    #[test]
+    fn a_worker_to_which_nothing_comes_pauses_no_more() {
+        let mut pace = pace(MOST);
+        for _ in 0..10 {
             pace.pause(1);
+            pace.took(0);
+            pace.slept();
             pace.took(1);
         }
-        assert_eq!(pace.turns, 1);
+        assert_eq!(pace.turns, 0, "what comes after a sleep says nothing");
+        // It comes while the worker lingers.
+        pace.pause(1);
+        pace.took(0);
+        pace.took(1);
+        assert_eq!(pace.turns, MOST / PARTS);
     }
 
     #[test]
     fn a_batch_without_a_pause_before_it_says_nothing() {
-        let mut pace = pace();
+        let mut pace = pace(MOST / 4);
         pace.pause(1);
         pace.took(2);
         for taken in 3..10 {
             pace.took(taken);
         }
-        assert_eq!(pace.turns, 2);
+        assert_eq!(pace.turns, MOST / 2);
+    }
+
+    #[test]
+    fn short_batches_of_short_items_are_short() {
+        assert!(Pace::is_short(1, 999) && Pace::is_short(15, 66));
+        assert!(!Pace::is_short(1, 1_000) && !Pace::is_short(16, 0) && !Pace::is_short(15, 67));
     }
 
     #[test]
     fn a_worker_that_nobody_looks_after_never_pauses() {
         let mut pace = Pace::new(false);
-        pace.pause(1);
-        pace.took(15);
-        assert_eq!(pace.turns, 0);
+        assert_eq!(mean(&mut pace, 10, |_| 15), 0);
+        assert!(Pace::new(true).turns > 0);
     }
 }

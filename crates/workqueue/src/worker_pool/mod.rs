@@ -83,12 +83,12 @@ pub(crate) struct PoolState {
     look_later: u32,
     /// The pools that may help this one and be helped, if there are any.
     siblings: Option<Arc<Siblings>>,
-    pub(crate) core: PoolCore<Entry>,
     /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
     /// foreign code.
     pub(crate) stale: Vec<ItemPtr>,
     /// Of a pool of BH items.
     pub(crate) poller: Option<crate::bh::PollerState>,
+    pub(crate) core: PoolCore<Entry>,
     /// By the core's numbers.
     pwqs: Vec<Option<Arc<Pwq>>>,
     /// By the core's numbers of workers.

@@ -27,7 +27,8 @@ pub(crate) struct AfterUnlock {
 
 impl WorkerPool {
     /// Releases the lock after an event, and does what that asks for. `now`: what waits is not left
-    /// to those that run. Returns whether a worker is brought.
+    /// to those that run, but for one entry that a lingering worker takes. Returns whether a worker
+    /// is brought.
     #[inline]
     pub(crate) fn unlock(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
         match self.release(state, now) {

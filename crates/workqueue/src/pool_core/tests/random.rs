@@ -80,6 +80,10 @@ struct Driver<'a> {
     pushed: usize,
     ran: Vec<bool>,
     now: u64,
+    /// Who waits a little before it sleeps.
+    lingers: Option<WorkerId>,
+    /// Somebody looks whether what is listed waits.
+    watched: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -117,6 +121,8 @@ impl<'a> Driver<'a> {
             pushed: 0,
             ran: Vec::new(),
             now: 0,
+            lingers: None,
+            watched: false,
         }
     }
 
@@ -175,7 +181,20 @@ impl<'a> Driver<'a> {
         self.core.remove(at as PwqIndex, position);
     }
 
+    /// The worker, which has nothing to do, waits a little before it sleeps.
+    fn linger(&mut self, free: Option<WorkerId>) {
+        let may = self.lingers.is_none() && !self.core.has_waiting();
+        if may && !self.core.workers.are_too_many() {
+            self.lingers = free;
+            self.core.workers.set_lingering(free.is_some());
+        }
+    }
+
     fn take(&mut self, worker: WorkerId) {
+        if self.lingers == Some(worker) {
+            self.lingers = None;
+            self.core.workers.set_lingering(false);
+        }
         if self.core.workers.are_too_many() {
             return;
         }
@@ -438,6 +457,7 @@ impl<'a> Driver<'a> {
                     self.foreign_waits = true;
                 }
             }
+            44 | 45 => self.linger(pick(&|t| is_free(t) && !t.guest && t.flags == 0)),
             43 if self.foreign > 0 => {
                 self.foreign -= 1;
                 self.grants.extend(self.shared.release());
@@ -471,7 +491,7 @@ impl<'a> Driver<'a> {
             }
         }
         let running = self.core.workers.nr_running();
-        let (coming, target) = (self.core.workers.nr_coming(), self.core.workers.target());
+        let (coming, target) = (self.core.workers.nr_takers(), self.core.workers.target());
         let listed = self.core.listed();
         let little = listed as u64 * self.core.service_ns() < WAKE_NS;
         let left_to_those_who_run = !now && running > 0 && little;
@@ -482,6 +502,13 @@ impl<'a> Driver<'a> {
             wanted,
             "{listed} {running} {coming}"
         );
+        // What is listed is left to who runs and is watched, or to who lingers.
+        let left = listed > 0 && action == WakeAction::None;
+        self.watched = listed > 0 && (self.watched || left && !self.core.workers.is_lingering());
+        if left && !self.watched {
+            let lingers = &self.threads[self.lingers.expect("nobody watches")];
+            assert!(lingers.phase == Phase::Active && lingers.batch.is_empty());
+        }
         match action {
             WakeAction::None => {}
             WakeAction::Wake(worker) => {
@@ -508,7 +535,7 @@ proptest! {
         (target, batching) in (1..5usize, any::<bool>()),
         kinds in proptest::sample::subsequence(&KINDS[..], 1..=KINDS.len()),
         unmanaged in any::<bool>(),
-        events in proptest::collection::vec((0..44u8, any::<usize>(), any::<usize>()), 0..MOST),
+        events in proptest::collection::vec((0..46u8, any::<usize>(), any::<usize>()), 0..MOST),
     ) {
         let positions: Vec<_> = std::iter::repeat_n(Cell::new(0), 4 * MOST).collect();
         let mut kinds = kinds;

@@ -12,7 +12,8 @@ impl Driver<'_> {
         let count =
             |is: &dyn Fn(&Thread<'_>) -> bool| self.threads.iter().filter(|t| is(t)).count();
         assert_eq!(self.core.workers.nr_running(), count(&counts));
-        assert_eq!(self.core.workers.nr_coming(), count(&coming));
+        let lingers = usize::from(self.lingers.is_some());
+        assert_eq!(self.core.workers.nr_takers(), count(&coming) + lingers);
         assert_eq!(
             self.core.workers.nr_idle(),
             count(&|t| t.phase == Phase::Idle)
