@@ -417,6 +417,26 @@ fn an_item_whose_pool_has_no_worker_yet_is_tried_again() {
     runs.wait(1);
 }
 
+/// A flush that cannot have a worker for it leaves it to its time, and to the next flush.
+#[test]
+fn a_flush_without_a_worker_leaves_the_work_to_its_time() {
+    let (faults, clock) = (Faults::new(), Clock::manual());
+    let builder = builder().faults(&faults).clock(clock);
+    let sys = builder.build().unwrap();
+    let (wq, (work, runs)) = (bound(&sys), counting());
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    faults.refuse_spawns(true);
+    let flushed = work.flush_blocking();
+    assert!(
+        matches!(flushed, Err(FlushError::Rejected(QueueError::NoWorker(_)))),
+        "{flushed:?}"
+    );
+    assert_eq!((work.is_pending(), runs.get()), (true, 0));
+    faults.refuse_spawns(false);
+    assert_eq!(work.flush_blocking(), Ok(true));
+    assert_eq!(runs.get(), 1);
+}
+
 /// While nothing waits for its time the timer sleeps without limit.
 #[test]
 fn the_timer_thread_sleeps_when_nothing_is_armed() {

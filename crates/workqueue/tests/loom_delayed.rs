@@ -10,7 +10,7 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{DelayedWork, Queued, Workqueue, WorkqueueSystem};
-use model_support::{Count, Flag, TWO};
+use model_support::{Count, Flag, ONE, TWO};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(1);
@@ -108,5 +108,27 @@ fn shutdown_against_the_timer() {
         assert!(!work.is_pending());
         assert_eq!(runs.get() as u64 + wq.stats().refused, 1);
         mover.join().unwrap();
+    });
+}
+
+/// A work is cancelled before its time has been set, and is queued again. Its timer is that of the
+/// second queueing: a flush makes that time now.
+#[test]
+fn a_cancelled_queueing_sets_no_timer() {
+    check("a_cancelled_queueing_sets_no_timer", ONE, || {
+        let (sys, wq, _clock) = system();
+        let (work, runs) = counting();
+        let other = thread::spawn({
+            let (wq, work) = (wq.clone(), work.clone());
+            move || {
+                work.cancel();
+                wq.queue_delayed(&work, TICK).unwrap();
+            }
+        });
+        wq.queue_delayed(&work, TICK).unwrap();
+        other.join().unwrap();
+        assert_eq!(work.flush_blocking(), Ok(true));
+        assert_eq!(runs.get(), 1);
+        drop(sys);
     });
 }
