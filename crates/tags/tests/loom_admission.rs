@@ -26,7 +26,6 @@
 //! | a wait that is dropped does not put what it was granted | `h24_*`, `h25_*` |
 //! | a split that is dropped between its parts does not leave | `h25_*` |
 //! | who blocks is told as the task that it was, in batches | `h25_a_task_goes_on_as_a_thread` |
-//! | G3, one of another class is behind the first, too | `h9_another_tenant_comes` |
 //! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
 //! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
 //! | S3, a newcomer does not look again in line | `h2[678]_*`, `h9_shares_in_batches` |
@@ -262,52 +261,6 @@ fn h9_a_second_tenant_comes() {
         }
         second.join().unwrap();
         assert_eq!((set.in_use(), a.counted(0)), (0, 0));
-    });
-}
-
-/// One tenant's line, whose tenant is at its limit beside a free tag: each tag that comes back lets
-/// one of them be served (G3 of one lane).
-#[test]
-fn h9_one_line_at_its_limit() {
-    check("h9_one_line_at_its_limit", TWO, || {
-        let set = set(3, Admission::WholeIo);
-        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
-        drop((a.try_alloc(), b.try_alloc()));
-        let held = [(); 2].map(|()| a.try_alloc().unwrap());
-        assert_eq!((a.share(0), a.counted(0)), (Some(2), 2));
-        let mut first = pin!(a.alloc());
-        assert!(is_pending(first.as_mut()));
-        let putters = held.map(|tag| thread::spawn(move || drop(tag)));
-        let mut second = pin!(a.alloc());
-        let mut cx = Context::from_waker(Waker::noop());
-        let at_once = second.as_mut().poll(&mut cx);
-        for putter in putters {
-            putter.join().unwrap();
-        }
-        let first = first.as_mut().poll(&mut cx);
-        let second = match at_once {
-            Poll::Pending => second.as_mut().poll(&mut cx),
-            ready => ready,
-        };
-        assert!(first.is_ready() && second.is_ready(), "nobody else waits");
-    });
-}
-
-/// One tenant waits at its limit, and another comes to the line while its own tag comes back: it is
-/// not behind the first, whose class it has not (G3).
-#[test]
-fn h9_another_tenant_comes() {
-    check("h9_another_tenant_comes", TWO, || {
-        let set = set(2, Admission::WholeIo);
-        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
-        drop((a.try_alloc(), b.try_alloc()));
-        let (tag_a, tag_b) = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
-        let mut at_limit = pin!(a.alloc());
-        assert!(is_pending(at_limit.as_mut()));
-        let putter = thread::spawn(move || drop(tag_b));
-        drop(b.alloc_blocking().unwrap());
-        putter.join().unwrap();
-        drop(tag_a);
     });
 }
 

@@ -6,7 +6,7 @@
 //! class has one, with one lane: first come, first served.
 
 use super::list::{List, NIL, WaiterKey};
-use crate::request::{Class, Request};
+use crate::request::Class;
 
 /// One of a class's two lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,14 +143,9 @@ impl Classes {
         lanes.is_some_and(|lanes| lanes.ends(lane).head != NIL)
     }
 
-    /// Whether nobody waits but small requests of the first class, and nobody of another ever has.
+    /// Whether nobody waits but small requests of one class.
     pub(super) fn has_one_lane(&self) -> bool {
         self.all.len() <= 1 && self.all.first().is_none_or(|lanes| lanes.large.head == NIL)
-    }
-
-    /// Whether it would stand in that lane.
-    pub(super) const fn is_first(request: &Request) -> bool {
-        request.class == 0 && !request.large
     }
 
     /// A waiter has been given all it wants.

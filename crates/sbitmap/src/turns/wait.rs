@@ -1,7 +1,7 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::list::{Ids, Kind, Node, State, WaiterKey};
-use super::order::{Classes, Lane};
+use super::order::Lane;
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
 use super::{Turns, credits};
@@ -140,8 +140,8 @@ impl<'a, S: Store> Wait<'a, S> {
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
         // With several lanes the next may be another one now.
-        let one_lane = line.list.classes.has_one_lane() && Classes::is_first(&request);
-        let behind = !front && !line.list.is_empty() && one_lane;
+        let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
+        let behind = !front && !line.list.is_empty() && one_lane && !request.large;
         let ticket = line.list.push(node, front);
         self.stay.place = Some(ticket);
         self.stay.seen = line.serial;
