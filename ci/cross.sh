@@ -21,5 +21,5 @@ fi
 if component clippy; then checked=(clippy) strict=(-- -D warnings); else checked=(check) strict=(); fi
 for back_end in loom shuttle; do
     step "${checked[*]} $back_end" env RUSTFLAGS="--cfg $back_end" \
-        cargo "${checked[@]}" --quiet --target-dir "$target/$back_end" "${published[@]}" "${strict[@]}"
+        cargo "${checked[@]}" --quiet --target-dir "$target/$back_end" "${published[@]}" ${strict[@]+"${strict[@]}"}
 done

@@ -57,7 +57,7 @@ pub enum ServeError {
         /// How many it has.
         bytes: usize,
     },
-    /// Another process has held the `flock` of the socket's directory for 2 s. Servers hold it only
+    /// Another process has held the `flock` of the socket's directory for 5 s. Servers hold it only
     /// while they make or remove their sockets.
     #[error("another process has locked its directory")]
     FolderLocked,
@@ -73,7 +73,7 @@ pub enum ServeError {
 }
 
 /// A system that is being served; ends with this value, and the socket's name with it. A name whose
-/// directory another process keeps locked for 2 s is left; the next server takes it over.
+/// directory another process keeps locked for 5 s is left; the next server takes it over.
 ///
 /// ```
 /// # use inflight_workqueue::WorkqueueSystem;

@@ -29,7 +29,7 @@ const MODE: u32 = 0o600;
 const BACKLOG: i32 = 16;
 
 /// So often it is tried to lock the folder,
-const LOCK_TRIES: u32 = 200;
+const LOCK_TRIES: u32 = 500;
 
 /// with a pause after each.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);

@@ -120,15 +120,11 @@ impl<F: Future> Lanes<F> {
         }
     }
 
-    /// Polls who was woken, until nobody is awake; gives `ended` what lanes ended with.
+    /// Polls who was woken; gives `ended` what lanes ended with. Who is called meanwhile has rung
+    /// the bell, and is polled the next time: between the two the engine has its turn.
     pub(super) fn poll_woken(&mut self, woken: &Woken, mut ended: impl FnMut(F::Output)) {
-        loop {
-            if self.next.is_empty() {
-                self.called.empty_into(&mut self.next);
-            }
-            let Some(lane) = woken.pop().or_else(|| self.next.pop()) else {
-                return;
-            };
+        self.called.empty_into(&mut self.next);
+        while let Some(lane) = woken.pop().or_else(|| self.next.pop()) {
             let Lane {
                 future: Some(future),
                 waker,
@@ -239,7 +235,10 @@ mod tests {
             }
         });
         let mut lanes = Lanes::new(Waker::noop().clone(), std::iter::once(lane));
-        lanes.poll_woken(&Woken::default(), |()| ());
+        for _ in 0..5 {
+            assert!(!lanes.have_ended());
+            lanes.poll_woken(&Woken::default(), |()| ());
+        }
         assert!(lanes.have_ended());
     }
 }
