@@ -249,6 +249,8 @@ impl<T: Send + 'static> Split<T> {
     fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Tag<T>>, AllocError>> {
         let piece = loop {
             match &mut self.at {
+                // A try has collected them meanwhile: the next freeze must not wait for them.
+                At::Thaw(_) if !self.collected.is_empty() => self.leave(),
                 At::Thaw(place) => {
                     if self
                         .queue
