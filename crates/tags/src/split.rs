@@ -303,7 +303,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
-    /// there is more to come. Should a waker panic, the line is left.
+    /// there is more to come. Should a waker panic while it looks, the line is left.
     fn part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
         let (waits, wait) = match std::mem::replace(&mut self.at, At::Nowhere) {
             At::Waits(wait) => (true, wait),
@@ -313,17 +313,24 @@ impl<T: Send + 'static> Split<T> {
         let (target, bitmaps) = (wait.target(), self.queue.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
         let result = look(&mut wait, &mut bits);
-        let mut wait = wait.keep();
-        self.at = if !wait.is_in_line() {
-            wait.end(bitmaps);
-            At::Nowhere
-        } else if waits && bits.is_empty() {
+        // Nothing foreign runs until what has come is kept.
+        let wait = wait.keep();
+        let in_line = wait.is_in_line();
+        self.at = if in_line && waits && bits.is_empty() {
             At::Waits(wait)
         } else {
-            At::Rests(wait.rest(bitmaps))
+            let rests = wait.rest(bitmaps);
+            if in_line {
+                At::Rests(rests)
+            } else {
+                At::Nowhere
+            }
         };
         if !bits.is_empty() {
             self.keep(target, bits);
+        } else if !in_line {
+            // What had been collected for it may have gone back.
+            drop(bitmaps.gate().tell_at_end());
         }
         result
     }

@@ -3,12 +3,17 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, thread};
 use inflight_tags::{Admission, AllocError, NoPreempt, Split, Tag, TagSet, Tenant};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// Of a manual clock: nobody's time is up unless the test says so.
+const LONG: Duration = Duration::from_secs(1_000);
 
 fn policies() -> [Admission; 4] {
     [
@@ -94,4 +99,69 @@ fn a_task_that_waits_for_a_thaw_keeps_no_tags() {
         drop(split);
         assert_whole(&dev, 8);
     }
+}
+
+/// A poll that finds nothing gives nothing back, so it tells nobody.
+#[test]
+fn a_poll_that_finds_nothing_wakes_no_freezer() {
+    for policy in policies() {
+        let dev = queue(8, policy);
+        let held = dev.try_alloc_batch(8);
+        let told = Arc::new(Counts::default());
+        let mut split = dev.split(3);
+        let mut pending = poll(&mut split, &told);
+        let mut early = Vec::new(); // beyond the depth
+        while let Poll::Ready(tag) = pending {
+            early.push(tag.unwrap().unwrap());
+            pending = poll(&mut split, &told);
+        }
+        let freezer = Arc::new(Counts::default());
+        let mut freeze = Box::pin(dev.set().freeze());
+        assert!(poll_with(freeze.as_mut(), freezer.clone()).is_pending());
+        for _ in 0..3 {
+            assert!(poll(&mut split, &told).is_pending());
+        }
+        assert_eq!(freezer.get(), 0, "{policy:?}");
+        assert!(poll_with(freeze.as_mut(), Arc::new(Panics)).is_pending());
+        for _ in 0..3 {
+            assert!(poll(&mut split, &told).is_pending());
+        }
+        assert!(poll_with(freeze.as_mut(), freezer.clone()).is_pending());
+        drop((held, early));
+        assert!(freezer.get() > 0, "{policy:?}");
+        assert!(poll(&mut split, &told).is_pending(), "{policy:?}: frozen");
+        assert!(poll_with(freeze.as_mut(), freezer).is_ready(), "{policy:?}");
+        drop((freeze, split));
+        assert_whole(&dev, 8);
+    }
+}
+
+/// A thread that leaves the line when its time is up gives back what had been collected for its
+/// part, and the freezer is told.
+#[test]
+fn a_part_that_comes_too_late_is_given_back_and_the_freezer_told() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(8).clock(clock.clone());
+    let dev = set.build(|_, _| 0).unwrap().add_tenant("q").unwrap();
+    let mut held = dev.try_alloc_batch(8);
+    let mut split = dev.split(8); // a part is of two
+    let thread = thread::spawn(move || {
+        let tag = split.next_timeout(LONG);
+        (split, tag)
+    });
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    held.truncate(7);
+    let freezer = Arc::new(Counts::default());
+    let mut freeze = pin!(dev.set().freeze());
+    assert!(poll_with(freeze.as_mut(), freezer.clone()).is_pending());
+    clock.advance(LONG);
+    let (split, late) = thread.join().unwrap();
+    assert_eq!(late.unwrap_err(), AllocError::TimedOut);
+    assert_eq!(freezer.get(), 1);
+    drop(held);
+    assert!(poll_with(freeze, freezer).is_ready());
+    drop(split);
+    assert_whole(&dev, 8);
 }
