@@ -376,7 +376,8 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// As [`next`](Split::next), if the tag can be had without waiting. Who waits by
-    /// [`poll_next`](Split::poll_next) goes on waiting if not, and is told to poll if so.
+    /// [`poll_next`](Split::poll_next) goes on waiting if not. Who gets a tag by a try polls again
+    /// by itself: its wait may have ended without a wake.
     ///
     /// # Errors
     ///
@@ -446,8 +447,8 @@ impl<T: Send + 'static> Split<T> {
 
 impl<T: Send + 'static> Drop for Split<T> {
     fn drop(&mut self) {
-        self.give_back();
         self.stop_waiting();
+        self.give_back();
         if let Some(target) = self.woken.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
             let bitmap = self.queue.bitmaps().bitmap(target);
