@@ -5,9 +5,10 @@
 #[path = "common/tasks.rs"]
 mod tasks;
 
-use inflight_sbitmap::{Engine, Fairness, GetError, GetManyError, SbitmapQueue};
-use inflight_sync::{Arc, block_on, thread};
+use inflight_sbitmap::{Engine, Fairness, GetError, GetManyError, GetOwned, SbitmapQueue};
+use inflight_sync::{Arc, Mutex, block_on, thread};
 use std::pin::pin;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use tasks::poll_once;
 
@@ -175,5 +176,37 @@ fn ids_put_themselves_back() {
         assert_eq!(queue.try_get_many(2).unwrap().len(), 2);
         let none = queue.try_get_many(1);
         assert_eq!(none, Err(GetManyError::Exhausted { n: 1 }));
+    }
+}
+
+/// Drops whatever it has when it is woken, as the waker of a task that others run.
+struct Drops(Mutex<Vec<GetOwned>>);
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        let waits = std::mem::take(&mut *self.0.lock());
+        drop(waits);
+    }
+}
+
+/// A waker may end other waits of the same queue.
+#[test]
+fn a_waker_may_leave_the_queue_that_is_closed() {
+    for mode in MODES {
+        let queue = queue(2, mode);
+        let held = [queue.id_blocking().unwrap(), queue.id_blocking().unwrap()];
+        let drops = Arc::new(Drops(Mutex::new(Vec::new())));
+        let waker = Waker::from(drops.clone());
+        let mut cx = Context::from_waker(&waker);
+        // The one that is told, and one on each side of it.
+        let mut waits = [(); 3].map(|()| queue.id_owned());
+        assert!(poll_once(&mut waits[0]).is_none());
+        assert!(waits[1].poll_get(&mut cx).is_pending());
+        assert!(poll_once(&mut waits[2]).is_none());
+        drops.0.lock().extend(waits);
+        queue.close();
+        assert!(drops.0.lock().is_empty(), "{mode:?}");
+        drop(held);
+        assert_eq!(queue.weight(), 0, "{mode:?}");
     }
 }

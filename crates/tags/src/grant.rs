@@ -3,13 +3,16 @@
 //! Why not bare numbers: wherever a bit is given back a waker may panic, and then what the caller
 //! still has in hand must go back too, and the freezers must be told.
 
+mod ending;
+
+pub(crate) use ending::EndingWait;
+
 use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::tenant::{ShareAccounts, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _, Waiter};
 use inflight_steering::{TenantId, first_of};
-use inflight_sync::time::Instant;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Context, Poll};
@@ -186,68 +189,7 @@ impl TagWait {
 
     /// Ends when it is dropped.
     pub(crate) const fn ending(self, bitmaps: &Bitmaps) -> EndingWait<'_> {
-        EndingWait {
-            bitmaps,
-            wait: self,
-        }
-    }
-}
-
-/// A [`TagWait`] that ends when it is dropped.
-#[derive(Debug)]
-pub(crate) struct EndingWait<'a> {
-    bitmaps: &'a Bitmaps,
-    wait: TagWait,
-}
-
-impl<'a> EndingWait<'a> {
-    /// The wait, to be gone on with later.
-    pub(crate) fn keep(mut self) -> TagWait {
-        let nothing = self.bitmap().waiter(Request::one(0));
-        TagWait {
-            target: self.wait.target,
-            waiter: std::mem::replace(&mut self.wait.waiter, nothing),
-            counted: self.wait.counted.take(),
-        }
-    }
-
-    fn bitmap(&self) -> &'a SbitmapQueue {
-        self.bitmaps.bitmap(self.wait.target)
-    }
-
-    /// As a thread, for one bit.
-    pub(crate) fn block_one(&mut self, until: Option<Instant>) -> Result<PendingTag<'a>, GetError> {
-        let bit = self.bitmap().block_one(&mut self.wait.waiter, until);
-        bit.map(|bit| self.bitmaps.in_hand(self.wait.target, bit))
-    }
-
-    /// As a task, for the next part.
-    pub(crate) fn poll(
-        &mut self,
-        cx: &Context<'_>,
-        bits: &mut Vec<usize>,
-    ) -> Poll<Result<(), GetError>> {
-        self.bitmap().poll_part(&mut self.wait.waiter, cx, bits)
-    }
-
-    /// As a thread, for the next part.
-    pub(crate) fn block(
-        &mut self,
-        until: Option<Instant>,
-        bits: &mut Vec<usize>,
-    ) -> Result<(), GetError> {
-        self.bitmap().block_part(&mut self.wait.waiter, until, bits)
-    }
-
-    /// What of the next part can be had without waiting.
-    pub(crate) fn fetch(&mut self, bits: &mut Vec<usize>) -> Result<(), GetError> {
-        self.bitmap().fetch_part(&mut self.wait.waiter, bits)
-    }
-}
-
-impl Drop for EndingWait<'_> {
-    fn drop(&mut self) {
-        self.wait.end(self.bitmaps);
+        EndingWait::new(bitmaps, self)
     }
 }
 

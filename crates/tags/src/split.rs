@@ -249,6 +249,8 @@ impl<T: Send + 'static> Split<T> {
     fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Tag<T>>, AllocError>> {
         let piece = loop {
             match &mut self.at {
+                // A try has collected them meanwhile: the next freeze must not wait for them.
+                At::Thaw(_) if !self.collected.is_empty() => self.leave(),
                 At::Thaw(place) => {
                     if self
                         .queue
@@ -301,7 +303,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
-    /// there is more to come. Should a waker panic, the line is left.
+    /// there is more to come. Should a waker panic while it looks, the line is left.
     fn part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
         let (waits, wait) = match std::mem::replace(&mut self.at, At::Nowhere) {
             At::Waits(wait) => (true, wait),
@@ -311,17 +313,24 @@ impl<T: Send + 'static> Split<T> {
         let (target, bitmaps) = (wait.target(), self.queue.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
         let result = look(&mut wait, &mut bits);
-        let mut wait = wait.keep();
-        self.at = if !wait.is_in_line() {
-            wait.end(bitmaps);
-            At::Nowhere
-        } else if waits && bits.is_empty() {
+        // Nothing foreign runs until what has come is kept.
+        let wait = wait.keep();
+        let in_line = wait.is_in_line();
+        self.at = if in_line && waits && bits.is_empty() {
             At::Waits(wait)
         } else {
-            At::Rests(wait.rest(bitmaps))
+            let rests = wait.rest(bitmaps);
+            if in_line {
+                At::Rests(rests)
+            } else {
+                At::Nowhere
+            }
         };
         if !bits.is_empty() {
             self.keep(target, bits);
+        } else if !in_line {
+            // What had been collected for it may have gone back.
+            drop(bitmaps.gate().tell_at_end());
         }
         result
     }
@@ -367,7 +376,8 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// As [`next`](Split::next), if the tag can be had without waiting. Who waits by
-    /// [`poll_next`](Split::poll_next) goes on waiting if not, and is told to poll if so.
+    /// [`poll_next`](Split::poll_next) goes on waiting if not. Who gets a tag by a try polls again
+    /// by itself: its wait may have ended without a wake.
     ///
     /// # Errors
     ///
@@ -437,8 +447,8 @@ impl<T: Send + 'static> Split<T> {
 
 impl<T: Send + 'static> Drop for Split<T> {
     fn drop(&mut self) {
-        self.give_back();
         self.stop_waiting();
+        self.give_back();
         if let Some(target) = self.woken.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
             let bitmap = self.queue.bitmaps().bitmap(target);

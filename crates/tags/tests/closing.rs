@@ -1,13 +1,13 @@
 //! A closed set: who waits and who comes later is refused, what is out comes back.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sync::{Arc, block_on, thread};
+use inflight_sync::{Arc, Mutex, block_on, thread};
 use inflight_tags::{
     Admission, AllocError, AllocOptions, Engine, FreezeError, TagSet, TenantError,
 };
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -142,4 +142,35 @@ fn freezes_and_closes_do_not_mind_each_other() {
     set.close();
     drop(set.redeem(token).unwrap());
     freezer.join().unwrap();
+}
+
+/// Drops whatever it has when it is woken, as the waker of a task that others run.
+struct Drops(Mutex<Vec<Box<dyn Send>>>);
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        let waits = std::mem::take(&mut *self.0.lock());
+        drop(waits);
+    }
+}
+
+/// A waker may end other waits of the same set.
+#[test]
+fn a_waker_may_drop_waits_for_the_set_that_is_closed() {
+    for set in sets() {
+        let dev = set.add_tenant("nvme0n1").unwrap();
+        let held = dev.try_alloc_batch(4);
+        let drops = Arc::new(Drops(Mutex::new(Vec::new())));
+        let waker = Waker::from(drops.clone());
+        let mut cx = Context::from_waker(&waker);
+        let (mut alloc, mut split) = (dev.alloc_owned(), dev.split(2));
+        assert!(alloc.poll_alloc(&mut cx).is_pending());
+        assert!(split.poll_next(&mut cx).is_pending());
+        drops.0.lock().push(Box::new(alloc));
+        drops.0.lock().push(Box::new(split));
+        set.close();
+        assert!(drops.0.lock().is_empty());
+        drop(held);
+        assert_eq!(set.in_use(), 0);
+    }
 }

@@ -421,10 +421,12 @@ impl<S: Store> Turns<S> {
         let refused = line.refuse_all();
         let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
+        // Wakers run without the lock, and at the end: one may panic.
+        drop(line);
+        self.store.drain_percpu();
         let mut teller = Teller::default();
         teller.tell(refused);
-        self.tell(line, chosen, teller);
-        self.store.drain_percpu();
+        self.tell(self.line.lock(), chosen, teller);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -25,10 +25,7 @@ impl<T: Send + 'static> Split<T> {
                 let _ = self.part(|wait, bits| wait.fetch(bits));
             }
             if let Some(why) = self.queue.bitmaps().gate().state().refuses() {
-                // Who waits as a task is told when it has something to give back.
-                if !matches!(self.at, At::Waits(_)) {
-                    self.give_back();
-                }
+                self.give_back();
                 return match why {
                     AllocError::Closed => Step::Done(Err(why)),
                     _ => Step::WaitForThaw(why),
@@ -170,13 +167,14 @@ impl<T: Send + 'static> Split<T> {
         self.end_wait();
     }
 
-    /// Leaves the line, and gives back what was collected.
+    /// Gives back what was collected, and the place of one that is to have more. A task that waits
+    /// stays: it is told when it has something to give back.
     pub(super) fn give_back(&mut self) {
         // Also if a waker panics.
         let (bitmaps, bits) = (self.queue.bitmaps(), std::mem::take(&mut self.collected));
         let _bits = bitmaps.several_in_hand(self.from, bits);
         match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Waits(mut wait) | At::Rests(mut wait) => wait.end(bitmaps),
+            At::Rests(mut wait) => wait.end(bitmaps),
             at => self.at = at,
         }
     }
