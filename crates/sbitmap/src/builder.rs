@@ -4,8 +4,8 @@ use crate::bitmap::Sbitmap;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
 use crate::local::{self, Local, Shape};
+use crate::request::Users;
 use crate::word::Check;
-use inflight_sync::cpu;
 
 /// Builds a [`Sbitmap`].
 ///
@@ -144,7 +144,7 @@ impl SbitmapBuilder {
     }
 
     /// Makes the local engine instead, or says why it needs to be the shared one.
-    pub(crate) fn build_local(&self, users: Option<usize>) -> Result<Local, BuildError> {
+    pub(crate) fn build_local(&self, users: Option<Users>) -> Result<Local, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {
             return Err(BuildError::RoundRobinNeedsShared);
@@ -154,13 +154,13 @@ impl SbitmapBuilder {
         }
         let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
         let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
-        let users = users.unwrap_or_else(cpu::usable);
+        let users = users.unwrap_or_else(Users::all);
         #[cfg_attr(not(loom), expect(unused_mut))]
         let mut shape = Shape::of(self.depth, users);
         #[cfg(loom)]
         {
             shape.backend = crate::model_support::backend();
         }
-        Ok(Local::new(full, self.depth, self.check, shape, users))
+        Ok(Local::new(full, self.depth, self.check, shape, users.count))
     }
 }

@@ -105,7 +105,7 @@ impl LocalStore {
                 cap: of.cap,
                 budget: of.cpus as u32 * of.cap,
             },
-            thaw_after: of.thaw_after,
+            thaw_after: Some(of.thaw_after),
             unguard_after,
             flat,
         };

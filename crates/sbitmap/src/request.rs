@@ -1,5 +1,6 @@
 //! What a crate above asks of a queue, and the rules that it gives it: plain data, and one trait.
 
+use inflight_sync::cpu;
 use inflight_sync::time::Instant;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -108,13 +109,32 @@ pub struct NewcomerPolicy {
     pub per_tag: bool,
 }
 
+/// The CPUs that use a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Users {
+    /// How many share the free bits: each may keep a part of them.
+    pub count: usize,
+    /// One more than the largest number of a CPU that may keep any; stays as it was at first.
+    pub of: usize,
+}
+
+impl Users {
+    /// All that the process may use.
+    pub(crate) fn all() -> Self {
+        Self {
+            count: cpu::usable(),
+            of: cpu::online(),
+        }
+    }
+}
+
 /// What a queue is given from above.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// With classes.
+    /// How classes share the bits.
     pub shares: Option<Box<dyn Shares>>,
-    /// With a newcomers, for `Batched`.
+    /// Who may try past those who wait, for `Batched`.
     pub newcomers: Option<NewcomerPolicy>,
-    /// How many CPUs use it. `None`: all that the process may use.
-    pub users: Option<usize>,
+    /// Which CPUs use it. `None`: all that the process may use.
+    pub users: Option<Users>,
 }

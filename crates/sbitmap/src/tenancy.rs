@@ -4,7 +4,7 @@
 //! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
 //! with it: the mechanism is here, the policy there.
 
-pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, Shares};
+pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, Shares, Users};
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};

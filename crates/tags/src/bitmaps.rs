@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::teardown::Teardown;
 use crate::tenant::TenantIds;
 use crate::tenant::{ShareAccounts, SharePolicy, Shares};
-use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _};
+use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _, Users};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::{Policies, first_of};
 use inflight_sync::Arc;
@@ -147,8 +147,8 @@ pub(crate) struct Setup {
     /// The depth at first, if not the largest; and the number of hardware queues.
     pub(crate) depth: Option<usize>,
     pub(crate) hw_queues: Option<usize>,
-    /// How many CPUs each hardware queue serves, if that is known.
-    pub(crate) users: Vec<usize>,
+    /// The CPUs that each hardware queue serves, if that is known.
+    pub(crate) users: Vec<Users>,
     /// Frees the set that will be [the owner](Bitmaps::set_owner).
     pub(crate) free: Option<unsafe fn(NonNull<()>)>,
 }
@@ -367,9 +367,10 @@ impl Bitmaps {
     }
 
     /// So many CPUs each hardware queue serves from now on.
-    pub(crate) fn set_users(&self, users: &[usize]) {
+    pub(crate) fn set_users(&self, users: &[Users]) {
         for target in self.targets() {
-            self.bitmap(target).set_users(users[target.hw_queue]);
+            let users = users[target.hw_queue];
+            self.bitmap(target).set_users(users.count);
         }
     }
 

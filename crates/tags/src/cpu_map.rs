@@ -2,6 +2,7 @@
 
 use crate::cpu_groups::Machine;
 use crate::queue_kind::{Kinds, QueueKind, Span};
+use inflight_sbitmap::tenancy::Users;
 use inflight_sync::Grown;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::{Mutex, cpu};
@@ -135,9 +136,9 @@ impl CpuMap {
         }
     }
 
-    /// How many CPUs each hardware queue serves, for any kind; 1 for one that serves none. Where
-    /// they share their tags, the first says how many all of them serve.
-    pub(crate) fn users(&self, shared: bool) -> Vec<usize> {
+    /// The CPUs that each hardware queue serves, for any kind: at least one. Where they share their
+    /// tags, the first says how many all of them serve.
+    pub(crate) fn users(&self, shared: bool) -> Vec<Users> {
         let machine = self.machine.lock();
         let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
         for cpu in in_use(machine.as_ref()) {
@@ -150,7 +151,16 @@ impl CpuMap {
                 cpus[hw_queue].insert(cpu);
             }
         }
-        cpus.iter().map(|cpus| cpus.len().max(1)).collect()
+        let of = match *machine {
+            // Any CPU may name any hardware queue.
+            Some(_) => cpus.iter().flatten().max().map_or(1, |last| last + 1),
+            None => cpu::online(),
+        };
+        let users = |cpus: &BTreeSet<usize>| Users {
+            count: cpus.len().max(1),
+            of,
+        };
+        cpus.iter().map(users).collect()
     }
 
     /// The CPUs that can be used.
@@ -217,7 +227,11 @@ mod tests {
 
     #[test]
     fn a_hardware_queue_has_as_many_users_as_cpus() {
-        let of = |machine, n, shared| map(machine, DEFAULT_ONLY, n).users(shared);
+        let counts = |map: CpuMap, shared| -> Vec<usize> {
+            let users = map.users(shared).into_iter();
+            users.map(|users| users.count).collect()
+        };
+        let of = |machine, n, shared| counts(map(machine, DEFAULT_ONLY, n), shared);
         assert_eq!(of("core:8", 3, false), [3, 3, 2]);
         assert_eq!(
             of("core:2", 4, false),
@@ -226,9 +240,10 @@ mod tests {
         );
         assert_eq!(of("core:8", 3, true)[0], 8);
         let kinds = Kinds { read: 1, poll: 0 };
-        assert_eq!(map("core:4", kinds, 3).users(false), [2, 2, 4]);
+        assert_eq!(counts(map("core:4", kinds, 3), false), [2, 2, 4]);
         let modulo = CpuMap::new(None, DEFAULT_ONLY, 1, 1);
-        assert_eq!(modulo.users(false), [cpu::usable()]);
+        assert_eq!(counts(modulo, false), [cpu::usable()]);
+        assert_eq!(map("core:8", DEFAULT_ONLY, 3).users(false)[0].of, 8);
     }
 
     #[test]

@@ -104,6 +104,8 @@ models! {
         let tag = world.last();
         let waiter = world.spawn(1, |dev| drop(dev.alloc_blocking().unwrap()));
         drop(tag);
+        // The stacks may be open again by now.
+        drop(world.dev.try_alloc());
         waiter.join().unwrap();
         world.assert_whole();
     };
@@ -138,6 +140,25 @@ models! {
             }
         });
         cpu::set_current_for_thread(Some(1));
+        let frozen = world.set.freeze_blocking();
+        data.add();
+        drop(frozen);
+        submitter.join().unwrap();
+        world.assert_whole();
+    };
+
+    /// The same while the ids are in the words: nothing but A2 and F2 orders the two.
+    h24_local_cold_freeze_against_try / h24_local_cold_freeze_against_try_locked (THREE) |mut world| {
+        world.held.clear();
+        assert_eq!(world.set.in_use(), 0, "which closes the stacks");
+        let data = Arc::new(Guarded(UnsafeCell::new(0)));
+        let submitter = world.spawn(0, {
+            let data = data.clone();
+            move |dev| match dev.try_alloc() {
+                Ok(_tag) => data.add(),
+                Err(error) => assert_eq!(error, AllocError::Frozen),
+            }
+        });
         let frozen = world.set.freeze_blocking();
         data.add();
         drop(frozen);

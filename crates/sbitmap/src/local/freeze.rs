@@ -1,9 +1,10 @@
 //! Freeze, thaw, and what opens a stack.
 
-use super::{Local, Modes, Shape};
-use crate::local::batch::Groups;
+use super::batch::Groups;
+use super::{Local, MOST_CPUS, Modes, STACKS_A_TICK};
+use crate::word::offsets;
 use inflight_sync::MutexGuard;
-use inflight_sync::atomic::Ordering;
+use inflight_sync::atomic::{Ordering, fence};
 
 impl Local {
     /// Brings every id into the words and keeps the stacks closed.
@@ -36,16 +37,30 @@ impl Local {
     fn drain_all(&self, mode_lock: &Modes, guarded_next: bool) {
         let guarded = self.control.glance().is_guarded();
         self.control.set_cold(); // F1
-        for i in 0..self.stacks.len() {
+        // Ordering: F2, pairs with O2 in `activate`: an activator that is not seen in `opened` sees
+        // COLD.
+        fence(Ordering::SeqCst);
+        let mut opened = [0; MOST_CPUS.div_ceil(64)];
+        for (opened, word) in opened.iter_mut().zip(&self.slow.opened) {
+            // Relaxed: see above.
+            *opened = word.load(Ordering::Relaxed);
+        }
+        let stacks = || {
+            let words = opened.iter().enumerate().take(self.slow.opened.len());
+            words.flat_map(|(i, &word)| offsets(word).map(move |bit| 64 * i + bit as usize))
+        };
+        for i in stacks() {
             let _mover = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
             self.stacks.close(i);
             self.stacks.count(i).store(0, Ordering::Relaxed);
+            // Relaxed: written with M of this stack. The fence of the next freezer orders it.
+            self.slow.opened[i / 64].fetch_and(!(1 << (i % 64)), Ordering::Relaxed);
         }
         if !guarded {
             self.stacks.barrier(); // B
         }
         let mut groups = Groups::new(self);
-        for i in 0..self.stacks.len() {
+        for i in stacks() {
             let each = |id| groups.add(id as usize);
             if guarded {
                 self.stacks.drain_locked(i, each); // D
@@ -54,7 +69,9 @@ impl Local {
             }
         }
         groups.finish();
-        // Relaxed, all three: the budget is read under a mover lock after a thaw; the others steer.
+        // Relaxed, all: the budget is read under a mover lock after a thaw; the others steer.
+        let closed = stacks().count() as u32;
+        self.slow.closed.store(closed, Ordering::Relaxed);
         self.slow
             .budget
             .store(mode_lock.share.budget, Ordering::Relaxed);
@@ -115,7 +132,15 @@ impl Local {
     pub(super) fn activate(&self, i: usize) -> bool {
         // The mover lock came here from a freezer after F1, if there was one since; and if none
         // was, the freezer to come waits for the lock.
-        let seen = self.control.glance();
+        if !self.control.glance().is_warm() {
+            return false;
+        }
+        // O1. Relaxed: see O2.
+        self.slow.opened[i / 64].fetch_or(1 << (i % 64), Ordering::Relaxed);
+        // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that this
+        // stack may be open.
+        fence(Ordering::SeqCst);
+        let seen = self.control.glance(); // O3
         if !seen.is_warm() {
             return false;
         }
@@ -155,10 +180,9 @@ impl Local {
         // Relaxed: as in `note_none`.
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
         let none = self.slow.last_none.load(Ordering::Relaxed);
-        let after = if self.control.glance().is_guarded() {
-            Shape::locked_ticks(self.stacks.len())
-        } else {
-            self.thaw_after
+        let after = match self.thaw_after {
+            Some(ticks) if !self.control.glance().is_guarded() => ticks,
+            _ => self.slow.closed.load(Ordering::Relaxed) / STACKS_A_TICK,
         };
         if now.wrapping_sub(none) >= after {
             self.thaw();

@@ -22,13 +22,14 @@ mod tests;
 
 use crate::error::PutError;
 use crate::layout::Layout;
+use crate::request::Users;
 use crate::word::Check;
 use control::Control;
 use double_free::States;
-use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
 use inflight_sync::rseq::Rseq;
-use inflight_sync::{CachePadded, Mutex, cpu};
+use inflight_sync::{CachePadded, Mutex};
 pub(crate) use words::Flat;
 use words::{Reach, Words};
 
@@ -44,9 +45,9 @@ const LARGEST_CAP: usize = 32;
 /// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
 const THAW_AFTER: u32 = 4;
 
-/// A freeze without it takes two locks for each stack: a tick for so many stacks, and the first is
-/// enough where there are fewer.
-const STACKS_A_TICK: usize = 16;
+/// A freeze without it takes two locks for each stack that was open: a tick for so many stacks, and
+/// the first is enough where there were fewer.
+const STACKS_A_TICK: u32 = 16;
 
 /// After so many ids that came into the guarded stack of a CPU, without a freeze, sections are let
 /// in.
@@ -69,7 +70,8 @@ pub(crate) struct Shape {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
     pub(crate) share: Share,
-    pub(crate) thaw_after: u32,
+    /// `None`: as soon as what a freeze costs without a barrier is made up for.
+    pub(crate) thaw_after: Option<u32>,
     /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
     pub(crate) unguard_after: Option<u32>,
     /// More words than this have marks, and more groups of them.
@@ -77,34 +79,24 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What suits `depth` ids on this machine, used by so many of its CPUs.
-    pub(crate) fn of(depth: usize, users: usize) -> Self {
+    /// What suits `depth` ids on this machine, used by these of its CPUs.
+    pub(crate) fn of(depth: usize, users: Users) -> Self {
         Self::on(Backend::best(), depth, users)
     }
 
     /// As `of`, on another back end.
-    pub(crate) fn on(backend: Backend, depth: usize, users: usize) -> Self {
+    pub(crate) fn on(backend: Backend, depth: usize, users: Users) -> Self {
         // Models choose for themselves.
         let sections = backend != Backend::TryLock;
         let unguard_after = (sections && !cfg!(loom)).then_some(UNGUARD_AFTER);
-        let cpus = cpu::online().min(MOST_CPUS);
         Self {
             backend,
-            cpus,
-            share: Share::of(depth, users),
-            thaw_after: if sections {
-                THAW_AFTER
-            } else {
-                Self::locked_ticks(cpus)
-            },
+            cpus: users.of.min(MOST_CPUS),
+            share: Share::of(depth, users.count),
+            thaw_after: sections.then_some(THAW_AFTER),
             unguard_after,
             flat: FLAT,
         }
-    }
-
-    /// Thaw after so many ticks where no barrier is needed.
-    const fn locked_ticks(cpus: usize) -> u32 {
-        (cpus / STACKS_A_TICK) as u32
     }
 }
 
@@ -146,7 +138,7 @@ pub(crate) struct Local {
     depth: AtomicUsize,
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
-    thaw_after: u32,
+    thaw_after: Option<u32>,
     unguard_after: Option<u32>,
     control: Control,
     slow: CachePadded<Slow>,
@@ -163,6 +155,10 @@ struct Slow {
     ticks: AtomicU32,
     /// The tick of the last "none".
     last_none: AtomicU32,
+    /// How many stacks the last freeze closed.
+    closed: AtomicU32,
+    /// Which stacks may be open, a bit for each: those that a freezer looks at.
+    opened: Box<[AtomicU64]>,
     freezes: AtomicU32,
 }
 
@@ -215,6 +211,10 @@ impl Local {
                 budget: AtomicU32::new(shape.share.budget),
                 ticks: AtomicU32::new(0),
                 last_none: AtomicU32::new(0),
+                closed: AtomicU32::new(0),
+                opened: (0..stacks.len().div_ceil(64))
+                    .map(|_| AtomicU64::new(0))
+                    .collect(),
                 freezes: AtomicU32::new(0),
             }),
             stacks,

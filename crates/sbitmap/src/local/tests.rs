@@ -2,6 +2,7 @@ use super::{LARGEST_CAP, Local, Shape};
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
 use crate::mask::BitMask;
+use crate::request::Users;
 use crate::store::Store;
 use crate::word::Check;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -25,7 +26,7 @@ fn store(depth: usize) -> Local {
         depth,
         depth,
         Check::Sequential,
-        Shape::of(depth, cpu::usable()),
+        Shape::of(depth, Users::all()),
     )
 }
 
@@ -33,7 +34,7 @@ fn store(depth: usize) -> Local {
 /// with and without stacks.
 fn every_kind(depths: &[usize], test: impl Fn(Local)) {
     for &depth in depths {
-        let best = Shape::of(depth, cpu::usable());
+        let best = Shape::of(depth, Users::all());
         let restless = Shape {
             unguard_after: best.unguard_after.map(|_| 3),
             ..best
@@ -41,7 +42,7 @@ fn every_kind(depths: &[usize], test: impl Fn(Local)) {
         for shape in [
             best,
             restless,
-            Shape::on(Backend::TryLock, depth, cpu::usable()),
+            Shape::on(Backend::TryLock, depth, Users::all()),
         ] {
             test(store_with(depth, depth, Check::Sequential, shape));
         }
@@ -96,7 +97,7 @@ fn a_second_put_is_an_error_wherever_the_id_is() {
 
 #[test]
 fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
-    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64, cpu::usable()));
+    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64, Users::all()));
     let id = trusted.get().unwrap();
     assert_eq!(trusted.give_back(id), Ok(false));
 
@@ -104,7 +105,7 @@ fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
         64,
         64,
         Check::Racing,
-        Shape::of(64, cpu::usable()),
+        Shape::of(64, Users::all()),
     ));
     for _ in 0..if cfg!(miri) { 10 } else { 500 } {
         let id = checked.get().unwrap();
@@ -185,7 +186,7 @@ fn shallow_users_reach_their_share_only() {
 
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_with(100, 200, Check::Sequential, Shape::of(100, cpu::usable()));
+    let store = store_with(100, 200, Check::Sequential, Shape::of(100, Users::all()));
     assert_eq!(
         store.resize_to(0),
         Err(ResizeError::Depth {
@@ -218,7 +219,13 @@ fn resize_moves_the_end_of_what_is_handed_out() {
 /// for lack of ids gets them when it grows.
 #[test]
 fn stacks_follow_the_depth_and_the_users() {
-    let of = |depth, users| store_with(depth, 4_096, Check::Sequential, Shape::of(depth, users));
+    let of = |depth, count| {
+        let users = Users {
+            count,
+            ..Users::all()
+        };
+        store_with(depth, 4_096, Check::Sequential, Shape::of(depth, users))
+    };
     assert_eq!(of(64, 1).cap(), 32);
     assert_eq!(of(64, 16).cap(), 2);
     assert_eq!(of(4_096, 64).cap(), 32);
@@ -244,6 +251,32 @@ fn stacks_follow_the_depth_and_the_users() {
     pairs(1_000);
     assert!(store.is_drained(), "none again");
     assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
+}
+
+/// Of 64 stacks a freeze closes and empties those that were used since the last one.
+#[test]
+fn a_freeze_takes_the_stacks_that_were_used() {
+    let users = Users { count: 64, of: 64 };
+    let shape = Shape::on(Backend::TryLock, 4_096, users);
+    let store = store_with(4_096, 4_096, Check::Sequential, shape);
+    let closed = |cpus: &[usize]| {
+        store.thaw();
+        for &cpu in cpus {
+            cpu::set_current_for_thread(Some(cpu));
+            let id = store.get().unwrap();
+            store.give_back(id).unwrap();
+        }
+        let open: Vec<usize> = (0..64).filter(|&i| store.stacks.is_open(i)).collect();
+        assert_eq!(open, cpus);
+        store.freeze();
+        assert_eq!(store.weight(), 0);
+        store.slow.closed.load(Ordering::Relaxed)
+    };
+    assert_eq!(closed(&[0, 7, 63]), 3);
+    assert_eq!(closed(&[8]), 1);
+    assert_eq!(closed(&[]), 0);
+    assert_eq!(closed(&Vec::from_iter(0..64)), 64);
+    cpu::set_current_for_thread(None);
 }
 
 #[test]
