@@ -4,7 +4,7 @@ use crate::batched::Batched;
 use crate::engine::BackEnd;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
-use crate::local::Local;
+use crate::local::{Local, Short};
 use crate::mask::BitMask;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
@@ -408,10 +408,10 @@ impl SbitmapQueue {
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            if queue.store().give_back_fast(Some(*rseq), bit) {
-                return Ok(());
-            }
-            return self.put_slow(bit);
+            return match queue.store().give_back_fast(Some(*rseq), bit) {
+                Short::Done => Ok(()),
+                left => self.put_slow(bit, left),
+            };
         }
         self.put_local(bit)
     }
@@ -420,7 +420,7 @@ impl SbitmapQueue {
     fn put_shared(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
             Inner::Shared(queue) => queue.put(bit),
-            _ => self.put_slow(bit),
+            _ => self.put_slow(bit, Short::Untried),
         }
     }
 
@@ -428,21 +428,35 @@ impl SbitmapQueue {
     #[inline(always)]
     pub(crate) fn put_here(&self, bit: usize) -> bool {
         match &self.inner {
-            Inner::Rseq(queue, rseq) => queue.store().give_back_fast(Some(*rseq), bit),
+            Inner::Rseq(queue, rseq) => match queue.store().give_back_fast(Some(*rseq), bit) {
+                Short::Done => true,
+                Short::Untried => false,
+                Short::Ended => {
+                    queue.store().undo_ended(bit);
+                    false
+                }
+            },
             _ => false,
         }
     }
 
     #[inline(never)]
     fn put_local(&self, bit: usize) -> Result<(), PutError> {
-        match &self.inner {
-            Inner::Local(queue) if queue.store().give_back_fast(None, bit) => Ok(()),
-            _ => self.put_shared(bit),
+        let Inner::Local(queue) = &self.inner else {
+            return self.put_shared(bit);
+        };
+        match queue.store().give_back_fast(None, bit) {
+            Short::Done => Ok(()),
+            left => self.put_slow(bit, left),
         }
     }
 
+    /// Goes on where a short way ended.
     #[inline(never)]
-    fn put_slow(&self, bit: usize) -> Result<(), PutError> {
+    fn put_slow(&self, bit: usize, left: Short) -> Result<(), PutError> {
+        if let (Short::Ended, Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
+            return queue.finish_put(queue.store().give_back_ended(bit));
+        }
         on!(self, queue => queue.put(bit))
     }
 

@@ -34,11 +34,6 @@ impl PendingTag<'_> {
         self.target
     }
 
-    #[inline]
-    pub(crate) const fn bit(&self) -> usize {
-        self.bit
-    }
-
     /// The same bit for another hardware queue, if its table is theirs too.
     pub(crate) fn moved(mut self, to: TagMapId) -> Result<Self, Self> {
         let geometry = self.bitmaps.geometry();
@@ -50,12 +45,11 @@ impl PendingTag<'_> {
         }
     }
 
-    /// Its hardware queue and tag number, for who makes it a tag.
+    /// The bare bit, for who makes it a tag.
     #[inline]
-    pub(crate) fn keep(self) -> (usize, usize) {
+    pub(crate) fn keep(self) -> (TagMapId, usize) {
         let this = ManuallyDrop::new(self);
-        let tag = this.bitmaps.tag_of(this.target, this.bit);
-        (this.target.hw_queue, tag)
+        (this.target, this.bit)
     }
 }
 
@@ -78,7 +72,7 @@ pub(crate) struct PendingTags<'a> {
     bits: Vec<usize>,
 }
 
-impl<'a> PendingTags<'a> {
+impl PendingTags<'_> {
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }
@@ -87,16 +81,9 @@ impl<'a> PendingTags<'a> {
         self.bits.iter().copied()
     }
 
-    fn into_inner(mut self) -> Vec<usize> {
+    /// The bare bits.
+    pub(crate) fn keep(mut self) -> Vec<usize> {
         std::mem::take(&mut self.bits)
-    }
-
-    /// One by one.
-    pub(crate) fn into_bits(mut self) -> impl Iterator<Item = PendingTag<'a>> {
-        let (bitmaps, target) = (self.bitmaps, self.target);
-        let bits = std::mem::take(&mut self.bits);
-        bits.into_iter()
-            .map(move |bit| bitmaps.in_hand(target, bit))
     }
 }
 
@@ -393,7 +380,7 @@ impl Bitmaps {
         class: Class,
     ) -> Option<Vec<usize>> {
         let batch = self.try_get_some(target, n, class, true);
-        (batch.len() == n).then(|| batch.into_inner())
+        (batch.len() == n).then(|| batch.keep())
     }
 
     /// A wait for bits of a target.

@@ -174,35 +174,11 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// A2 and A3, or B1.
     pub(crate) fn admit(&self, bit: PendingTag<'_>) -> Option<Tag<T>> {
-        self.note_hw_queue(bit.target(), bit.bit());
-        if !self.bitmaps().admits(bit.target().hw_queue) {
-            drop(bit);
-            return None;
-        }
-        self.count_allocs(1);
-        Some(self.tag(bit))
-    }
-
-    /// Between A1 and A2, where all hardware queues share their tags: whose it is to be. So who
-    /// drains a hardware queue sees that with the bit.
-    fn note_hw_queue(&self, target: TagMapId, bit: usize) {
-        if self.bitmaps().geometry().shared {
-            let tag = self.bitmaps().tag_of(target, bit);
-            self.shared
-                .slot(target.hw_queue, tag)
-                .set_hw_queue(target.hw_queue);
-        }
-    }
-
-    /// The tag of a bit that was admitted.
-    pub(crate) fn tag(&self, bit: PendingTag<'_>) -> Tag<T> {
-        let (hw_queue, tag) = bit.keep();
-        let slot = self.shared.slot(hw_queue, tag);
-        slot.record.grant();
-        slot.info.begin(self.id);
-        // SAFETY: the bit was in the caller's hand and was not given back, so the slot is the
-        // caller's by A1: PROTOCOL.md, "One owner".
-        unsafe { Tag::own(slot, slot.bitmap) }
+        let (target, bit) = bit.keep();
+        let bitmap = self.bitmaps().bitmap(target);
+        self.finish::<false>(bitmap, target, bit, |bitmaps| {
+            bitmaps.admits(target.hw_queue)
+        })
     }
 
     pub(crate) const fn class(&self) -> Class {

@@ -36,6 +36,8 @@ impl Local {
     /// F1 to Z.
     fn drain_all(&self, mode_lock: &Modes, guarded_next: bool) {
         let guarded = self.control.glance().is_guarded();
+        // Relaxed: see `short`.
+        self.short.store(0, Ordering::Relaxed);
         self.control.set_cold(); // F1
         // Ordering: F2, pairs with O2 in `activate`: an activator that is not seen in `opened` sees
         // COLD.
@@ -105,7 +107,16 @@ impl Local {
         let seen = self.control.glance();
         if seen.is_warm() && seen.is_guarded() {
             self.drain_all(&mode_lock, false);
-            self.control.thaw(); // T
+            self.thaw_by(&mode_lock);
+        }
+    }
+
+    /// T. The caller holds E.
+    fn thaw_by(&self, _: &Modes) {
+        if self.control.thaw() && !self.control.glance().is_guarded() {
+            // Relaxed, both: see `short`.
+            let depth = self.depth.load(Ordering::Relaxed);
+            self.short.store(depth, Ordering::Relaxed);
         }
     }
 
@@ -117,8 +128,8 @@ impl Local {
         }
         // A freezer at work is reason enough not to, and so are too few ids for a stack.
         let mode_lock = self.slow.mode_lock.try_lock();
-        if mode_lock.is_some_and(|mode_lock| mode_lock.share.suffices()) {
-            self.control.thaw(); // T
+        if let Some(mode_lock) = mode_lock.filter(|mode_lock| mode_lock.share.suffices()) {
+            self.thaw_by(&mode_lock);
         }
     }
 

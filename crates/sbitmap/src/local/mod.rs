@@ -126,6 +126,17 @@ impl Share {
     }
 }
 
+/// How far a short way of giving back has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The id is in a stack.
+    Done,
+    /// Nothing has happened.
+    Untried,
+    /// The id is nobody's any more, and its stack has not taken it.
+    Ended,
+}
+
 /// The store of ids. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Local {
@@ -136,6 +147,9 @@ pub(crate) struct Local {
     full: Layout,
     /// How many ids there are to hand out now.
     depth: AtomicUsize,
+    /// The mode, for the short ways: the depth while stacks are for sections, else 0. Changed with
+    /// E. It may be late: then a stack refuses, or is not asked.
+    short: AtomicUsize,
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
     thaw_after: Option<u32>,
@@ -188,6 +202,7 @@ impl Local {
         let has_stacks = largest.suffices() || shape.share.suffices();
         let cpus = if has_stacks { shape.cpus } else { 0 };
         let stacks = Stacks::new(shape.backend, cpus);
+        let is_warm = !stacks.is_empty() && shape.share.suffices();
         let words = Words::new(full, shape.flat);
         for i in 0..stacks.len() {
             // CPUs begin at different words.
@@ -199,10 +214,11 @@ impl Local {
             words,
             full,
             depth: AtomicUsize::new(depth),
+            short: AtomicUsize::new(if is_warm { depth } else { 0 }),
             cap: AtomicU32::new(shape.share.cap),
             thaw_after: shape.thaw_after,
             unguard_after: shape.unguard_after,
-            control: Control::new(!stacks.is_empty() && shape.share.suffices()),
+            control: Control::new(is_warm),
             slow: CachePadded::new(Slow {
                 mode_lock: Mutex::new(Modes {
                     share: shape.share,
@@ -265,8 +281,11 @@ impl Local {
     /// Else an id that is to be given to `beyond`, if any.
     #[inline(always)]
     pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
-        // Relaxed: as in `layout`.
-        let depth = self.depth.load(Ordering::Relaxed);
+        // Relaxed: see `short`.
+        let depth = self.short.load(Ordering::Relaxed);
+        if depth == 0 {
+            return Err(None);
+        }
         let id = match rseq {
             Some(rseq) => self.stacks.pop_once_by(rseq, depth)?,
             None => self.stacks.pop_once(depth)?,
@@ -275,27 +294,34 @@ impl Local {
         Ok(id)
     }
 
-    /// The short way of `give_back`. `false`: nothing has happened, the caller still owns `id`.
+    /// The short way of `give_back`.
     #[inline(always)]
-    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> bool {
-        // Relaxed: as in `layout`.
-        let below = id < self.depth.load(Ordering::Relaxed);
+    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> Short {
+        // Relaxed: see `short`.
+        let below = id < self.short.load(Ordering::Relaxed);
         let ended = below
             && match rseq {
                 Some(_) => self.states.end_alone(id),
                 None => self.states.end(id),
             };
         if !ended {
-            return false;
+            return Short::Untried;
         }
         let pushed = match rseq {
             Some(rseq) => self.stacks.push_once_by(rseq, id as u32),
             None => self.stacks.push_once(id as u32),
         };
-        if !pushed {
-            self.states.begin(id);
-        }
-        pushed
+        if pushed { Short::Done } else { Short::Ended }
+    }
+
+    /// Goes on after a short way: the id is nobody's, and in no stack. As `give_back`.
+    pub(crate) fn give_back_ended(&self, id: usize) -> Result<bool, PutError> {
+        self.put_slow(id, true)
+    }
+
+    /// As it was before a short way.
+    pub(crate) fn undo_ended(&self, id: usize) {
+        self.states.begin(id);
     }
 
     /// Takes an id unless somebody waits; `None` is exact when nobody does.

@@ -292,7 +292,12 @@ impl<S: Store> Turns<S> {
     }
 
     pub(crate) fn put(&self, id: usize) -> Result<(), PutError> {
-        if self.store.put(id)? {
+        self.finish_put(self.store.put(id))
+    }
+
+    /// P4 and P5 after what the store has said of one id.
+    pub(crate) fn finish_put(&self, put: Result<bool, PutError>) -> Result<(), PutError> {
+        if put? {
             self.after_put(1);
         }
         Ok(())

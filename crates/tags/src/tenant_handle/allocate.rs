@@ -118,7 +118,7 @@ impl<T: Send + 'static> Tenant<T> {
         n: usize,
         options: AllocOptions,
     ) -> Result<Vec<Tag<T>>, AllocError> {
-        let mut tags = self.quick_batch(options, n);
+        let mut tags = self.batch_fast(options, n);
         let left = n - tags.len();
         if left > 0 || n == 0 {
             match self.batch_slow(options, left) {
@@ -144,13 +144,19 @@ impl<T: Send + 'static> Tenant<T> {
             if n > 0 && batch.len() == 0 {
                 return Err(AllocError::Exhausted);
             }
-            batch.bits().for_each(|bit| self.note_hw_queue(target, bit));
+            let slots = batch.bits().map(|bit| self.slot_of(target, bit));
+            slots.for_each(|slot| self.note_hw_queue(target, slot));
+            // One look for all of them.
             if !bitmaps.admits(target.hw_queue) {
                 drop(batch);
                 continue;
             }
             self.count_allocs(batch.len() as u64);
-            return Ok(batch.into_bits().map(|bit| self.tag(bit)).collect());
+            let (bitmap, bits) = (bitmaps.bitmap(target), batch.keep());
+            let slots = bits.into_iter().map(|bit| self.slot_of(target, bit));
+            // SAFETY: the bits were taken for this call alone, and they were admitted.
+            let tags = slots.map(|slot| unsafe { self.own(slot, bitmap) });
+            return Ok(tags.collect());
         }
     }
 
