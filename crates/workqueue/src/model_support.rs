@@ -47,7 +47,7 @@ impl ManualPool {
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
         state.core.set_batching(most > 1);
-        let taken = state.take(me, &shared.batch);
+        let taken = state.take(me, &shared.batch).entries;
         let room = if most > 1 { most as u64 } else { 0 };
         context.begin_batch(shared.batch.next(), room);
         pool.unlock(state, false);

@@ -453,13 +453,18 @@ impl<T: PoolItem> PoolCore<T> {
     /// nobody either, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
-        if self.listed <= self.workers.nr_takers() || self.workers.are_enough() {
-            return WakeAction::None;
+        if self.needs_worker(now) {
+            self.workers.wake_or_create()
+        } else {
+            WakeAction::None
         }
-        if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {
-            return WakeAction::None;
-        }
-        self.workers.wake_or_create()
+    }
+
+    /// Whether that is somebody.
+    #[inline]
+    pub(crate) fn needs_worker(&self, now: bool) -> bool {
+        let waits = self.listed > self.workers.nr_takers() && !self.workers.are_enough();
+        waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake())
     }
 
     /// Whether listed work waits for workers that run.

@@ -2,7 +2,7 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Claim, Ended, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use super::{Claim, Header, ItemPtr, Ran, RunScope, Step, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use inflight_sync::atomic::{AtomicU32, Ordering};
@@ -86,27 +86,31 @@ impl<R: Run> Reusable<R> {
         this.head.running.store(seq, Ordering::Release);
         scope.tell(item, Step::Started);
         let mut again = 0;
-        let ended = loop {
+        let step = loop {
             match caught(|| this.run.run()) {
-                Ok(ControlFlow::Break(())) => break Ended::Returned,
+                Ok(ControlFlow::Break(())) => break Step::Returned,
                 Ok(ControlFlow::Continue(())) => {
-                    if R::REPEATS && this.head.is_left_alone() && (scope.may_rerun)(again + 1) {
+                    let alone = R::REPEATS && this.head.is_left_alone();
+                    if alone && scope.runner.may_rerun(again + 1) {
                         again += 1;
                         continue;
                     }
                     // While it runs, so that who stops it sees it all the time.
-                    (scope.requeue)(item);
-                    break Ended::Returned;
+                    scope.runner.requeue(item);
+                    break Step::Returned;
                 }
                 Err(payload) => {
                     let message = message(&payload);
                     dispose(payload);
-                    let item = this.run.name().to_owned().into();
-                    break Ended::Panicked { item, message };
+                    scope.runner.panicked(this.run.name(), message.as_deref());
+                    break Step::Panicked;
                 }
             }
         };
-        scope.tell(item, Step::Ended(&ended));
+        if again > 0 {
+            scope.runner.has_rerun(again);
+        }
+        scope.tell(item, step);
         let (old, tells) = header.end();
         let parked = Header::parked_in(old);
         if tells {
@@ -117,11 +121,10 @@ impl<R: Run> Reusable<R> {
             // SAFETY: the item is not used after this unless it is PENDING, as a parked one is.
             unsafe { item.free_after(old) };
         }
-        Ran::Ended {
-            ended,
-            again,
-            parked,
+        if let Some(parked) = parked {
+            scope.runner.put_back(item, parked);
         }
+        Ran::Ended
     }
 }
 

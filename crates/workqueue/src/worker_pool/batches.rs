@@ -1,7 +1,7 @@
 //! Batches under the lock: taking, settling, recalling, putting back, parking.
 
 use super::{PoolState, WorkerPool};
-use crate::batch::{Batch, Entry, Taken, bit, bits};
+use crate::batch::{Batch, Entry, Filled, Taken, bit, bits};
 use crate::item::Parked;
 use crate::pool_core::{PwqIndex, WorkerId};
 use crate::pwq::Pwq;
@@ -9,17 +9,14 @@ use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
 
 impl PoolState {
-    /// *take*: entries into the worker's batch, which is settled. Returns how many.
+    /// *take*: entries into the worker's batch, which is settled.
     #[inline]
-    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> usize {
+    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> Filled {
         let pwqs = &self.pwqs;
         let mut fill = batch.fill();
         self.core.take(worker, |index, places| {
             let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
-            let pwq = NonNull::from(&**pwq);
-            for &entry in places.iter().flatten() {
-                fill.push(Taken { entry, pwq });
-            }
+            fill.extend(NonNull::from(&**pwq), places);
         });
         // For those who append without the lock.
         for index in self.core.emptied() {
@@ -259,8 +256,24 @@ pub(crate) struct Settlement {
 impl Settlement {
     /// Owner, without the lock: it has run all that it had.
     #[inline]
-    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32) {
-        self.count(batch, from, batch.end(), 0);
+    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32, taken: Filled) {
+        let upto = batch.end();
+        let Some((pwq, colour)) = taken.common.filter(|_| batch.has_skipped_none()) else {
+            return self.count(batch, from, upto, 0);
+        };
+        // What its items have appended has the same pwq and colour.
+        (self.from, self.upto) = (from, upto);
+        let ran = upto.wrapping_sub(from) as usize;
+        // It is less if the rest has been recalled.
+        let counted = taken.entries.min(ran);
+        self.runs.clear();
+        self.runs.push(Run {
+            pwq,
+            colour,
+            counted,
+            appended: ran - counted,
+            ran,
+        });
     }
 
     fn count(&mut self, batch: &Batch, from: u32, upto: u32, counted_later: u64) {

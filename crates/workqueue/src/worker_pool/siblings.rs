@@ -264,7 +264,7 @@ impl Theft {
         if let Some(thread) = &mut state.threads[guest] {
             thread.own = Some((thief.clone(), me));
         }
-        let taken = state.take(guest, &shared.batch);
+        let taken = state.take(guest, &shared.batch).entries;
         let own = Some((thief.clone(), me));
         let context = Context::guest(victim.clone(), guest, shared.clone(), own);
         if taken > 0 {

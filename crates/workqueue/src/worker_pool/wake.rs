@@ -52,9 +52,17 @@ impl WorkerPool {
     #[inline]
     pub(super) fn release(
         &self,
-        mut state: MutexGuard<'_, PoolState>,
+        state: MutexGuard<'_, PoolState>,
         now: bool,
     ) -> Option<AfterUnlock> {
+        if state.is_looked_at_alone() && !state.core.needs_worker(now) && !state.has_deferred() {
+            return None;
+        }
+        self.release_slow(state, now)
+    }
+
+    #[inline(never)]
+    fn release_slow(&self, mut state: MutexGuard<'_, PoolState>, now: bool) -> Option<AfterUnlock> {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&state, action);
         let help = state.siblings.is_some() && self.wants_help(&mut state);

@@ -14,7 +14,6 @@ pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::future::Unfinished;
-use crate::item::Name;
 use crate::nr_active::NrActive;
 use crate::pool_attrs::PodMap;
 use crate::pwq::Pwq;
@@ -213,9 +212,9 @@ impl WorkqueueInner {
     }
 
     /// An item's run has ended by panic.
-    pub(crate) fn panicked(&self, item: &Name, message: Option<&str>) {
+    pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         self.counted(Count::Panicked, 1);
-        *self.last_panic.lock() = Some((item.to_string(), message.map(str::to_owned)));
+        *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
     }
 
     /// The pwq of that CPU, if it has been made.
