@@ -10,6 +10,7 @@
 //!   known to compute for long. While it is below the target and work is listed, a worker is
 //!   brought.
 
+use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
 use inflight_sync::Arc;
@@ -74,6 +75,8 @@ pub struct PoolCore<T> {
     taken: u64,
     /// The pwqs that the last of them has left empty.
     emptied: Vec<PwqIndex>,
+    /// For the FIFOs of all pwqs.
+    spares: SpareChunks<T>,
 }
 
 impl<T: PoolItem> PoolCore<T> {
@@ -89,6 +92,7 @@ impl<T: PoolItem> PoolCore<T> {
             batching: false,
             taken: 0,
             emptied: Vec::new(),
+            spares: SpareChunks::default(),
             deferred: Vec::new(),
         }
     }
@@ -135,8 +139,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// What is to be done once the lock has been released.
     #[inline]
-    pub fn take_deferred(&mut self) -> Vec<Deferred> {
-        std::mem::take(&mut self.deferred)
+    pub fn drain_deferred(&mut self) -> impl Iterator<Item = Deferred> + '_ {
+        self.deferred.drain(..)
     }
 
     #[inline]
@@ -147,11 +151,11 @@ impl<T: PoolItem> PoolCore<T> {
     /// *queue*: an entry at the end of a pwq. Returns whether the pwq is busy by that, and counted.
     #[inline]
     pub fn push(&mut self, index: PwqIndex, mut item: T) -> bool {
-        let pwq = self.pwq_mut(index);
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let first = pwq.counted && pwq.colours.in_flight() == 0;
         item.set_colour(pwq.colours.enter());
         pwq.counters.queued += 1;
-        item.set_position(pwq.fifo.push_back(item));
+        item.set_position(pwq.fifo.push_back(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
         } else {
@@ -162,8 +166,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// An entry that had been taken goes back to the head, counted as it is.
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwq_mut(index);
-        item.set_position(pwq.fifo.push_front(item));
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
         } else {
@@ -272,7 +276,8 @@ impl<T: PoolItem> PoolCore<T> {
                 // Who waits for the slot has it after each item.
                 (entries, room) = (1, taken + 1);
             }
-            pwq.fifo.pop_many(entries, |places| sink(index, places));
+            let sink = |places: &_| sink(index, places);
+            pwq.fifo.pop_many(entries, sink, &mut self.spares);
             taken += entries;
             self.listed -= entries;
             self.pass(worker, index);
@@ -374,8 +379,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *put back*: the entry that was parked goes to the head, and its slot with it.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwq_mut(index);
-        item.set_position(pwq.fifo.push_front(item));
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
             self.release_slot(index);
@@ -428,11 +433,12 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *cancel*: takes an entry that stands there out of the FIFO.
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
-        let pwq = self.pwq_mut(index);
-        let entry = pwq.fifo.remove(position).expect("it stands there");
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let entry = pwq.fifo.remove(position, &mut self.spares);
+        let entry = entry.expect("it stands there");
         if pwq.fifo.has_holes() {
-            pwq.fifo
-                .compact(|entry, position| entry.set_position(position));
+            let moved = |entry: &T, position| entry.set_position(position);
+            pwq.fifo.compact(moved, &mut self.spares);
         }
         let (listed, empty) = (pwq.listed, pwq.fifo.is_empty());
         self.listed -= usize::from(listed);

@@ -101,6 +101,8 @@ pub(crate) struct PoolState {
     mayday: Option<Mayday>,
     /// Pwqs that have not been retired.
     users: usize,
+    /// Room for the workers that a recall chooses.
+    chosen: Vec<WorkerId>,
 }
 
 /// A worker's thread.
@@ -197,6 +199,7 @@ impl WorkerPool {
                 stopped: false,
                 stale: Vec::new(),
                 poller: None,
+                chosen: Vec::new(),
             })),
             attrs,
             shared: shared.clone(),
