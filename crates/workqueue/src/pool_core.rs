@@ -14,15 +14,16 @@ use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
 use inflight_sync::Arc;
-use std::collections::VecDeque;
 
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod workers;
+mod worklist;
 
 pub(crate) use pwq_state::PwqState;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
+use worklist::Worklist;
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;
@@ -65,7 +66,7 @@ pub struct PoolCore<T> {
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
     pwqs: Vec<Option<PwqState<T>>>,
-    worklist: VecDeque<PwqIndex>,
+    worklist: Worklist,
     deferred: Vec<Deferred>,
     /// Its workers.
     pub workers: Workers,
@@ -85,7 +86,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub fn new(target: usize) -> Self {
         Self {
             pwqs: Vec::new(),
-            worklist: VecDeque::new(),
+            worklist: Worklist::new(),
             listed: 0,
             workers: Workers::new(target),
             service_ns: 1_000,
@@ -188,7 +189,7 @@ impl<T: PoolItem> PoolCore<T> {
         pwq.listed = true;
         let entries = pwq.fifo.len();
         self.listed += entries;
-        self.worklist.push_back(index);
+        self.list_last(index);
     }
 
     /// A pwq that has become empty, frozen or plugged goes off the worklist.
@@ -199,7 +200,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
         let entries = pwq.fifo.len();
         self.listed -= entries;
-        self.worklist.retain(|listed| *listed != index);
+        self.unlink(index);
         self.release_slot(index);
     }
 
@@ -261,7 +262,7 @@ impl<T: PoolItem> PoolCore<T> {
         let mut room = self.room();
         let mut taken = 0;
         while taken < room {
-            let Some(&index) = self.worklist.front() else {
+            let Some(index) = self.first_listed() else {
                 break;
             };
             let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
@@ -290,7 +291,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// the batch has one already; what is left waits behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
-        self.worklist.pop_front();
+        self.unlink(index);
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let has_more = !pwq.fifo.is_empty();
         if !has_more {
@@ -299,7 +300,7 @@ impl<T: PoolItem> PoolCore<T> {
         let held = &mut self.workers.get_mut(worker).held;
         if held.contains(&index) {
             if has_more {
-                self.worklist.push_back(index);
+                self.list_last(index);
             } else {
                 pwq.listed = false;
                 self.release_slot(index);
@@ -312,7 +313,7 @@ impl<T: PoolItem> PoolCore<T> {
         pwq.listed = false;
         if has_more && pwq.acquire_slot() {
             pwq.listed = true;
-            self.worklist.push_back(index);
+            self.list_last(index);
         } else if has_more {
             self.listed -= pwq.fifo.len();
         }
@@ -471,13 +472,13 @@ impl<T: PoolItem> PoolCore<T> {
     /// Whether listed work waits for workers that run.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.worklist.is_empty()
+        self.first_listed().is_some()
     }
 
     /// Entries that workers could run now, if there were enough: no more of a pwq than it has
     /// slots.
     pub(crate) fn ready(&self) -> usize {
-        let listed = self.worklist.iter().map(|index| self.pwq(*index));
+        let listed = self.worklist().map(|index| self.pwq(index));
         listed
             .map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
             .sum()
@@ -517,15 +518,10 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// A pwq on the worklist is next.
     pub(crate) fn bring_to_front(&mut self, index: PwqIndex) {
-        if let Some(at) = self.worklist.iter().position(|listed| *listed == index) {
-            self.worklist.remove(at);
-            self.worklist.push_front(index);
+        if self.pwq(index).listed {
+            self.unlink(index);
+            self.list_first(index);
         }
-    }
-
-    /// The pwqs that wait for a worker, in their turn.
-    pub(crate) fn worklist(&self) -> impl Iterator<Item = PwqIndex> {
-        self.worklist.iter().copied()
     }
 
     /// A flush of a pwq begins. `None`: there is nothing to wait for.

@@ -4,6 +4,7 @@
 
 use super::*;
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 mod check;
 
