@@ -7,6 +7,7 @@
 //! when they are as many as the entries. Chunks that have become empty go to the FIFOs of the same
 //! pool that need one, so that what waits now and then allocates nothing the next time.
 
+use crate::trim::trim_ring;
 use std::collections::VecDeque;
 
 /// Places of a chunk; in tests as many as no `Vec` has by itself.
@@ -161,6 +162,7 @@ impl<T: Copy> Fifo<T> {
             Some(next) => spares.put(std::mem::replace(&mut self.head, next)),
             None => std::mem::swap(&mut self.head, &mut self.tail),
         }
+        trim_ring(&mut self.full, SPARES);
     }
 
     /// So many places of the head are gone.
@@ -231,6 +233,7 @@ impl<T: Copy> Fifo<T> {
         }
         match self.full.pop_back() {
             Some(last) => {
+                trim_ring(&mut self.full, SPARES);
                 spares.put(std::mem::replace(&mut self.tail, last));
                 &mut self.tail
             }
@@ -321,6 +324,8 @@ mod tests {
         let mut parts = [&fifo.head, &fifo.tail].into_iter().chain(&spares.0);
         assert!(parts.all(|part| part.capacity() <= CHUNK));
         assert_eq!((fifo.full.len(), spares.0.len()), (0, SPARES));
+        let room = fifo.full.capacity();
+        assert!(room < 2 * SPARES, "room for {room}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
+use crate::trim::trim_table;
 use inflight_sync::Arc;
 
 mod pwq_state;
@@ -126,6 +127,7 @@ impl<T: PoolItem> PoolCore<T> {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
         }
+        trim_table(&mut self.pwqs);
     }
 
     #[inline]
