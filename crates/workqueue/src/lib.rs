@@ -133,6 +133,7 @@ mod metrics;
 mod reporter;
 mod sampler;
 mod trace;
+mod trim;
 mod watchdog;
 
 pub use attrs::{Attrs, Concurrency, Kind};

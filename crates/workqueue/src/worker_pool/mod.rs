@@ -9,6 +9,7 @@ use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::Sampler;
 use crate::system_shared::SystemShared;
+use crate::trim::trim_table;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
@@ -101,6 +102,8 @@ pub(crate) struct PoolState {
     mayday: Option<Mayday>,
     /// Pwqs that have not been retired.
     users: usize,
+    /// Room for the workers that a recall chooses.
+    chosen: Vec<WorkerId>,
 }
 
 /// A worker's thread.
@@ -197,6 +200,7 @@ impl WorkerPool {
                 stopped: false,
                 stale: Vec::new(),
                 poller: None,
+                chosen: Vec::new(),
             })),
             attrs,
             shared: shared.clone(),
@@ -296,7 +300,9 @@ impl PoolState {
     /// A pwq that is idle goes for good.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
-        self.pwqs[index as usize].take()
+        let pwq = self.pwqs[index as usize].take();
+        trim_table(&mut self.pwqs);
+        pwq
     }
 
     pub(crate) fn thread(&self, worker: WorkerId) -> &WorkerThread {

@@ -196,7 +196,7 @@ impl WorkerPool {
     }
 
     /// The workers whose CPU time can be read.
-    pub(crate) fn metered(&self) -> Vec<Metered> {
+    pub(crate) fn metered(&self, metered: &mut Vec<Metered>) {
         let state = self.lock();
         let workers = state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
@@ -213,6 +213,6 @@ impl WorkerPool {
                 before: thread.shared.charged.before(),
             })
         });
-        workers.collect()
+        metered.extend(workers);
     }
 }

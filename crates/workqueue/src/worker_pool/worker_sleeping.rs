@@ -28,20 +28,22 @@ impl PoolState {
 
     /// Takes from workers that have not moved since the last look what they have not begun.
     fn recall_stuck(&mut self) {
-        let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
-        let mut stuck = Vec::new();
-        for worker in all {
-            if !self.has_batch(worker) {
-                continue;
-            }
-            let next = self.thread(worker).shared.batch.next();
-            let thread = self.threads[worker].as_mut().expect("it has a batch");
-            let is_stuck = thread.seen.replace(next) == Some(next);
-            if is_stuck && !self.is_recalled(worker) {
-                stuck.push(worker);
-            }
-        }
+        let mut stuck = std::mem::take(&mut self.chosen);
+        stuck.extend(self.core.workers.iter().map(|(worker, _)| worker));
+        stuck.retain(|worker| self.is_stuck(*worker));
         self.recall(&stuck);
+        stuck.clear();
+        self.chosen = stuck;
+    }
+
+    /// Whether the worker has not moved since the last look, and has something left.
+    fn is_stuck(&mut self, worker: WorkerId) -> bool {
+        if !self.has_batch(worker) {
+            return false;
+        }
+        let next = self.thread(worker).shared.batch.next();
+        let thread = self.threads[worker].as_mut().expect("it has a batch");
+        thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 
     /// Nothing is left to be recalled.
@@ -107,17 +109,19 @@ impl WorkerPool {
             true => Verdict::Asleep,
             false => Verdict::Intensive(Duration::ZERO),
         };
-        let seen = self.candidates().unwrap_or_default().into_iter();
+        let mut seen = Vec::new();
+        self.candidates(&mut seen);
+        let seen = seen.into_iter();
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
     }
 
-    /// The workers that hold others back. `None` if nothing waits.
-    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
+    /// The workers that hold others back. `false`: nothing waits.
+    pub(crate) fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
         let state = self.lock();
         if !state.waits() {
-            return None;
+            return false;
         }
-        let candidates = state.core.workers.iter().filter_map(|(worker, w)| {
+        candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
             let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
             let runs = runs && thread.running_as().function.get().is_some();
@@ -127,8 +131,8 @@ impl WorkerPool {
                 // In a model threads have no numbers, and nothing is read of them.
                 thread: thread.number.or(cfg!(loom).then_some(0))?,
             })
-        });
-        Some(candidates.collect())
+        }));
+        true
     }
 
     /// What was seen of workers in some turns. Returns whether any of it was news.
