@@ -60,8 +60,16 @@ impl fmt::Display for Stall {
 
 pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
+/// What tells a place from others: queues may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlaceId {
+    Pool(usize),
+    Queue(u64),
+}
+
 /// A place with something that waits, at one moment.
 pub(crate) struct Waiting {
+    pub(crate) id: PlaceId,
     pub(crate) place: String,
     /// Changes when something moves.
     pub(crate) progress: u64,
@@ -78,7 +86,7 @@ pub(crate) struct Watchdog {
     /// A look is planned.
     armed: AtomicBool,
     /// Progress of places with something that waits, and when it was first seen so.
-    seen: Mutex<BTreeMap<String, (u64, Instant)>>,
+    seen: Mutex<BTreeMap<PlaceId, (u64, Instant)>>,
 }
 
 impl Watchdog {
@@ -138,12 +146,12 @@ impl Watchdog {
         let mut seen = self.seen.lock();
         let mut still = BTreeMap::new();
         for place in places {
-            let before = seen.get(&place.place).copied();
+            let before = seen.get(&place.id).copied();
             let since = match before {
                 Some((progress, since)) if progress == place.progress => since,
                 _ => now,
             };
-            still.insert(place.place.clone(), (place.progress, since));
+            still.insert(place.id, (place.progress, since));
             if now - since >= threshold {
                 let on_stall = on_stall.clone();
                 let stall = Stall {

@@ -10,7 +10,7 @@ use inflight_workqueue::{
     blocking, touch_watchdog,
 };
 use std::time::Duration;
-use support::{Level, Log, bound, one_cpu, plug};
+use support::{Level, Log, bound, one_cpu, plug, until};
 
 fn a_function_with_a_name() {}
 
@@ -249,6 +249,42 @@ fn stalls_are_reported_with_place_item_and_time() {
         thread::yield_now();
     }
     assert_eq!(stalls.entries().len(), 4, "and then it sleeps");
+}
+
+/// Queues may have the same name: each is looked at by itself.
+#[test]
+fn a_stall_is_found_beside_a_queue_of_the_same_name() {
+    let (sys, _, clock, stalls) = watched();
+    let twins = [1, 2].map(|_| {
+        let twin = sys.workqueue("twin").unbound(Attrs::new());
+        twin.max_active(1).build().unwrap()
+    });
+    // One has run more than the other.
+    twins[0].spawn(|| ()).wait().unwrap();
+    let (begun, open) = (Level::new(), Level::new());
+    for twin in &twins {
+        let (begun, open) = (begun.clone(), open.clone());
+        drop(twin.spawn(move || {
+            begun.raise();
+            open.wait(1);
+        }));
+    }
+    begun.wait(2);
+    let waits = ["of one", "of the other"].map(|name| Work::named(name, || ()));
+    for (twin, work) in twins.iter().zip(&waits) {
+        assert!(twin.queue(work).unwrap().is_queued());
+    }
+    // It looks a third time when what the second look has found has been told.
+    (0..3).for_each(|_| period(&clock));
+    until_asleep(&clock);
+    let told = |item| stalls.entries().iter().any(|stall| stall.contains(item));
+    until(
+        || told("first twin: of the other,"),
+        || format!("{:?}", stalls.entries()),
+    );
+    open.raise();
+    twins.iter().for_each(|twin| twin.flush_blocking().unwrap());
+    assert!(told("first twin: of one,"), "{:?}", stalls.entries());
 }
 
 /// E17: an item that is long but says that it gets on stalls neither its pool nor its queue's

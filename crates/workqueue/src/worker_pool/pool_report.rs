@@ -5,7 +5,7 @@ use crate::batch::bit;
 use crate::cpu_time::{self, Metered};
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
@@ -126,6 +126,7 @@ impl WorkerPool {
         // SAFETY: its entry is in the queue, and the lock is held.
         let item = unsafe { item.name() };
         Some(Waiting {
+            id: PlaceId::Pool(self.id),
             place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later look sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),

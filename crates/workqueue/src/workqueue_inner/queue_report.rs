@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::pool_attrs::{PodMap, PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use crate::worker_pool::PwqLevel;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -153,6 +153,7 @@ impl WorkqueueInner {
             return None;
         }
         Some(Waiting {
+            id: PlaceId::Queue(self.number()),
             place: format!("queue {}", self.name()),
             progress,
             item: format!("{}: {}", self.name(), first?),
