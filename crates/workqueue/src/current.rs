@@ -195,14 +195,11 @@ impl Context {
         let found = self.shared.found.load(Ordering::Relaxed);
         if found != 0 {
             self.shared.found.store(0, Ordering::Relaxed);
-            pwq.wq().counted(
-                if found == FOUND_ASLEEP {
-                    Count::FoundAsleep
-                } else {
-                    Count::Intensive
-                },
-                1,
-            );
+            if found == FOUND_ASLEEP {
+                pwq.wq().counted(Count::FoundAsleep, 1);
+            } else if self.pool.attrs().is_of_one_cpu() {
+                pwq.wq().counted(Count::Intensive, 1);
+            }
         }
     }
 

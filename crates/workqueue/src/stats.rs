@@ -37,7 +37,7 @@ pub struct WorkqueueStats {
     pub cm_wakeups: u64,
     /// How often an item was found asleep although it had not said so.
     pub found_asleep: u64,
-    /// How often an item was found to compute for long.
+    /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,
     /// CPU time that the queue's items have used on workers, by samples every 10 ms. `None` if
     /// nobody has asked for it: see

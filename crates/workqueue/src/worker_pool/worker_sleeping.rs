@@ -175,7 +175,7 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => Self::hog(&state, worker, function, used),
+            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
         };
         self.unlock(state, true);
         if let Some((own, me)) = &thread.own {
@@ -189,8 +189,18 @@ impl WorkerPool {
         true
     }
 
-    /// What is known under the lock of a worker that computes for long.
-    fn hog(state: &PoolState, worker: WorkerId, function: Function, used: Duration) -> Option<Hog> {
+    /// What is known under the lock of a worker that computes for long. In an unbound pool the item
+    /// is where it should be.
+    fn hog(
+        &self,
+        state: &PoolState,
+        worker: WorkerId,
+        function: Function,
+        used: Duration,
+    ) -> Option<Hog> {
+        if !self.attrs.is_of_one_cpu() {
+            return None;
+        }
         let thread = state.thread(worker);
         Some(Hog {
             item: function.name().to_owned(),
