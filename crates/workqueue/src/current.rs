@@ -341,6 +341,14 @@ fn refuse_sleep() {
     );
 }
 
+/// The item that the calling worker runs has a name of its own.
+pub(crate) fn tell_name(name: &str) {
+    let Some(context) = current() else { return };
+    if let Some(running) = context.item.get() {
+        context.shared.told.set_name(running.i, name);
+    }
+}
+
 /// The item that the calling worker runs, with its pwq.
 pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
     let context = current()?;

@@ -1,7 +1,7 @@
 //! Notices when nothing moves.
 
+use crate::busy_worker::BusyWorker;
 use crate::current::with_running;
-use crate::stats::Counted;
 use crate::system_shared::SystemShared;
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,9 +31,8 @@ pub struct Stall {
     pub item: String,
     /// How many wait.
     pub waiting: usize,
-    /// The queues whose items the pool's workers run and have not ended, each once for each item;
-    /// empty if the items have not got to a pool.
-    pub running: Vec<String>,
+    /// The pool's workers that are busy, or those that run other items of the queue.
+    pub running: Vec<BusyWorker>,
     /// For how long at least nothing has moved.
     pub since: Duration,
 }
@@ -51,10 +50,7 @@ impl fmt::Display for Stall {
             f,
             "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
         )?;
-        if running.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; running: {}", Counted(running))
+        running.iter().try_for_each(|busy| write!(f, "\n  {busy}"))
     }
 }
 
@@ -75,8 +71,8 @@ pub(crate) struct Waiting {
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
-    /// The queues whose items hold it up.
-    pub(crate) running: Vec<String>,
+    /// Who holds it up.
+    pub(crate) running: Vec<BusyWorker>,
 }
 
 pub(crate) struct Watchdog {
@@ -154,14 +150,17 @@ impl Watchdog {
             still.insert(place.id, (place.progress, since));
             if now - since >= threshold {
                 let on_stall = on_stall.clone();
-                let stall = Stall {
+                let mut stall = Stall {
                     place: place.place,
                     item: place.item,
                     waiting: place.waiting,
                     running: place.running,
                     since: now - since,
                 };
-                shared.reporter.send(shared, move || on_stall(&stall));
+                shared.reporter.send(shared, move || {
+                    stall.running.iter_mut().for_each(BusyWorker::read_stack);
+                    on_stall(&stall);
+                });
             }
         }
         *seen = still;

@@ -356,10 +356,6 @@ mod tests {
     struct Nothing;
 
     impl Run for Nothing {
-        fn name(&self) -> &'static str {
-            "nothing"
-        }
-
         fn function() -> &'static str {
             "nothing"
         }

@@ -81,8 +81,10 @@ impl WorkerPool {
     }
 
     fn look(&self) {
-        self.shared.submitters.look(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.shared.submitters.look(now);
         let mut state = self.lock();
+        state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
         if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {

@@ -133,10 +133,12 @@ impl WorkqueueInner {
     /// Items that wait for a slot and do not get on, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
-        let mut waiting = 0;
+        let now = self.shared().clock.now();
+        let (mut waiting, mut running) = (0, Vec::new());
         let (mut first, mut progress) = (None, self.count(Count::Touched));
         for pwq in &control.pwqs {
-            let state = pwq.lock();
+            let mut state = pwq.lock();
+            running.extend(state.busy_workers(now, |index| index == pwq.index()));
             let level = state.level(pwq.index());
             progress += level.started;
             let core = state.core.pwq(pwq.index());
@@ -158,7 +160,7 @@ impl WorkqueueInner {
             progress,
             item: format!("{}: {}", self.name(), first?),
             waiting,
-            running: Vec::new(),
+            running,
         })
     }
 }
