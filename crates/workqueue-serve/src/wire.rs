@@ -188,7 +188,7 @@ pub struct QueueCounters {
     pub inactive: usize,
     /// CPU time of its items in us; `None` if it is not measured.
     pub cpu_time: Option<u64>,
-    /// Items found to compute for long.
+    /// Items found to compute for long; of bound queues alone.
     pub cpu_intensive: u64,
     /// Workers brought because an item blocked.
     pub cm_wakeup: u64,

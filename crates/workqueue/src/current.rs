@@ -203,14 +203,11 @@ impl Context {
         let found = self.shared.found.load(Ordering::Relaxed);
         if found != 0 {
             self.shared.found.store(0, Ordering::Relaxed);
-            pwq.wq().counted(
-                if found == FOUND_ASLEEP {
-                    Count::FoundAsleep
-                } else {
-                    Count::Intensive
-                },
-                1,
-            );
+            if found == FOUND_ASLEEP {
+                pwq.wq().counted(Count::FoundAsleep, 1);
+            } else if self.pool.attrs().is_of_one_cpu() {
+                pwq.wq().counted(Count::Intensive, 1);
+            }
         }
     }
 
@@ -350,6 +347,14 @@ fn refuse_sleep() {
         !may_not_sleep() || inflight_sync::thread::panicking(),
         "an item of a BH workqueue may not sleep"
     );
+}
+
+/// The item that the calling worker runs has a name of its own.
+pub(crate) fn tell_name(name: &str) {
+    let Some(context) = current() else { return };
+    if let Some(running) = context.item.get() {
+        context.shared.told.set_name(running.i, name);
+    }
 }
 
 /// The item that the calling worker runs, with its pwq.

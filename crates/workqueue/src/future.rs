@@ -58,10 +58,6 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    fn name(&self) -> &str {
-        Self::function()
-    }
-
     fn function() -> &'static str {
         type_name::<F>()
     }

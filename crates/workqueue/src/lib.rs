@@ -124,6 +124,7 @@ mod worker;
 mod worker_pool;
 
 // What is watched and told.
+mod busy_worker;
 mod cpu_time;
 mod dump;
 mod hog;
@@ -139,6 +140,7 @@ mod watchdog;
 pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
+pub use busy_worker::BusyWorker;
 pub use completion::Wait;
 pub use current::blocking;
 pub use current_work::{CurrentItem, current_item, current_work};

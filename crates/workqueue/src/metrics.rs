@@ -35,7 +35,10 @@ const COUNTERS: [Counter; 15] = [
     ),
     counter_of!(cm_wakeups, "workers brought because an item blocked"),
     counter_of!(found_asleep, "items found asleep that had not said so"),
-    counter_of!(cpu_intensive, "items found to compute for long"),
+    counter_of!(
+        cpu_intensive,
+        "items of bound queues found to compute for long"
+    ),
     counter_of!(maydays, "calls of the rescuer"),
     counter_of!(rescued, "items that the rescuer has run"),
     counter_of!(

@@ -37,7 +37,7 @@ pub struct WorkqueueStats {
     pub cm_wakeups: u64,
     /// How often an item was found asleep although it had not said so.
     pub found_asleep: u64,
-    /// How often an item was found to compute for long.
+    /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,
     /// CPU time that the queue's items have used on workers, by samples every 10 ms. `None` if
     /// nobody has asked for it: see
@@ -97,14 +97,18 @@ pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result 
         ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
         r.workers, r.running, r.target, r.blocked, r.idle, r.ready
     )?;
-    if !r.items.is_empty() {
-        write!(out, "; running: {}", Counted(&r.items))?;
+    let busy = pool.busy_workers();
+    if !busy.is_empty() {
+        let mut queues: Vec<_> = busy.iter().map(|busy| busy.queue.as_str()).collect();
+        queues.sort_unstable();
+        write!(out, "; running: {}", Counted(&queues))?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    busy.iter().try_for_each(|busy| writeln!(out, "  {busy}"))
 }
 
 /// Sorted names, those that are there several times once, with their number.
-pub(crate) struct Counted<'a>(pub(crate) &'a [String]);
+struct Counted<'a>(&'a [&'a str]);
 
 impl fmt::Display for Counted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +117,7 @@ impl fmt::Display for Counted<'_> {
             if several.len() > 1 {
                 write!(f, "{}*", several.len())?;
             }
-            f.write_str(&several[0])?;
+            f.write_str(several[0])?;
         }
         Ok(())
     }

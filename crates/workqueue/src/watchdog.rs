@@ -1,7 +1,7 @@
 //! Notices when nothing moves.
 
+use crate::busy_worker::BusyWorker;
 use crate::current::with_running;
-use crate::stats::Counted;
 use crate::system_shared::SystemShared;
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,9 +31,8 @@ pub struct Stall {
     pub item: String,
     /// How many wait.
     pub waiting: usize,
-    /// The queues whose items the pool's workers run and have not ended, each once for each item;
-    /// empty if the items have not got to a pool.
-    pub running: Vec<String>,
+    /// The pool's workers that are busy, or those that run other items of the queue.
+    pub running: Vec<BusyWorker>,
     /// For how long at least nothing has moved.
     pub since: Duration,
 }
@@ -51,24 +50,29 @@ impl fmt::Display for Stall {
             f,
             "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
         )?;
-        if running.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; running: {}", Counted(running))
+        running.iter().try_for_each(|busy| write!(f, "\n  {busy}"))
     }
 }
 
 pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
+/// What tells a place from others: queues may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlaceId {
+    Pool(usize),
+    Queue(u64),
+}
+
 /// A place with something that waits, at one moment.
 pub(crate) struct Waiting {
+    pub(crate) id: PlaceId,
     pub(crate) place: String,
     /// Changes when something moves.
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
-    /// The queues whose items hold it up.
-    pub(crate) running: Vec<String>,
+    /// Who holds it up.
+    pub(crate) running: Vec<BusyWorker>,
 }
 
 pub(crate) struct Watchdog {
@@ -78,7 +82,7 @@ pub(crate) struct Watchdog {
     /// A look is planned.
     armed: AtomicBool,
     /// Progress of places with something that waits, and when it was first seen so.
-    seen: Mutex<BTreeMap<String, (u64, Instant)>>,
+    seen: Mutex<BTreeMap<PlaceId, (u64, Instant)>>,
 }
 
 impl Watchdog {
@@ -138,22 +142,25 @@ impl Watchdog {
         let mut seen = self.seen.lock();
         let mut still = BTreeMap::new();
         for place in places {
-            let before = seen.get(&place.place).copied();
+            let before = seen.get(&place.id).copied();
             let since = match before {
                 Some((progress, since)) if progress == place.progress => since,
                 _ => now,
             };
-            still.insert(place.place.clone(), (place.progress, since));
+            still.insert(place.id, (place.progress, since));
             if now - since >= threshold {
                 let on_stall = on_stall.clone();
-                let stall = Stall {
+                let mut stall = Stall {
                     place: place.place,
                     item: place.item,
                     waiting: place.waiting,
                     running: place.running,
                     since: now - since,
                 };
-                shared.reporter.send(shared, move || on_stall(&stall));
+                shared.reporter.send(shared, move || {
+                    stall.running.iter_mut().for_each(BusyWorker::read_stack);
+                    on_stall(&stall);
+                });
             }
         }
         *seen = still;

@@ -7,9 +7,15 @@ use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, WorkqueueSystem};
 use support::{Level, plug};
 
-/// All but the numbers of threads, which differ from run to run.
+/// All but what differs from run to run: numbers of threads, their stacks, times.
 fn without_threads(dump: &str) -> String {
-    let lines = dump.lines().map(|line| {
+    let lines = dump.lines().filter(|line| !line.starts_with("    [<0>]"));
+    let lines = lines.map(|line| {
+        if let Some((thread, runs)) = line.split_once(" runs ") {
+            let name = thread.split_once(" (").map_or(thread, |(name, _)| name);
+            let item = runs.split_once(" for ").map_or(runs, |(item, _)| item);
+            return format!("{name} (TID) runs {item}");
+        }
         // The rescuer's line: name, mask, number, mask.
         let thread = line
             .split_whitespace()

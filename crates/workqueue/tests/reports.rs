@@ -7,7 +7,7 @@ mod support;
 use inflight_sync::time::Clock;
 #[cfg(all(target_os = "linux", not(miri)))]
 use inflight_workqueue::TraceStep;
-use inflight_workqueue::{DelayedWork, Work, Workqueue, current_item};
+use inflight_workqueue::{Attrs, DelayedWork, Work, Workqueue, current_item};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use support::{Level, Log, bound, one_cpu, plug, system, until};
@@ -110,6 +110,19 @@ fn a_slow_tracer_does_not_stop_the_timer() {
     assert_eq!(sys.reports_dropped(), 0);
 }
 
+/// Computes until an item behind it has been let run, so whoever runs this has been found by then.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn computes(behind: &Workqueue) {
+    let ran = Level::new();
+    drop(behind.spawn_on(0, {
+        let ran = ran.clone();
+        move || ran.raise()
+    }));
+    while ran.get() == 0 {
+        std::hint::spin_loop();
+    }
+}
+
 /// Nor does one of functions that compute: what waits behind them runs, and each function is listed
 /// with its queue and how often it was found.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -131,17 +144,6 @@ fn functions_that_compute_for_long_are_named() {
     let _lets_go = LetsGo(free.clone());
     let wq = bound(&sys);
     let short = sys.workqueue("short").bound().build().unwrap();
-    // It computes until the item behind it has been let run, so it has been found by then.
-    fn computes(wq: &Workqueue) {
-        let ran = Level::new();
-        drop(wq.spawn_on(0, {
-            let ran = ran.clone();
-            move || ran.raise()
-        }));
-        while ran.get() == 0 {
-            std::hint::spin_loop();
-        }
-    }
     for found in 1..=4 {
         let short = short.clone();
         wq.spawn(move || computes(&short)).wait().unwrap();
@@ -167,6 +169,32 @@ fn functions_that_compute_for_long_are_named() {
         .map(|report| report.1)
         .collect();
     assert_eq!(counts, [2, 3]);
+}
+
+/// B27: in an unbound queue an item that computes for long lets others run, and is no hog: to be
+/// there is the cure.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn b27_hogs_are_of_bound_queues() {
+    let builder = one_cpu().intensive_threshold(Duration::from_millis(1));
+    let sys = builder.build().unwrap();
+    let unbound = sys.workqueue("unbound").unbound(Attrs::new());
+    let (unbound, bound) = (unbound.build().unwrap(), bound(&sys));
+    for _ in 0..4 {
+        let behind = unbound.clone();
+        unbound.spawn(move || computes(&behind)).wait().unwrap();
+    }
+    unbound.flush_blocking().unwrap();
+    // What is found is noted in its order.
+    while sys.hogs().is_empty() {
+        let behind = bound.clone();
+        bound.spawn(move || computes(&behind)).wait().unwrap();
+    }
+    bound.flush_blocking().unwrap();
+    let hogs: Vec<_> = sys.hogs().into_iter().map(|hog| hog.queue).collect();
+    assert_eq!(hogs, ["bound"]);
+    assert_eq!(unbound.stats().cpu_intensive, 0);
+    assert!(bound.stats().cpu_intensive > 0);
 }
 
 /// Whatever holds the function inside, who asks what runs gets its own type.

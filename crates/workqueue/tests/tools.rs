@@ -10,7 +10,7 @@ use inflight_workqueue::{
     blocking, touch_watchdog,
 };
 use std::time::Duration;
-use support::{Level, Log, bound, one_cpu, plug};
+use support::{Level, Log, bound, one_cpu, plug, until};
 
 fn a_function_with_a_name() {}
 
@@ -193,7 +193,11 @@ fn watched() -> (WorkqueueSystem, Workqueue, Clock, Log<String>) {
     let (clock, stalls) = (Clock::manual(), Log::new());
     let log = stalls.clone();
     let builder = one_cpu().clock(clock.clone()).idle_timeout(Duration::MAX);
-    let builder = builder.watchdog(LONG, move |stall| log.push(stall.to_string()));
+    let builder = builder.watchdog(LONG, move |stall| {
+        let text = stall.to_string();
+        // What is behind the first line is of the workers.
+        log.push(text.lines().next().unwrap().to_owned());
+    });
     let sys = builder.build().unwrap();
     let wq = sys.workqueue("slow").bound().max_active(2).build().unwrap();
     (sys, wq, clock, stalls)
@@ -230,7 +234,7 @@ fn stalls_are_reported_with_place_item_and_time() {
     assert_eq!(
         stalls.entries(),
         [
-            "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s; running: slow",
+            "pool cpu 0: 1 waiting, first slow: waits, nothing has moved for 30s",
             "queue limited: 1 waiting, first limited: starves, nothing has moved for 30s",
         ]
     );
@@ -238,7 +242,7 @@ fn stalls_are_reported_with_place_item_and_time() {
     while stalls.entries().len() < 4 {
         thread::yield_now();
     }
-    assert!(stalls.entries()[2].ends_with("for 60s; running: slow"));
+    assert!(stalls.entries()[2].ends_with("for 60s"));
     assert!(stalls.entries()[3].ends_with("for 60s"));
     open.raise();
     limit.raise();
@@ -249,6 +253,121 @@ fn stalls_are_reported_with_place_item_and_time() {
         thread::yield_now();
     }
     assert_eq!(stalls.entries().len(), 4, "and then it sleeps");
+}
+
+/// Who holds a pool up, or has a limit's slots, is named: by the user's name of the item, the
+/// thread and the time since somebody has first looked; in the dump, too.
+#[test]
+fn busy_workers_are_named_in_stalls_and_in_the_dump() {
+    let (clock, stalls) = (Clock::manual(), Log::new());
+    let log = stalls.clone();
+    let builder = one_cpu().clock(clock.clone()).idle_timeout(Duration::MAX);
+    let builder = builder.watchdog(LONG, move |stall| log.push(stall.clone()));
+    let sys = builder.build().unwrap();
+    let slow = sys.workqueue("slow").bound().build().unwrap();
+    let limited = sys.workqueue("limited").unbound(Attrs::new());
+    let limited = limited.max_active(1).build().unwrap();
+    let (begun, open) = (Level::new(), Level::new());
+    let holds = || {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    };
+    // What ran there before had another name, or none.
+    slow.spawn_named("before", || ()).wait().unwrap();
+    limited.spawn(|| ()).wait().unwrap();
+    assert!(
+        slow.queue_on(0, &Work::named("rescan", holds()))
+            .unwrap()
+            .is_queued()
+    );
+    let sends = limited.spawn_named(String::from("send part 1"), holds());
+    begun.wait(2);
+    let waits = [slow.spawn_on(0, || ()), limited.spawn(|| ())];
+    period(&clock);
+    period(&clock);
+    while stalls.entries().len() < 2 {
+        thread::yield_now();
+    }
+    until_asleep(&clock);
+    let dump = sys.dump();
+    open.raise();
+    sends.wait().unwrap();
+    waits.into_iter().for_each(|item| item.wait().unwrap());
+    for (stall, queue, item, name) in [
+        (&stalls.entries()[0], "slow", "rescan", "inflight/0:0"),
+        (
+            &stalls.entries()[1],
+            "limited",
+            "send part 1",
+            "inflight/u0:0",
+        ),
+    ] {
+        let [busy] = &stall.running[..] else {
+            panic!("{stall}");
+        };
+        assert_eq!((busy.queue.as_str(), busy.item.as_str()), (queue, item));
+        assert_eq!(busy.thread_name.as_deref(), Some(name));
+        assert_eq!(busy.running_for, LONG, "since the look before");
+        let number = busy
+            .thread
+            .map_or(String::new(), |number| format!(" ({number})"));
+        let line = format!("\n  {name}{number} runs {queue}: {item} for 30s");
+        assert!(stall.to_string().contains(&line), "{stall}");
+        assert!(dump.contains(&line), "{line} in {dump}");
+    }
+}
+
+/// A name goes with its item.
+#[test]
+fn an_item_without_a_name_does_not_get_that_of_another() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    wq.spawn_named("before", || ()).wait().unwrap();
+    let open = plug(&wq);
+    let dump = sys.dump();
+    open.raise();
+    assert!(dump.contains(" runs bound: "), "{dump}");
+    assert!(dump.contains("support::plug"), "{dump}");
+    assert!(!dump.contains("before"), "{dump}");
+}
+
+/// Queues may have the same name: each is looked at by itself.
+#[test]
+fn a_stall_is_found_beside_a_queue_of_the_same_name() {
+    let (sys, _, clock, stalls) = watched();
+    let twins = [1, 2].map(|_| {
+        let twin = sys.workqueue("twin").unbound(Attrs::new());
+        twin.max_active(1).build().unwrap()
+    });
+    // One has run more than the other.
+    twins[0].spawn(|| ()).wait().unwrap();
+    let (begun, open) = (Level::new(), Level::new());
+    for twin in &twins {
+        let (begun, open) = (begun.clone(), open.clone());
+        drop(twin.spawn(move || {
+            begun.raise();
+            open.wait(1);
+        }));
+    }
+    begun.wait(2);
+    let waits = ["of one", "of the other"].map(|name| Work::named(name, || ()));
+    for (twin, work) in twins.iter().zip(&waits) {
+        assert!(twin.queue(work).unwrap().is_queued());
+    }
+    // It looks a third time when what the second look has found has been told.
+    (0..3).for_each(|_| period(&clock));
+    until_asleep(&clock);
+    let told = |item| stalls.entries().iter().any(|stall| stall.contains(item));
+    until(
+        || told("first twin: of the other,"),
+        || format!("{:?}", stalls.entries()),
+    );
+    open.raise();
+    twins.iter().for_each(|twin| twin.flush_blocking().unwrap());
+    assert!(told("first twin: of one,"), "{:?}", stalls.entries());
 }
 
 /// E17: an item that is long but says that it gets on stalls neither its pool nor its queue's

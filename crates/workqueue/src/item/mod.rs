@@ -358,10 +358,6 @@ mod tests {
     struct Nothing;
 
     impl Run for Nothing {
-        fn name(&self) -> &'static str {
-            "nothing"
-        }
-
         fn function() -> &'static str {
             "nothing"
         }

@@ -3,6 +3,7 @@
 use super::extra::{Extra, State};
 use super::word::*;
 use super::{Claim, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use crate::current;
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use inflight_sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +18,14 @@ pub(crate) trait Run: Send + Sync {
     /// Whether it is a work that its function may queue.
     const IS_WORK: bool = false;
 
-    fn name(&self) -> &str;
+    /// The name that its user has given it.
+    fn own_name(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &str {
+        self.own_name().unwrap_or(Self::function())
+    }
 
     /// The type of the function that its user has given.
     fn function() -> &'static str;
@@ -84,6 +92,9 @@ impl<R: Run> Reusable<R> {
         // run before: who reads this number sees what that run did. Who reads an older one waits
         // for this run too.
         this.head.running.store(seq, Ordering::Release);
+        if let Some(name) = this.run.own_name() {
+            current::tell_name(name);
+        }
         scope.tell(item, Step::Started);
         let mut again = 0;
         let step = loop {

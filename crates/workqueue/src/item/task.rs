@@ -5,6 +5,7 @@
 
 use super::word::*;
 use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, Step, VTable};
+use crate::current;
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
 use inflight_sync::atomic::Ordering;
@@ -62,6 +63,7 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
     }
 
     fn run(self) -> Result<T, (Name, Payload)> {
+        current::tell_name(&self.name);
         caught(self.f).map_err(|payload| (self.name, payload))
     }
 }

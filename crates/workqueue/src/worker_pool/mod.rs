@@ -1,6 +1,7 @@
 //! A worker pool: the core behind its lock.
 
 use crate::batch::{Batch, Entry};
+use crate::busy_worker::Told;
 use crate::cpu_time::{Charged, Meter};
 use crate::item::{FunctionCell, ItemPtr};
 use crate::load_hint::{Lately, LoadHint};
@@ -9,6 +10,7 @@ use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::Sampler;
 use crate::system_shared::SystemShared;
+use crate::threads;
 use crate::trim::trim_table;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
@@ -117,6 +119,8 @@ pub(crate) struct WorkerThread {
     woken_at: Option<Instant>,
     /// How far it was in its batch at the last look.
     seen: Option<u32>,
+    /// The entry that somebody has seen it run, and when first.
+    runs_since: Option<(u32, Instant)>,
     /// Of a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
     /// It is a guest of another pool, and is this there.
@@ -132,8 +136,12 @@ pub(crate) struct WorkerShared {
     pub(crate) found: AtomicU8,
     /// The function that it runs, if it runs one.
     pub(crate) function: FunctionCell,
+    /// What the item that it runs has told of itself.
+    pub(crate) told: Told,
     /// Whose CPU time it uses.
     pub(crate) charged: Charged,
+    /// The name of its thread, if the system has started that.
+    pub(crate) thread_name: Option<String>,
 }
 
 impl WorkerShared {
@@ -143,7 +151,9 @@ impl WorkerShared {
             woken: AtomicBool::new(false),
             found: AtomicU8::new(0),
             function: FunctionCell::new(),
+            told: Told::default(),
             charged: Charged::new(&shared.metering),
+            thread_name: threads::name(),
         })
     }
 

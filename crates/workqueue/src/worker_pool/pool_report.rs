@@ -2,12 +2,15 @@
 
 use super::{PoolState, WorkerPool};
 use crate::batch::bit;
+use crate::busy_worker::BusyWorker;
 use crate::cpu_time::{self, Metered};
+use crate::item::Function;
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::time::Instant;
 use std::time::Duration;
 
 /// A pwq at one moment.
@@ -41,8 +44,6 @@ pub(crate) struct PoolReport {
     pub(crate) ready: usize,
     /// A worker is being created.
     pub(crate) creating: bool,
-    /// The queues whose items are being run.
-    pub(crate) items: Vec<String>,
     /// Pwqs that use the pool.
     pub(crate) users: usize,
 }
@@ -101,21 +102,59 @@ impl PoolState {
         }
     }
 
-    /// The names of the queues whose items the workers run.
-    fn items(&self) -> Vec<String> {
+    /// Notes what the workers run, for those who ask later for how long. Nobody notes when an item
+    /// begins: that would take longer than many an item.
+    pub(super) fn note_running(&mut self, now: Instant) {
+        for worker in 0..self.threads.len() {
+            let entry = self.running_entry(worker);
+            if let Some(thread) = &mut self.threads[worker] {
+                let before = thread.runs_since.filter(|(i, _)| Some(*i) == entry);
+                thread.runs_since = before.or(entry.map(|i| (i, now)));
+            }
+        }
+    }
+
+    /// What a worker runs.
+    pub(super) fn busy_worker(&self, worker: WorkerId, now: Instant) -> Option<BusyWorker> {
+        let i = self.running_entry(worker)?;
+        let pwq = self.running(worker)?;
+        let thread = self.thread(worker);
+        let shared = &thread.shared;
+        let function = shared.function.get().map_or("", Function::name);
+        let since = thread.runs_since.filter(|(seen, _)| *seen == i);
+        let is_poller = self.is_poller(worker);
+        let busy = BusyWorker {
+            queue: pwq.wq().name().to_owned(),
+            item: shared.told.name(i).unwrap_or_else(|| function.to_owned()),
+            running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
+            // Whoever polls.
+            thread_name: shared.thread_name.clone().filter(|_| !is_poller),
+            thread: thread.number.filter(|_| !is_poller),
+            stack: None,
+        };
+        // The worker has not waited for this.
+        (self.running_entry(worker) == Some(i)).then_some(busy)
+    }
+
+    /// Those that run items of such pwqs.
+    pub(crate) fn busy_workers(
+        &mut self,
+        now: Instant,
+        of: impl Fn(PwqIndex) -> bool,
+    ) -> Vec<BusyWorker> {
+        self.note_running(now);
         let workers = self.core.workers.iter().map(|(worker, _)| worker);
-        let mut items: Vec<_> = workers
-            .filter_map(|w| Some(self.running(w)?.wq().name().to_owned()))
-            .collect();
-        items.sort_unstable();
-        items
+        let chosen = workers.filter(|w| self.running(*w).is_some_and(|pwq| of(pwq.index())));
+        chosen.filter_map(|w| self.busy_worker(w, now)).collect()
     }
 }
 
 impl WorkerPool {
     /// What waits here for a worker, if anything does.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
-        let state = self.lock();
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        state.note_running(now);
         let first = state
             .core
             .worklist()
@@ -126,12 +165,13 @@ impl WorkerPool {
         // SAFETY: its entry is in the queue, and the lock is held.
         let item = unsafe { item.name() };
         Some(Waiting {
+            id: PlaceId::Pool(self.id),
             place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later look sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
             item: format!("{}: {item}", pwq.wq().name()),
             waiting: state.core.listed(),
-            running: state.items(),
+            running: state.busy_workers(now, |_| true),
         })
     }
 
@@ -155,9 +195,16 @@ impl WorkerPool {
             target: workers.target(),
             ready: state.core.ready(),
             creating: phases.any(|phase| phase == WorkerPhase::Creating),
-            items: state.items(),
             users: state.users,
         }
+    }
+
+    /// The workers that run something.
+    pub(crate) fn busy_workers(&self) -> Vec<BusyWorker> {
+        let now = self.shared.clock.now();
+        let mut busy = self.lock().busy_workers(now, |_| true);
+        busy.iter_mut().for_each(BusyWorker::read_stack);
+        busy
     }
 
     /// Whether the pool is in use: by a queue, or because something is left in it.
@@ -197,7 +244,9 @@ impl WorkerPool {
 
     /// The workers whose CPU time can be read.
     pub(crate) fn metered(&self, metered: &mut Vec<Metered>) {
-        let state = self.lock();
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        state.note_running(now);
         let workers = state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
             if thread.own.is_some() {

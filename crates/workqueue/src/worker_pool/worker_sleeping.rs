@@ -83,8 +83,10 @@ impl WorkerPool {
     }
 
     fn look(&self) {
-        self.shared.submitters.look(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.shared.submitters.look(now);
         let mut state = self.lock();
+        state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
         if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {
@@ -179,7 +181,7 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => Self::hog(&state, worker, function, used),
+            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
         };
         self.unlock(state, true);
         if let Some((own, me)) = &thread.own {
@@ -193,8 +195,18 @@ impl WorkerPool {
         true
     }
 
-    /// What is known under the lock of a worker that computes for long.
-    fn hog(state: &PoolState, worker: WorkerId, function: Function, used: Duration) -> Option<Hog> {
+    /// What is known under the lock of a worker that computes for long. In an unbound pool the item
+    /// is where it should be.
+    fn hog(
+        &self,
+        state: &PoolState,
+        worker: WorkerId,
+        function: Function,
+        used: Duration,
+    ) -> Option<Hog> {
+        if !self.attrs.is_of_one_cpu() {
+            return None;
+        }
         let thread = state.thread(worker);
         Some(Hog {
             item: function.name().to_owned(),

@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::pool_attrs::{PodMap, PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use crate::worker_pool::PwqLevel;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -133,10 +133,12 @@ impl WorkqueueInner {
     /// Items that wait for a slot and do not get on, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
-        let mut waiting = 0;
+        let now = self.shared().clock.now();
+        let (mut waiting, mut running) = (0, Vec::new());
         let (mut first, mut progress) = (None, self.count(Count::Touched));
         for pwq in &control.pwqs {
-            let state = pwq.lock();
+            let mut state = pwq.lock();
+            running.extend(state.busy_workers(now, |index| index == pwq.index()));
             let level = state.level(pwq.index());
             progress += level.started;
             let core = state.core.pwq(pwq.index());
@@ -153,11 +155,12 @@ impl WorkqueueInner {
             return None;
         }
         Some(Waiting {
+            id: PlaceId::Queue(self.number()),
             place: format!("queue {}", self.name()),
             progress,
             item: format!("{}: {}", self.name(), first?),
             waiting,
-            running: Vec::new(),
+            running,
         })
     }
 }
