@@ -1,13 +1,13 @@
 //! `xtask bench-docs`: tables of benchmarks in README and the book, made from the records alone.
 //!
 //! What stands between `<!-- measured: WHAT -->` and `<!-- end -->` is replaced. WHAT is a list of
-//! sections and groups, and `state=far` for the far state; or `rows` and a line for each row with
-//! its label, its load, ours, and the rival asked for.
+//! sections and groups; or `rows` and a line for each row with its label, its load, ours, and the
+//! rival asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::marked::{filled, head, row};
 use crate::output::say;
@@ -181,22 +181,25 @@ impl Records {
         }
     }
 
-    /// All rows of some sections.
+    /// All rows of some sections; those of the far state in a table of their own, if there are any.
     fn whole(&self, what: &str) -> Result<String> {
-        let (mut names, mut far) = (Vec::new(), false);
-        for word in what.split_whitespace() {
-            match word.split_once('=') {
-                None => names.push(word),
-                Some(("state", state)) => {
-                    ensure!(
-                        ["near", "far"].contains(&state),
-                        "no table is of the state {state}"
-                    );
-                    far = state == "far";
-                }
-                Some(_) => anyhow::bail!("what is {word}?"),
-            }
+        let names: Vec<_> = what.split_whitespace().collect();
+        if let Some(word) = names.iter().find(|name| name.contains('=')) {
+            anyhow::bail!("what is {word}?");
         }
+        let far = self.of_state(&names, true);
+        let mut text = self
+            .of_state(&names, false)
+            .unwrap_or_else(|| unmeasured(&names));
+        if let Some(far) = far {
+            text += &format!("\n{far}");
+        }
+        Ok(text)
+    }
+
+    /// The rows of these sections and groups in the far state, or in any other. `None` if there is
+    /// nothing to show or to tell.
+    fn of_state(&self, names: &[&str], far: bool) -> Option<String> {
         let asks = |name: &str, key: &Key, group: &str| name == group || name == key.section;
         let of_state = |key: &Key| (key.state == "far") == far && key.state != "one core";
         let mut rows: Vec<(usize, &Key, &Picked)> = Vec::new();
@@ -211,10 +214,11 @@ impl Records {
         };
         let hidden = self.few.iter().filter(is_hidden).count();
         let picked: Vec<_> = rows.iter().map(|(_, _, picked)| *picked).collect();
-        let mut text = caption(&picked, &names, far.then_some("far"), hidden);
         if picked.is_empty() {
-            return Ok(text);
+            return None;
         }
+        // Of the far state there are few rows by nature.
+        let mut text = caption(&picked, names, if far { 0 } else { hidden });
         let goals = picked.iter().filter_map(|p| met(&p.row));
         let (met_goals, goals) = goals.fold((0, 0), |(m, n), met| (m + usize::from(met), n + 1));
         let said = match goals {
@@ -226,7 +230,7 @@ impl Records {
             "load",
             "worst case",
             "ours",
-            "best rival",
+            "beside",
             "ratio",
             "goal",
             "met",
@@ -246,10 +250,8 @@ impl Records {
                 met.to_owned(),
             ]
         });
-        Ok(format!(
-            "{text}\n{}",
-            laid_out(&picked, heading, lines.collect())
-        ))
+        let table = laid_out(&picked, heading, lines.collect());
+        Some(format!("{text}\n{table}"))
     }
 
     /// Some rows, each with a label.
@@ -275,8 +277,9 @@ impl Records {
                 hidden += 1;
             }
         }
-        let mut text = wrapped(&caption(&picked, &sections, None, hidden));
+        let mut text = unmeasured(&sections);
         if !picked.is_empty() {
+            text = caption(&picked, &sections, hidden);
             let lines = lines.into_iter().map(|(label, p)| {
                 // A rival may stand beside a value that has a limit of its own.
                 let rival = p.row.rivals.first().and_then(|rival| rival.value);
@@ -343,58 +346,57 @@ fn met(row: &Row) -> Option<bool> {
     }
 }
 
-/// Where a table is from.
-fn caption(picked: &[&Picked], names: &[&str], state: Option<&str>, hidden: usize) -> String {
-    // Of many sections the group is named.
-    let group = picked.first().map(|p| p.row.group.as_str());
-    let group = group.filter(|_| names.len() > MANY);
-    let group = group.filter(|group| picked.iter().all(|p| p.row.group == *group));
-    let group: Vec<_> = group.into_iter().collect();
-    let names = if group.is_empty() { names } else { &group };
+/// What measures these sections or groups; of many sections, those that hold them.
+fn command(picked: &[&Picked], names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    if names.len() > MANY && !picked.is_empty() {
+        names = picked.iter().map(|p| p.row.group.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+    }
     let only: String = names.iter().map(|name| format!(" --only {name}")).collect();
-    let command = format!("`cargo run --release -p xtask -- ratios --record{only}`");
+    format!("`cargo run --release -p xtask -- ratios --record{only}`")
+}
+
+/// Instead of a table without rows.
+fn unmeasured(names: &[&str]) -> String {
+    let command = command(&[], names);
+    wrapped(&format!(
+        "No row has been measured {ENOUGH} times yet, by {command}."
+    ))
+}
+
+/// Where a table is from.
+fn caption(picked: &[&Picked], names: &[&str], hidden: usize) -> String {
     let few = |n: usize| match n {
         0 => String::new(),
         1 => format!(" One row with fewer than {ENOUGH} runs is not shown."),
         n => format!(" {n} rows with fewer than {ENOUGH} runs are not shown."),
     };
-    if picked.is_empty() {
-        let state = state.map_or_else(String::new, |state| format!(" of the {state} state"));
-        let text = format!("No row{state} has been measured {ENOUGH} times yet, by {command}.");
-        return wrapped(&text);
-    }
-    let mut said = vec![command];
-    let commits: BTreeSet<_> = picked.iter().map(|p| p.row.run.commit.as_str()).collect();
-    if commits.len() == 1 {
-        said.push(format!("commit `{}`", picked[0].row.run.commit));
-    }
+    let days = picked.iter().map(|p| p.row.run.day());
+    let (first, last) = (days.clone().min(), days.max());
+    let mut said = vec![command(picked, names)];
+    said.push(match (first, last) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        _ => picked[0].row.run.day().to_owned(),
+    });
     let runs = picked.iter().map(|p| p.runs);
     let (least, most) = (runs.clone().min(), runs.max());
     said.push(match (least, most) {
         (Some(least), Some(most)) if least != most => format!("{least} to {most} runs"),
         _ => format!("{} runs", picked[0].runs),
     });
-    let states: BTreeSet<_> = picked.iter().map(|p| p.row.state.as_str()).collect();
-    let states: Vec<_> = states
-        .into_iter()
-        .filter(|state| !state.is_empty())
-        .collect();
-    if !states.is_empty() {
-        let lines = picked.iter().filter_map(|p| p.row.line_ns);
-        let (least, most) = (lines.clone().reduce(f64::min), lines.reduce(f64::max));
-        let line = match (least, most) {
-            (Some(least), Some(most)) => {
-                let least = format!("{least:.0}");
-                let to = if least == format!("{most:.0}") {
-                    String::new()
-                } else {
-                    format!(" to {most:.0}")
-                };
-                format!(" (a cache line takes {least}{to} ns)")
-            }
-            _ => String::new(),
+    let lines = picked.iter().filter_map(|p| p.row.line_ns);
+    let (least, most) = (lines.clone().reduce(f64::min), lines.reduce(f64::max));
+    if let Some((least, most)) = least.zip(most) {
+        let far = picked.iter().all(|p| p.row.state == "far");
+        let far = if far { "far state: " } else { "" };
+        let least = format!("{least:.0}");
+        let to = match format!("{most:.0}") {
+            most if most == least => String::new(),
+            most => format!(" to {most}"),
         };
-        said.push(format!("state {}{line}", states.join(" and ")));
+        said.push(format!("{far}a cache line takes {least}{to} ns"));
     }
     let machines: BTreeSet<_> = picked.iter().map(|p| machine(&p.row)).collect();
     if machines.len() == 1 {
@@ -407,11 +409,15 @@ fn machine(row: &Row) -> String {
     let Run {
         cpu, cpus, engine, ..
     } = &row.run;
-    format!("{cpu} with {cpus} CPUs, engine {engine}")
+    let engine = match engine.as_str() {
+        "Rseq" => "restartable sequences".to_owned(),
+        other => format!("the engine `{other}`"),
+    };
+    format!("{cpu} with {cpus} CPUs and {engine}")
 }
 
-/// A table: columns that say nothing are left out; where rows are of several commits or machines
-/// each has a column.
+/// A table: columns that say nothing are left out; where rows are of several machines they have a
+/// column.
 fn laid_out<const N: usize>(
     picked: &[&Picked],
     heading: [&str; N],
@@ -421,15 +427,9 @@ fn laid_out<const N: usize>(
     for (i, name) in heading.into_iter().enumerate() {
         columns.push((name, lines.iter().map(|line| line[i].clone()).collect()));
     }
-    let commits = picked.iter().map(|p| format!("`{}`", p.row.run.commit));
-    let machines = picked.iter().map(|p| machine(&p.row));
-    for (name, cells) in [
-        ("commit", commits.collect::<Vec<_>>()),
-        ("machine", machines.collect()),
-    ] {
-        if cells.iter().collect::<BTreeSet<_>>().len() > 1 {
-            columns.push((name, cells));
-        }
+    let machines: Vec<_> = picked.iter().map(|p| machine(&p.row)).collect();
+    if machines.iter().any(|other| *other != machines[0]) {
+        columns.push(("machine", machines));
     }
     columns.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
     let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();

@@ -56,6 +56,13 @@ pub(crate) struct Run {
     pub(crate) engine: String,
 }
 
+impl Run {
+    /// The day on which it began, in UTC.
+    pub(crate) fn day(&self) -> &str {
+        self.start.split('T').next().unwrap_or_default()
+    }
+}
+
 /// A row of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
