@@ -12,6 +12,7 @@ mod ids;
 mod loads;
 pub mod machine;
 mod ours;
+pub mod phase;
 pub mod pools;
 mod rivals;
 mod rng;
