@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Records that are found again all together or not at all: what [`Log::checkpoint`] begins.
 ///
 /// Its first buffer is written after a flush, and its commit is followed by one: two flushes,
-/// however many buffers lie between. Dropped without a commit, its records do not count.
+/// however many buffers lie between, and one for each segment that they fill. Dropped without a
+/// commit, its records do not count.
 ///
 /// ```
 /// use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
