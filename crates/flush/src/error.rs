@@ -16,9 +16,18 @@ use std::io;
 pub struct DeviceError {
     kind: io::ErrorKind,
     os: Option<i32>,
+    message: Option<&'static str>,
 }
 
 impl DeviceError {
+    /// Whoever used the device has left or panicked before it had ended. Not `Interrupted`, which
+    /// callers take for leave to try again.
+    pub(crate) const UNHEARD: Self = Self {
+        kind: io::ErrorKind::Other,
+        os: None,
+        message: Some("nobody has heard how it ended"),
+    };
+
     /// The kind of the system's error.
     #[must_use]
     pub const fn kind(self) -> io::ErrorKind {
@@ -34,7 +43,11 @@ impl DeviceError {
 
 impl From<io::ErrorKind> for DeviceError {
     fn from(kind: io::ErrorKind) -> Self {
-        Self { kind, os: None }
+        Self {
+            kind,
+            os: None,
+            message: None,
+        }
     }
 }
 
@@ -43,15 +56,17 @@ impl From<&io::Error> for DeviceError {
         Self {
             kind: error.kind(),
             os: error.raw_os_error(),
+            message: None,
         }
     }
 }
 
 impl From<DeviceError> for io::Error {
     fn from(error: DeviceError) -> Self {
-        match error.os {
-            Some(os) => Self::from_raw_os_error(os),
-            None => error.kind.into(),
+        match (error.os, error.message) {
+            (Some(os), _) => Self::from_raw_os_error(os),
+            (None, Some(message)) => Self::new(error.kind, message),
+            (None, None) => error.kind.into(),
         }
     }
 }

@@ -86,7 +86,7 @@ impl<'a, T> Using<'a, T> {
 impl<T> Drop for Using<'_, T> {
     fn drop(&mut self) {
         if thread::panicking() && !self.was_panicking {
-            self.log.fail(io::ErrorKind::Interrupted.into());
+            self.log.fail(DeviceError::UNHEARD);
         }
     }
 }
