@@ -4,7 +4,7 @@
 use inflight_flush::log::{
     DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, Storage,
 };
-use inflight_flush::{Device, Power};
+use inflight_flush::{Device, FlushDomain, Power};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Condvar, Mutex, thread};
 use std::fmt;
@@ -222,6 +222,32 @@ fn a_disk_that_is_full_fails_the_log_only_when_the_segment_is_needed() {
         .open(storage.restart(&Power::new(), 1))
         .unwrap();
     assert!(found.end >= durable);
+}
+
+/// Others who share the domain are never beside such a flush, and hear of its failure.
+#[test]
+fn a_full_segment_is_flushed_through_the_domain() {
+    let storage = storage();
+    let shared = FlushDomain::builder().build();
+    let options = small().log_domain(&shared);
+    let (log, _) = options.open(storage.clone()).unwrap();
+    let buffered = || {
+        let lsn = log.append_blocking(&[1; 500])?;
+        log.commit_blocking(lsn, Durability::Buffered)
+    };
+    while log.segments() < 3 {
+        buffered().unwrap();
+    }
+    assert_eq!(log.counters().flushes_of_full_segments, 2);
+    assert_eq!(shared.counters().issued, 2);
+    storage.devices()[2].fail_flushes(1);
+    let failed = loop {
+        if let Err(error) = buffered() {
+            break error;
+        }
+    };
+    assert!(matches!(failed, LogError::Poisoned(_)), "{failed}");
+    assert_eq!(shared.failed_flushes(), 1);
 }
 
 /// If recovery began behind a segment that was removed, and did not know the tail, it would begin
