@@ -112,47 +112,6 @@ fn buffered_is_less_than_flushed() {
 }
 
 #[test]
-fn eight_committers_lose_nothing_and_share() {
-    for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
-        let storage = storage().with_flush_time(Duration::from_micros(200));
-        let log = open(&storage, LogOptions::new().group_mode(mode));
-        let flushes = storage.flushes();
-        let threads: Vec<_> = (0..8_u8)
-            .map(|id| {
-                let log = log.clone();
-                thread::spawn(move || {
-                    for n in 0..50_u8 {
-                        let lsn = log.append_blocking(&[id, n]).unwrap();
-                        log.commit_blocking(lsn, Durability::Flushed).unwrap();
-                        assert!(log.durable() >= lsn);
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        let flushes = storage.flushes() - flushes;
-        assert!(flushes <= 400, "{mode:?}: {flushes}");
-        if mode == GroupMode::Leader {
-            let counters = log.counters();
-            assert_eq!(counters.flushes, flushes);
-            // Some find their record durable when they come.
-            assert!(
-                counters.grouped <= 400 && counters.grouped > flushes,
-                "{counters:?}"
-            );
-            assert_eq!(counters.group_sizes.iter().sum::<u64>(), flushes);
-        }
-        let mut found = payloads(&after_power_loss(&storage, 5));
-        assert_eq!(found.len(), 400);
-        found.sort();
-        found.dedup();
-        assert_eq!(found.len(), 400);
-    }
-}
-
-#[test]
 fn a_failed_flush_fails_the_log_until_it_is_opened_again() {
     for mode in [GroupMode::Off, GroupMode::Leader] {
         let storage = storage();

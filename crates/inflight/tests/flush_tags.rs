@@ -87,7 +87,7 @@ fn requests_of_every_kind_end_on_a_device_with_one_tag() {
         .map(|id| {
             let (domain, device, set) = (domain.clone(), device.clone(), set.clone());
             thread::spawn(move || {
-                let disk = set.add_tenant(&format!("disk{id}")).unwrap();
+                let disk = set.add_tenant(format!("disk{id}")).unwrap();
                 for n in 0..50 {
                     let tag = disk.alloc_blocking().unwrap();
                     let lead = || flush(&device, &tag);
