@@ -147,6 +147,8 @@ pub enum WriteError {
     Flush(DeviceError),
     /// The time was up. Whether the write was done, and is durable, is not known.
     TimedOut,
+    /// A flush is needed, and it was asked for without waiting. Nothing was written.
+    WouldBlock,
 }
 
 impl fmt::Display for WriteError {
@@ -155,6 +157,7 @@ impl fmt::Display for WriteError {
             Self::Write(error) => write!(f, "the write failed: {error}"),
             Self::Flush(error) => write!(f, "a flush for the write failed: {error}"),
             Self::TimedOut => f.write_str("the time was up before the write was durable"),
+            Self::WouldBlock => f.write_str("the write needs a flush, which takes time"),
         }
     }
 }
@@ -164,7 +167,7 @@ impl std::error::Error for WriteError {
         match self {
             Self::Write(error) => Some(error),
             Self::Flush(error) => Some(error),
-            Self::TimedOut => None,
+            Self::TimedOut | Self::WouldBlock => None,
         }
     }
 }
@@ -173,8 +176,8 @@ impl From<FlushError> for WriteError {
     fn from(error: FlushError) -> Self {
         match error {
             FlushError::Device(error) => Self::Flush(error),
-            // A sequence always waits.
-            FlushError::TimedOut | FlushError::WouldBlock => Self::TimedOut,
+            FlushError::TimedOut => Self::TimedOut,
+            FlushError::WouldBlock => Self::WouldBlock,
         }
     }
 }
@@ -185,6 +188,7 @@ impl From<WriteError> for io::Error {
             WriteError::Write(error) => error,
             WriteError::Flush(error) => error.into(),
             WriteError::TimedOut => io::ErrorKind::TimedOut.into(),
+            WriteError::WouldBlock => io::ErrorKind::WouldBlock.into(),
         }
     }
 }

@@ -177,6 +177,12 @@ impl Request {
         }
     }
 
+    /// Whether its data is to be started now.
+    pub(super) fn may_start(&self) -> bool {
+        let next = self.domain.inner.core.lock().waiter(self.id).next;
+        matches!(next, Some(Next::Data))
+    }
+
     /// Waits for the flushes that are due, carrying out those that it is chosen for, up to its data
     /// or its end, which it gives back.
     pub(super) async fn proceed<F>(

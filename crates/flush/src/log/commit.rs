@@ -202,6 +202,37 @@ impl Log {
         ended.expect("a wait without deadline ends with its future")
     }
 
+    /// `Ok` if everything up to `lsn` is written, or durable, already.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::WouldBlock`] if it is not. Nothing is written or flushed for this call. Else as
+    /// [`commit`](Log::commit).
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{Durability, LogError, LogOptions, MemoryStorage}};
+    /// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+    /// let lsn = log.try_append(b"record")?;
+    /// assert_eq!(log.try_commit(lsn, Durability::Buffered), Err(LogError::WouldBlock));
+    /// log.commit_blocking(lsn, Durability::Buffered)?;
+    /// assert_eq!(log.try_commit(lsn, Durability::Buffered), Ok(()));
+    /// assert_eq!(log.try_commit(lsn, Durability::Flushed), Err(LogError::WouldBlock));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_commit(&self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
+        let state = self.inner.state.lock();
+        let end = Lsn(state.end());
+        if let Some(error) = state.group.failed() {
+            Err(LogError::Poisoned(error))
+        } else if lsn > end {
+            Err(LogError::NotAppended { lsn, end })
+        } else if state.group.reached(lsn.0, durability) {
+            Ok(())
+        } else {
+            Err(LogError::WouldBlock)
+        }
+    }
+
     /// [`commit`](Log::commit) as a thread, at most for `limit`, unless this commit leads: a device
     /// is not interrupted.
     ///
