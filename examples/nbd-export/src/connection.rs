@@ -32,7 +32,8 @@ const MAX_REQUESTS: usize = 256;
 const MAX_BYTES: usize = 64 << 20;
 /// So many bytes are started at once; then what was done is sent, before more is.
 const BURST: usize = 512 << 10;
-/// A client that has not chosen an export after this is sent away.
+/// A client that has not chosen an export, and not asked for anything else, for so long is sent
+/// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
 const INPUT: usize = 128 << 10;
@@ -83,6 +84,7 @@ pub(crate) struct Connection {
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
+    /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
     /// Nothing more is read.
@@ -140,6 +142,9 @@ impl Connection {
                 now as usize
             } else if self.receiving.is_some() {
                 self.fill(rest)
+            } else if self.session.is_none() && !self.output.is_empty() {
+                // First it takes what was answered.
+                0
             } else if self.session.is_none() {
                 self.negotiate(rest)
             } else if self.may_read() {
@@ -166,6 +171,7 @@ impl Connection {
             .negotiation
             .receive(input, &self.described, &mut answers);
         if !answers.is_empty() {
+            self.since = Instant::now();
             self.output.push(answers);
         }
         match next {

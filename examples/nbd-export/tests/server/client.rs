@@ -1,20 +1,72 @@
 //! A client that speaks the protocol by hand.
 
 use nbd_export::proto::{self, option, reply};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::PathBuf;
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    Unix(PathBuf),
+    Tcp(String),
+}
+
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn connect(to: &Address) -> io::Result<Self> {
+        match to {
+            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+            Address::Tcp(address) => TcpStream::connect(address).map(Self::Tcp),
+        }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 pub(crate) struct Client {
-    pub(crate) stream: UnixStream,
+    pub(crate) stream: Stream,
     pub(crate) cookie: u64,
 }
 
 impl Client {
-    pub(crate) fn new(socket: &Path) -> Self {
+    pub(crate) fn new(to: &Address) -> Self {
         // The path may be there before anybody listens.
         let stream = loop {
-            if let Ok(stream) = UnixStream::connect(socket) {
+            if let Ok(stream) = Stream::connect(to) {
                 break stream;
             }
             std::thread::yield_now();
@@ -50,7 +102,8 @@ impl Client {
     pub(crate) fn go(mut self, name: &str) -> Self {
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend(name.as_bytes());
-        data.extend([0, 0]);
+        // One piece of information is asked for: block sizes.
+        data.extend([0, 1, 0, 3]);
         self.option(option::GO, &data);
         while self.answer() != reply::ACK {}
         self

@@ -1,0 +1,81 @@
+//! What goes wrong, and what clients are told of it.
+
+use crate::client::Client;
+use crate::{SIZE, Server, engines, noise};
+use nbd_export::proto;
+
+#[test]
+fn a_refused_request_leaves_the_connection_as_it_was() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(
+        client.write(SIZE, &[1; 4096], 0),
+        proto::Errno::NoSpc as u32
+    );
+    client.send(0, 0, SIZE, 1, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(0, 1 << 9, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(77, 0, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    // A payload that is too long is passed over.
+    let long = vec![1; (32 << 20) + 1];
+    assert_eq!(client.write(0, &long, 0), proto::Errno::NoSpc as u32);
+    assert_eq!(client.write(0, b"fine", 0), 0);
+    assert_eq!(client.read_at(0, 4), b"fine");
+    server.stop();
+}
+
+/// The file says "not now" to every third piece: each is sent again, and its client sees nothing.
+#[test]
+fn what_is_refused_for_now_is_sent_again() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let more = ["--faults", "again=3", "--max-split", "64"];
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write((2 << 20) + n * 512, &[n as u8; 512], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at((2 << 20) + n * 512, 512), [n as u8; 512]);
+            }
+            server.stop();
+        }
+    }
+}
+
+/// A flush fails. The system says so once, to the client whose flush it was; the other one's next
+/// flush succeeds, and what it has written may be lost all the same.
+#[test]
+fn each_client_is_told_of_a_flush_that_failed() {
+    let io = proto::Errno::Io as u32;
+    for fua in [false, true] {
+        let more = ["--faults", "flush=2", "--threads", "1"];
+        let server = Server::start("auto", "disk=disk", &more);
+        let mut one = server.connect().go("disk");
+        let mut other = server.connect().go("disk");
+        let flush = |client: &mut Client| {
+            if fua {
+                return client.write(8192, b"durable", proto::flag::FUA);
+            }
+            client.send(3, 0, 0, 0, &[]);
+            client.error()
+        };
+        assert_eq!(flush(&mut one), 0);
+        assert_eq!(other.write(4096, b"may be lost", 0), 0);
+        assert_eq!(flush(&mut one), io, "its own flush has failed");
+        assert_eq!(flush(&mut other), io, "another one's has");
+        let mut third = server.connect().go("disk");
+        assert_eq!(flush(&mut third), io, "this one's own again");
+        assert_eq!(flush(&mut one), io, "the third one's");
+        let mut fourth = server.connect().go("disk");
+        assert_eq!(flush(&mut fourth), io, "its own");
+        let mut fifth = server.connect().go("disk");
+        assert_eq!(flush(&mut fifth), 0, "what was before it is not its own");
+        server.stop();
+    }
+}
