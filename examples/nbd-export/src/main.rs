@@ -13,7 +13,9 @@ compile_error!("nbd-export is for Linux: io_uring, epoll, fallocate");
 mod adapter;
 mod connection;
 mod crypto;
+mod durable;
 mod export;
+mod listener;
 mod metrics;
 mod options;
 mod output;
@@ -34,9 +36,10 @@ use inflight::topology::Scope;
 
 use crate::adapter::{CryptOptions, Tags, Workers};
 use crate::export::Export;
+use crate::listener::Listener;
 use crate::options::{Engine, Options, Tenants};
 use crate::reactor::{Kind, Reactor, Setup};
-use crate::server::{Listener, Shared};
+use crate::server::Shared;
 
 fn main() -> ExitCode {
     match serve(&Options::parse()) {

@@ -9,6 +9,7 @@ mod buffer;
 mod faults;
 mod pipe;
 mod psync;
+mod put_off;
 mod uring;
 
 use std::cell::{Cell, RefCell};
@@ -41,9 +42,11 @@ pub(crate) use faults::Faults;
 use faults::Refusal;
 use pipe::Pipes;
 use psync::{Psync, Report};
+use put_off::PutOff;
 use uring::Uring;
 
 use crate::adapter::{Completer, Held};
+use crate::export::Export;
 
 /// What the kernel is asked to do with a file. Buffers come back with the answer.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +195,7 @@ pub(crate) struct Reactor {
     done_at_once: RefCell<Vec<Finished>>,
     completer: Completer,
     arrivals: Arc<Arrivals>,
+    put_off: PutOff,
     /// Who is woken every second or so.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
@@ -264,6 +268,7 @@ impl Reactor {
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
             arrivals,
+            put_off: PutOff::default(),
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
         }))
@@ -414,6 +419,11 @@ impl Reactor {
         }
     }
 
+    /// Has a flush of the export that was put off go on when its time has come.
+    pub(crate) fn see_to_flushes(&self, export: &Arc<Export>) {
+        self.put_off.note(export);
+    }
+
     /// Waits until a socket can be read or written.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
         let key = self
@@ -511,13 +521,15 @@ impl Reactor {
             }
             let at_once = std::mem::take(&mut *self.done_at_once.borrow_mut());
             let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
+            let limit = wait.then(|| self.put_off.left().unwrap_or(TICK).min(TICK));
             let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {
                 Backend::Uring(uring) => {
-                    uring.wait(wait.then_some(TICK), self.computing.get(), &mut seen)?;
+                    uring.wait(limit, self.computing.get(), &mut seen)?;
                 }
-                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut seen)?,
+                Backend::Psync(psync) => psync.wait(limit, &mut seen)?,
             }
+            self.put_off.go_on();
             for (key, result) in at_once {
                 self.complete(Arrival {
                     key,

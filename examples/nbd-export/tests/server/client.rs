@@ -3,6 +3,7 @@
 use nbd_export::proto::{self, option, reply};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -31,6 +32,15 @@ impl Stream {
         match self {
             Self::Unix(stream) => stream.try_clone().map(Self::Unix),
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Unix(stream) => stream.as_raw_fd(),
+            Self::Tcp(stream) => stream.as_raw_fd(),
         }
     }
 }
@@ -119,6 +129,16 @@ impl Client {
         bytes.extend(length.to_be_bytes());
         bytes.extend(data);
         self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// Whether the server has sent nothing more.
+    pub(crate) fn is_silent(&self) -> bool {
+        let mut byte = [0];
+        let (peek, now) = (libc::MSG_PEEK, libc::MSG_DONTWAIT);
+        let fd = self.stream.as_raw_fd();
+        // SAFETY: there is room for the one byte that is asked for.
+        let got = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, peek | now) };
+        got < 0
     }
 
     /// The error of a request, by a simple reply.

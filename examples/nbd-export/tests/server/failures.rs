@@ -79,3 +79,20 @@ fn each_client_is_told_of_a_flush_that_failed() {
         server.stop();
     }
 }
+
+/// A durable write does not get on: the file refuses it all the time. A flush is put off for it, a
+/// moment, so that one serves both; then it goes without.
+#[test]
+fn a_flush_does_not_wait_for_data_that_does_not_end() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &["--faults", "again=1"]);
+        let mut stuck = server.connect().go("disk");
+        stuck.send(1, proto::flag::FUA, 0, 4096, &[1; 4096]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..5 {
+            client.send(3, 0, 0, 0, &[]);
+            assert_eq!(client.error(), 0);
+        }
+        assert!(stuck.is_silent(), "after half a minute it has failed");
+    }
+}
