@@ -72,6 +72,8 @@ pub(crate) struct Stats {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) other: AtomicU64,
     pub(crate) errors: AtomicU64,
+    /// Times that the file refused a request for now.
+    pub(crate) requeued: AtomicU64,
     /// Requests that wait for a tag now.
     pub(crate) waiting: AtomicU64,
 }

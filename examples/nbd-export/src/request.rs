@@ -275,6 +275,7 @@ impl Session {
             let for_now = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
             match (&done, held) {
                 (Err(error), Some(held)) if for_now(error) && began.elapsed() < PATIENCE => {
+                    Stats::add(&self.export.stats.requeued, 1);
                     *tag = self.tenant.again(held).await;
                     buffer = bytes;
                 }
