@@ -18,7 +18,7 @@ trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
 size=$((64 << 20))
 socket="$scratch/nbd.sock"
 uri="nbd+unix:///disk?socket=$socket"
-head -c 64 /dev/urandom >"$scratch/key"
+(umask 077 && head -c 64 /dev/urandom >"$scratch/key")
 
 # start OPTIONS...: a server whose export "disk" is fresh unless it is told to stay.
 start() {
@@ -119,10 +119,11 @@ PY
 
 for engine in io_uring psync; do
     for kind in plain encrypted; do
-        key=""
-        [ "$kind" = plain ] || key=",key=$scratch/key"
+        key="" header=0
+        [ "$kind" = plain ] || key=",key=$scratch/key" header=4096
         rm -f "$scratch/disk" "$scratch/fixed"
-        truncate -s "$size" "$scratch/disk" "$scratch/fixed" "$scratch/full"
+        truncate -s "$size" "$scratch/fixed" "$scratch/full"
+        truncate -s $((size + header)) "$scratch/disk"
         options=(--engine "$engine" --max-split 64 --export "disk=$scratch/disk$key"
             --export "fixed=$scratch/fixed,ro")
         # Only io_uring may be missing from a machine.

@@ -13,6 +13,7 @@ use nbd_export::negotiate::Described;
 
 use crate::adapter::{Tags, Tenant};
 use crate::crypto::{Cipher, UNIT};
+use crate::key::{self, HEADER};
 
 /// The most a read or a write moves.
 const MAX_PAYLOAD: u32 = 32 << 20;
@@ -104,6 +105,8 @@ pub(crate) struct Export {
     pub(crate) file: Arc<File>,
     /// Calls on it do not block.
     pub(crate) in_memory: bool,
+    /// Where its data begins in the file.
+    pub(crate) start: u64,
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
@@ -123,16 +126,21 @@ impl Export {
             kind.is_file() || kind.is_block_device(),
             "{path} is neither a file nor a block device"
         );
-        let size = file.seek(SeekFrom::End(0)).context("its size")?;
+        let whole = file.seek(SeekFrom::End(0)).context("its size")?;
+        let block = if spec.key.is_some() { UNIT as u32 } else { 1 };
+        let start = if spec.key.is_some() { HEADER as u64 } else { 0 };
+        let size = whole.saturating_sub(start);
         ensure!(size > 0, "{path} is empty: truncate -s SIZE {path}");
-        let cipher = match &spec.key {
-            Some(key) => Some(Arc::new(Cipher::from_file(key, &spec.name)?)),
-            None => None,
-        };
-        let block = if cipher.is_some() { UNIT as u32 } else { 1 };
         if size % u64::from(block) != 0 {
             bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
         }
+        let cipher = match &spec.key {
+            Some(key) => {
+                let cipher = key::open(&file, spec.read_only, key);
+                Some(Arc::new(cipher.with_context(|| path.to_string())?))
+            }
+            None => None,
+        };
         let tenant = tags.tenant(&spec.name, spec.weight);
         let tenant = tenant.with_context(|| format!("two exports are called {}", spec.name))?;
         Ok(Self {
@@ -148,6 +156,7 @@ impl Export {
             in_memory: kind.is_file()
                 && rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
             file: Arc::new(file),
+            start,
             cipher,
             domain: FlushDomain::builder().build(),
             tenant,

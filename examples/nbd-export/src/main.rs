@@ -15,6 +15,7 @@ mod connection;
 mod crypto;
 mod durable;
 mod export;
+mod key;
 mod listener;
 mod metrics;
 mod options;

@@ -127,7 +127,12 @@ impl Session {
             Command::Cache => {
                 // Advice: nothing is wrong if it is not taken.
                 let len = std::num::NonZeroU64::new(len);
-                let _ = fadvise(&*self.export.file, offset, len, Advice::WillNeed);
+                let _ = fadvise(
+                    &*self.export.file,
+                    self.export.start + offset,
+                    len,
+                    Advice::WillNeed,
+                );
             }
             Command::Disconnect => {}
         }
@@ -136,6 +141,7 @@ impl Session {
 
     pub(crate) fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
         let export = &self.export;
+        let op = op.behind(export.start);
         self.reactor
             .file(&export.file, export.in_memory, op, buffer, tag)
     }

@@ -58,6 +58,29 @@ pub(crate) enum FileOp {
     ZeroRange { offset: u64, len: u64 },
 }
 
+impl FileOp {
+    /// The same in a file whose data begins at `start`.
+    pub(crate) const fn behind(self, start: u64) -> Self {
+        match self {
+            Self::Read { offset } => Self::Read {
+                offset: start + offset,
+            },
+            Self::Write { offset } => Self::Write {
+                offset: start + offset,
+            },
+            Self::PunchHole { offset, len } => Self::PunchHole {
+                offset: start + offset,
+                len,
+            },
+            Self::ZeroRange { offset, len } => Self::ZeroRange {
+                offset: start + offset,
+                len,
+            },
+            Self::Flush => Self::Flush,
+        }
+    }
+}
+
 /// How the kernel answered, the buffer, and the tag.
 pub(crate) type Answer = (io::Result<usize>, Buffer, Option<Held>);
 

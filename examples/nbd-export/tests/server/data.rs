@@ -110,26 +110,3 @@ fn long_reads(folder: tempfile::TempDir, transport: usize) {
     assert!(client.read_at(0, 1 << 20) == content[..1 << 20]);
     server.stop();
 }
-
-#[test]
-fn an_encrypted_file_holds_nothing_that_can_be_read() {
-    for engine in engines() {
-        let server = Server::start(engine, "disk=disk,key=key", &["--scope", "system"]);
-        let mut client = server.connect().go("disk");
-        let plain = vec![b'p'; 64 << 10];
-        assert_eq!(client.write(4096, &plain, 0), 0);
-        assert_eq!(client.read_at(4096, 64 << 10), plain);
-        assert_eq!(client.write(4097, &[0; 512], 0), proto::Errno::Inval as u32);
-        let mut found = vec![0; 64 << 10];
-        let disk = File::open(server.path("disk")).unwrap();
-        disk.read_exact_at(&mut found, 4096).unwrap();
-        assert!(found.chunks(16).all(|unit| unit != &plain[..16]));
-        // Zeros that were asked for read as zeros, and are none in the file.
-        client.send(6, 0, 4096, 4096, &[]);
-        assert_eq!(client.error(), 0);
-        assert_eq!(client.read_at(4096, 4096), vec![0; 4096]);
-        disk.read_exact_at(&mut found[..4096], 4096).unwrap();
-        assert!(found[..4096] != vec![0; 4096]);
-        server.stop();
-    }
-}

@@ -4,6 +4,7 @@ mod buffers;
 mod client;
 mod clients;
 mod data;
+mod encryption;
 mod failures;
 mod told;
 
@@ -11,7 +12,8 @@ use client::{Address, Client};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const SIZE: u64 = 8 << 20;
@@ -39,18 +41,12 @@ impl Server {
         prepare: impl FnOnce(&mut Command),
     ) -> Self {
         let disk = folder.path().join("disk");
-        File::create(&disk).unwrap().set_len(SIZE).unwrap();
+        if !disk.exists() {
+            File::create(&disk).unwrap().set_len(SIZE).unwrap();
+        }
         let big = folder.path().join("big");
         File::create(big).unwrap().set_len(64 << 20).unwrap();
-        std::fs::write(
-            folder.path().join("key"),
-            [7_u8; 32]
-                .iter()
-                .chain(&[9; 32])
-                .copied()
-                .collect::<Vec<_>>(),
-        )
-        .unwrap();
+        write_key(&folder.path().join("key"), &[[7; 32], [9; 32]].concat());
         let mut command = Command::new(env!("CARGO_BIN_EXE_nbd-export"));
         command
             .current_dir(folder.path())
@@ -94,6 +90,16 @@ impl Server {
 
     /// Ends it as an administrator does. What it said.
     fn stop(mut self) -> String {
+        self.terminate()
+    }
+
+    /// The same; its files stay.
+    fn stop_and_keep(mut self) -> tempfile::TempDir {
+        self.terminate();
+        std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
+    }
+
+    fn terminate(&mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -114,6 +120,36 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A key's file, as its owner keeps it.
+fn write_key(path: &Path, key: &[u8]) {
+    std::fs::write(path, key).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// What the program says to arguments with which it does not begin.
+fn refused(arguments: &str) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+        .args(arguments.split_whitespace())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (_, socket) = arguments.split_once("--unix ").unwrap_or_default();
+    let status = loop {
+        if let Some(status) = program.try_wait().unwrap() {
+            break status;
+        }
+        if Path::new(socket).exists() {
+            program.kill().unwrap();
+            panic!("it begins with {arguments}");
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(status.code(), Some(2), "{arguments}");
+    let mut said = String::new();
+    program.stderr.unwrap().read_to_string(&mut said).unwrap();
+    said
 }
 
 /// A Unix socket, which every server has, and an address of TCP.

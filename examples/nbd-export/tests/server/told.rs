@@ -1,9 +1,8 @@
 //! What the server tells its user: messages and metrics.
 
-use crate::{Server, engines, figure, free_address, noise, scrape};
+use crate::{Server, engines, figure, free_address, noise, refused, scrape};
 use nbd_export::proto;
 use std::collections::HashMap;
-use std::process::{Command, Output};
 
 /// `force` sends each completion through the worker of the CPU that submitted, `inline` none.
 /// Writes of an only client are done at once, so 16 reads are all that is steered then.
@@ -175,15 +174,6 @@ fn sample(line: &str) -> Sample {
         labels,
         value,
     }
-}
-
-fn refused(arguments: &str) -> String {
-    let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
-        .args(arguments.split_whitespace())
-        .output()
-        .unwrap();
-    assert_eq!(status.code(), Some(2), "{arguments}");
-    String::from_utf8(stderr).unwrap()
 }
 
 #[test]
