@@ -11,8 +11,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use inflight::flush::FlushDomain;
 use nbd_export::negotiate::Described;
 
-use crate::adapter::{Tags, Tenant};
+use crate::adapter::Tenant;
 use crate::crypto::{Cipher, UNIT};
+use crate::disk::{Disk, Disks};
 use crate::key::{self, HEADER};
 
 /// The most a read or a write moves.
@@ -110,13 +111,14 @@ pub(crate) struct Export {
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
+    pub(crate) disk: Arc<Disk>,
     pub(crate) tenant: Tenant,
     pub(crate) weight: u32,
     pub(crate) stats: Stats,
 }
 
 impl Export {
-    pub(crate) fn open(spec: &Spec, tags: &Tags) -> Result<Self> {
+    pub(crate) fn open(spec: &Spec, disks: &mut Disks) -> Result<Self> {
         let path = spec.file.display();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(!spec.read_only).open(&spec.file);
@@ -141,7 +143,8 @@ impl Export {
             }
             None => None,
         };
-        let tenant = tags.tenant(&spec.name, spec.weight);
+        let disk = disks.of(&file)?;
+        let tenant = disk.tags.tenant(&spec.name, spec.weight);
         let tenant = tenant.with_context(|| format!("two exports are called {}", spec.name))?;
         Ok(Self {
             described: Described {
@@ -159,6 +162,7 @@ impl Export {
             start,
             cipher,
             domain: FlushDomain::builder().build(),
+            disk,
             tenant,
             weight: spec.weight,
             stats: Stats::default(),

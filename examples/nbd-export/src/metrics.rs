@@ -50,7 +50,9 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
 }
 
 fn page(shared: &Shared, recorder: &PrometheusHandle) -> String {
-    shared.tags.record_metrics();
+    for disk in shared.disks.all() {
+        disk.tags.record_metrics();
+    }
     shared.workers.record_metrics();
     for export in &shared.exports {
         export.tenant.record_metrics();
@@ -70,8 +72,11 @@ fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
     page.family("nbd_registered_transfers_total", "counter")?;
     page.sample("nbd_registered_transfers_total", &[], registered)?;
     page.family("nbd_completions_total", "counter")?;
-    for (cpu, count) in shared.tags.completer().counters() {
-        page.sample("nbd_completions_total", &[("cpu", cpu)], count)?;
+    for disk in shared.disks.all() {
+        for (cpu, count) in disk.tags.completed() {
+            let labels = [("cpu", cpu), ("set", disk.tags.name())];
+            page.sample("nbd_completions_total", &labels, count)?;
+        }
     }
     // All samples of a family stand together, whatever export they are of.
     for (name, kind, read) in STATS {

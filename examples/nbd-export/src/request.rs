@@ -142,8 +142,7 @@ impl Session {
     pub(crate) fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
         let export = &self.export;
         let op = op.behind(export.start);
-        self.reactor
-            .file(&export.file, export.in_memory, op, buffer, tag)
+        self.reactor.file(export, op, buffer, tag)
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buffer>, Errno> {
@@ -400,7 +399,9 @@ impl Session {
         let file = self.export.file.clone();
         let most = if one { 1 } else { MAX_EXTENTS };
         let found = self
-            .workers
+            .export
+            .disk
+            .files
             .block(move || extents(&file, offset, len, most));
         found.await.ok_or(Errno::Shutdown)
     }

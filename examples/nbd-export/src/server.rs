@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::adapter::{Tags, Tenant, TenantError, Workers};
+use crate::adapter::{Tenant, TenantError, Workers};
 use crate::connection::Connection;
+use crate::disk::Disks;
 use crate::export::Export;
 use crate::listener::Listener;
 use crate::reactor::{Reactor, Remote, Setup};
@@ -23,7 +24,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// What all threads use.
 pub(crate) struct Shared {
     pub(crate) exports: Vec<Arc<Export>>,
-    pub(crate) tags: Tags,
+    pub(crate) disks: Disks,
     pub(crate) workers: Arc<Workers>,
     pub(crate) max_split: usize,
     pub(crate) tenant_per_client: bool,
@@ -40,14 +41,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         exports: Vec<Arc<Export>>,
-        (tags, workers): (Tags, Arc<Workers>),
+        (disks, workers): (Disks, Arc<Workers>),
         max_split: usize,
         tenant_per_client: bool,
         quiet: bool,
     ) -> Self {
         Self {
             exports,
-            tags,
+            disks,
             workers,
             max_split,
             tenant_per_client,
@@ -82,7 +83,7 @@ impl Shared {
         loop {
             let number = self.tenants.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{number}", export.described.name);
-            match self.tags.tenant(&name, export.weight) {
+            match export.disk.tags.tenant(&name, export.weight) {
                 // An export may be called that.
                 Err(TenantError::NameTaken { .. }) => {}
                 made => return made,
@@ -119,8 +120,7 @@ pub(crate) fn run(
                     "thread {number}: buffers are not registered: {error}"
                 ));
             };
-            let reactor = Reactor::new(&setup, shared.workers.files(), refused)
-                .context("making an engine")?;
+            let reactor = Reactor::new(&setup, refused).context("making an engine")?;
             let _ = sender.send(reactor.remote());
             drop(sender);
             Ok(reactor.run(|| shared.draining())?)

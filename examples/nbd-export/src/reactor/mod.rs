@@ -13,7 +13,6 @@ mod put_off;
 mod uring;
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -28,7 +27,6 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use inflight::workqueue::Workqueue;
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
@@ -214,6 +212,7 @@ pub(crate) struct Reactor {
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
     refusal: Refusal,
+    one_disk: bool,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
     completer: Completer,
@@ -243,6 +242,9 @@ pub(crate) struct Setup {
     /// Reads and writes through buffers that the ring was told of.
     pub(crate) with_registered: Arc<AtomicU64>,
     pub(crate) completer: Completer,
+    /// Exports lie on several disks. So many operations may block, and are not to keep those of
+    /// other disks from the kernel.
+    pub(crate) may_block: Option<u32>,
 }
 
 /// How long a thread sleeps at most: time limits of connections are looked at this often.
@@ -251,13 +253,8 @@ const TICK: Duration = Duration::from_secs(1);
 const KEPT: usize = 8 << 20;
 
 impl Reactor {
-    /// The calling thread's. `files` is where psync does what blocks.
-    /// `refused` is told why the kernel does not want to know the buffers.
-    pub(crate) fn new(
-        setup: &Setup,
-        files: &Workqueue,
-        refused: impl FnOnce(&io::Error),
-    ) -> io::Result<Rc<Self>> {
+    /// The calling thread's. `refused` is told why the kernel does not want to know the buffers.
+    pub(crate) fn new(setup: &Setup, refused: impl FnOnce(&io::Error)) -> io::Result<Rc<Self>> {
         let bell = Arc::new(Bell::new()?);
         let raw = bell.fd.as_raw_fd();
         let arrivals = Arrivals::new(&bell);
@@ -265,6 +262,9 @@ impl Reactor {
         let backend = match setup.kind {
             Kind::Uring => {
                 let mut uring = Uring::new(raw, setup.with_registered.clone())?;
+                if let Some(operations) = setup.may_block {
+                    uring.let_block(operations);
+                }
                 if setup.registered > 0 {
                     match uring.register(setup.registered, setup.longest) {
                         Ok(registered) => fixed = Some(registered),
@@ -273,7 +273,7 @@ impl Reactor {
                 }
                 Backend::Uring(Box::new(uring))
             }
-            Kind::Psync => Backend::Psync(Psync::new(&bell, files.clone())?),
+            Kind::Psync => Backend::Psync(Psync::new(&bell)?),
         };
         Ok(Rc::new(Self {
             ops: RefCell::default(),
@@ -287,7 +287,8 @@ impl Reactor {
             tasks: Cell::new(0),
             under_way: Cell::new(0),
             computing: Cell::new(0),
-            refusal: Refusal::new(setup.faults),
+            refusal: Refusal::new(setup.faults.clone()),
+            one_disk: setup.may_block.is_none(),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
             arrivals,
@@ -348,9 +349,12 @@ impl Reactor {
     }
 
     /// Whether nobody but its own client waits for a write that is done at once: there is one
-    /// client, and no other operation of it is elsewhere.
+    /// client, no other operation of it is elsewhere, and the others that come to this thread are
+    /// of the same disk.
     pub(crate) fn writes_at_once(&self) -> bool {
-        self.tasks.get() == 1 && self.under_way.get() == self.done_at_once.borrow().len()
+        self.one_disk
+            && self.tasks.get() == 1
+            && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
     /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
@@ -358,19 +362,21 @@ impl Reactor {
     /// those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
-        file: &Arc<File>,
-        in_memory: bool,
+        export: &Export,
         op: FileOp,
         buffer: Buffer,
         tag: Option<Held>,
     ) -> Running {
+        let Export {
+            file, in_memory, ..
+        } = export;
         let is_write = matches!(op, FileOp::Write { .. });
-        let at_once = in_memory || is_write && self.writes_at_once();
+        let at_once = *in_memory || is_write && self.writes_at_once();
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
         let Op { buffer, tag, .. } = &mut ops[key];
-        let refused = self.refusal.of(op);
+        let refused = self.refusal.of(op, &export.described.name);
         match &mut *self.backend.borrow_mut() {
             _ if refused.is_some() => {
                 let result = refused.map_or(0, |errno| -errno.raw_os_error());
@@ -402,7 +408,7 @@ impl Reactor {
                     arrivals: self.arrivals.clone(),
                 };
                 let report = Report::new(ended, tag.take(), &self.completer);
-                psync.file(file.clone(), op, std::mem::take(buffer), report);
+                psync.file(export, op, std::mem::take(buffer), report);
             }
         }
         Running {

@@ -84,6 +84,17 @@ impl Uring {
         Ok(uring)
     }
 
+    /// Lets so many operations on files block at once. The system's own limit is a few for each CPU,
+    /// and holds for old kernels in any case.
+    pub(super) fn let_block(&self, operations: u32) {
+        let mut limits = [0, 0];
+        let submitter = self.ring.submitter();
+        let known = submitter.register_iowq_max_workers(&mut limits).is_ok();
+        if known && limits[0] < operations {
+            let _ = submitter.register_iowq_max_workers(&mut [operations, 0]);
+        }
+    }
+
     /// Makes buffers and tells the kernel of them, which spares it looking for their pages each
     /// time. Old kernels, and limits on locked memory, refuse that.
     pub(super) fn register(&mut self, bytes: usize, longest: usize) -> io::Result<Fixed> {

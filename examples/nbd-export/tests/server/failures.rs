@@ -3,6 +3,9 @@
 use crate::client::Client;
 use crate::{SIZE, Server, engines, noise};
 use nbd_export::proto;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 #[test]
 fn a_refused_request_leaves_the_connection_as_it_was() {
@@ -92,6 +95,38 @@ fn a_flush_does_not_wait_for_data_that_does_not_end() {
         for _ in 0..5 {
             client.send(3, 0, 0, 0, &[]);
             assert_eq!(client.error(), 0);
+        }
+        assert!(stuck.is_silent(), "after half a minute it has failed");
+    }
+}
+
+/// Two disks, one of which has stopped: its requests have all the tags there are for it. The other
+/// one's clients do not notice.
+#[test]
+fn a_disk_that_has_stopped_does_not_stop_another() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let disk_of = |path: &Path| fs::metadata(path).unwrap().dev();
+    for engine in engines() {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        if disk_of(folder.path()) == disk_of(memory.path()) {
+            return;
+        }
+        let stopped = memory.path().join("stopped");
+        fs::File::create(&stopped).unwrap().set_len(SIZE).unwrap();
+        let stopped = format!("stopped={}", stopped.display());
+        let faults = ["--faults", "again=1,export=stopped"];
+        let more = ["--depth", "4", "--threads", "1", "--export", &stopped];
+        let server = Server::start_in(folder, engine, "disk=disk", &[&more[..], &faults].concat());
+        let mut stuck = server.connect().go("stopped");
+        for n in 0..16 {
+            stuck.send(1, 0, n * 4096, 4096, &[1; 4096]);
+        }
+        let mut client = server.connect().go("disk");
+        for n in 0..16 {
+            assert_eq!(client.write(n * 4096, &[2; 4096], proto::flag::FUA), 0);
+            assert_eq!(client.read_at(n * 4096, 4096), [2; 4096]);
         }
         assert!(stuck.is_silent(), "after half a minute it has failed");
     }
