@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use nbd_export::negotiate::Agreed;
 use nbd_export::proto::{Command, Errno, Limits, Request, STATE_HOLE_ZERO, flag};
-use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+use rustix::fs::{SeekFrom, seek};
 
 use crate::adapter::{Held, Tenant, Workers};
 use crate::crypto::Cipher;
@@ -126,13 +126,9 @@ impl Session {
             Command::Flush => self.flush().await?,
             Command::Cache => {
                 // Advice: nothing is wrong if it is not taken.
-                let len = std::num::NonZeroU64::new(len);
-                let _ = fadvise(
-                    &*self.export.file,
-                    self.export.start + offset,
-                    len,
-                    Advice::WillNeed,
-                );
+                let _ = self
+                    .plain(FileOp::ReadAhead { offset, len }, &durable)
+                    .await?;
             }
             Command::Disconnect => {}
         }

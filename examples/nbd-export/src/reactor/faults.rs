@@ -66,7 +66,7 @@ impl Refusal {
             FileOp::Flush => {
                 turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
             }
-            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => None,
         }
     }
 }

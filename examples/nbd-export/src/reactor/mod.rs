@@ -49,11 +49,26 @@ use crate::export::Export;
 /// What the kernel is asked to do with a file. Buffers come back with the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileOp {
-    Read { offset: u64 },
-    Write { offset: u64 },
+    Read {
+        offset: u64,
+    },
+    Write {
+        offset: u64,
+    },
     Flush,
-    PunchHole { offset: u64, len: u64 },
-    ZeroRange { offset: u64, len: u64 },
+    PunchHole {
+        offset: u64,
+        len: u64,
+    },
+    ZeroRange {
+        offset: u64,
+        len: u64,
+    },
+    /// It will be read soon.
+    ReadAhead {
+        offset: u64,
+        len: u64,
+    },
 }
 
 impl FileOp {
@@ -71,6 +86,10 @@ impl FileOp {
                 len,
             },
             Self::ZeroRange { offset, len } => Self::ZeroRange {
+                offset: start + offset,
+                len,
+            },
+            Self::ReadAhead { offset, len } => Self::ReadAhead {
                 offset: start + offset,
                 len,
             },
@@ -357,9 +376,9 @@ impl Reactor {
             && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
-    /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
-    /// once, and so is a [write](Self::writes_at_once) of an only client; its answer comes with
-    /// those of the others, after the tasks that run now.
+    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so they
+    /// are done at once, and so is a [write](Self::writes_at_once) of an only client; the answer
+    /// comes with those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
         export: &Export,
@@ -370,8 +389,12 @@ impl Reactor {
         let Export {
             file, in_memory, ..
         } = export;
-        let is_write = matches!(op, FileOp::Write { .. });
-        let at_once = *in_memory || is_write && self.writes_at_once();
+        let at_once = match op {
+            FileOp::Write { .. } => *in_memory || self.writes_at_once(),
+            FileOp::Read { .. } | FileOp::Flush => *in_memory,
+            // However long the range is.
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => false,
+        };
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use inflight::workqueue::blocking;
 use rustix::event::{Timespec, epoll};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use super::arrivals::Ended;
 use super::{Bell, Buffer, FileOp, Finished, Ready, answer};
@@ -204,6 +205,10 @@ pub(super) fn perform(file: &File, op: &FileOp, buffer: &mut [u8]) -> io::Result
         FileOp::ZeroRange { offset, len } => {
             let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
             fallocate(file, flags, offset, len)?;
+            Ok(0)
+        }
+        FileOp::ReadAhead { offset, len } => {
+            fadvise(file, offset, NonZeroU64::new(len), Advice::WillNeed)?;
             Ok(0)
         }
     }

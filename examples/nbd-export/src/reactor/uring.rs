@@ -54,6 +54,7 @@ impl Uring {
             opcode::Write::CODE,
             opcode::Fsync::CODE,
             opcode::Fallocate::CODE,
+            opcode::Fadvise::CODE,
             opcode::PollAdd::CODE,
         ];
         if needed.into_iter().all(|code| probe.is_supported(code))
@@ -157,6 +158,11 @@ impl Uring {
                 .offset(offset)
                 .mode(ZERO_RANGE | KEEP_SIZE)
                 .build(),
+            FileOp::ReadAhead { offset, len } => {
+                opcode::Fadvise::new(fd, len as libc::off_t, libc::POSIX_FADV_WILLNEED)
+                    .offset(offset)
+                    .build()
+            }
         };
         if self.files.len() <= key {
             self.files.resize(key + 1, None);

@@ -119,6 +119,43 @@ impl Client {
         self
     }
 
+    /// Agrees on structured replies and on `base:allocation` for an export.
+    pub(crate) fn ask_for_extents(&mut self, name: &str) {
+        self.option(option::STRUCTURED_REPLY, &[]);
+        assert_eq!(self.answer(), reply::ACK);
+        let mut data = Vec::new();
+        for (count, text) in [(None, name), (Some(1_u32), proto::BASE_ALLOCATION)] {
+            data.extend(count.iter().flat_map(|n| n.to_be_bytes()));
+            data.extend((text.len() as u32).to_be_bytes());
+            data.extend(text.as_bytes());
+        }
+        self.option(option::SET_META_CONTEXT, &data);
+        assert_eq!(self.answer(), reply::META_CONTEXT);
+        assert_eq!(self.answer(), reply::ACK);
+    }
+
+    /// Extents of a part of the export: their lengths and states.
+    pub(crate) fn extents(&mut self, offset: u64, length: u32, flags: u16) -> Vec<(u32, u32)> {
+        self.send(7, flags, offset, length, &[]);
+        let head = self.read(20);
+        assert_eq!(head[..4], proto::CHUNK_MAGIC.to_be_bytes());
+        let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        assert_eq!(number(4), proto::chunk::FLAG_DONE);
+        assert_eq!(number(6), proto::chunk::BLOCK_STATUS);
+        assert_eq!(head[8..16], self.cookie.to_be_bytes());
+        let len = u32::from_be_bytes(head[16..].try_into().unwrap());
+        let body = self.read(len as usize);
+        let numbers = body.chunks_exact(4);
+        let numbers: Vec<u32> = numbers
+            .map(|n| u32::from_be_bytes(n.try_into().unwrap()))
+            .collect();
+        assert_eq!(numbers[0], proto::BASE_ALLOCATION_ID);
+        numbers[1..]
+            .chunks(2)
+            .map(|pair| (pair[0], pair[1]))
+            .collect()
+    }
+
     pub(crate) fn send(&mut self, command: u16, flags: u16, offset: u64, length: u32, data: &[u8]) {
         self.cookie += 1;
         let mut bytes = proto::REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -146,6 +183,19 @@ impl Client {
         let reply = self.read(16);
         assert_eq!(reply[..4], proto::SIMPLE_REPLY_MAGIC.to_be_bytes());
         u32::from_be_bytes(reply[4..8].try_into().unwrap())
+    }
+
+    /// The error of a request without data, by a structured reply of one chunk.
+    pub(crate) fn chunk_error(&mut self) -> u32 {
+        let head = self.read(20);
+        assert_eq!(head[..4], proto::CHUNK_MAGIC.to_be_bytes());
+        let len = u32::from_be_bytes(head[16..].try_into().unwrap());
+        let body = self.read(len as usize);
+        match u16::from_be_bytes([head[6], head[7]]) {
+            proto::chunk::NONE => 0,
+            proto::chunk::ERROR => u32::from_be_bytes(body[..4].try_into().unwrap()),
+            kind => panic!("a chunk of kind {kind}"),
+        }
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], flags: u16) -> u32 {

@@ -5,6 +5,7 @@ mod client;
 mod clients;
 mod data;
 mod encryption;
+mod extents;
 mod failures;
 mod told;
 

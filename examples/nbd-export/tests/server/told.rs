@@ -43,6 +43,30 @@ fn completions_go_on_where_they_are_steered() {
     }
 }
 
+/// What may take long is not done by the thread that serves the client, also for files in memory: it
+/// is steered to it when it has ended.
+#[test]
+fn reading_ahead_and_freeing_memory_are_for_others() {
+    for engine in engines() {
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            return;
+        };
+        let address = free_address();
+        let more = ["--metrics", &address, "--steer", "inline"];
+        let server = Server::start_in(folder, engine, "disk=disk", &more);
+        let mut client = server.connect().go("disk");
+        assert_eq!(client.write(0, &[1; 4096], 0), 0);
+        for (n, command) in [4, 5, 6].into_iter().enumerate() {
+            client.send(command, 0, 0, 4096, &[]);
+            assert_eq!(client.error(), 0);
+            let steered = figure(&address, "nbd_completions_total{cpu=\"seen\"");
+            assert_eq!(steered, n as u64 + 1, "{engine}: command {command}");
+        }
+        assert_eq!(client.read_at(0, 4096), [0; 4096]);
+        server.stop();
+    }
+}
+
 #[test]
 fn metrics_are_for_prometheus_and_workqueues_for_their_monitor() {
     let address = free_address();
