@@ -9,6 +9,7 @@ use anyhow::Result;
 use inflight::tags::Steering;
 
 use crate::adapter::{Completer, Files, Tags, Workers};
+use crate::memory::Memory;
 
 /// A file system, or a block device.
 pub(crate) struct Disk {
@@ -16,21 +17,30 @@ pub(crate) struct Disk {
     number: u64,
     pub(crate) tags: Tags,
     pub(crate) files: Files,
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// All those that exports lie on.
 pub(crate) struct Disks {
     depth: usize,
     steering: Steering,
+    /// Bytes for the data of requests of each one.
+    memory: usize,
     workers: Arc<Workers>,
     all: Vec<Arc<Disk>>,
 }
 
 impl Disks {
-    pub(crate) const fn new(depth: usize, steering: Steering, workers: Arc<Workers>) -> Self {
+    pub(crate) const fn new(
+        depth: usize,
+        steering: Steering,
+        memory: usize,
+        workers: Arc<Workers>,
+    ) -> Self {
         Self {
             depth,
             steering,
+            memory,
             workers,
             all: Vec::new(),
         }
@@ -51,6 +61,7 @@ impl Disks {
             number,
             tags: Tags::new((self.all.len(), &name), of_all, &self.workers)?,
             files: self.workers.files(&name, self.depth)?,
+            memory: Memory::new(self.memory)?,
         });
         self.all.push(disk.clone());
         Ok(disk)

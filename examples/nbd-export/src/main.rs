@@ -18,6 +18,7 @@ mod durable;
 mod export;
 mod key;
 mod listener;
+mod memory;
 mod metrics;
 mod options;
 mod output;
@@ -65,7 +66,8 @@ fn serve(options: &Options) -> Result<()> {
         max_active: options.max_active.into(),
     };
     let workers = Arc::new(Workers::new(crypt)?);
-    let mut disks = Disks::new(depth, steering, workers.clone());
+    let memory = options.memory as usize * 1024 * 1024;
+    let mut disks = Disks::new(depth, steering, memory, workers.clone());
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
         exports.push(Arc::new(Export::open(spec, &mut disks)?));

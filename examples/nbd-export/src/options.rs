@@ -95,6 +95,12 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) max_active: u16,
 
+    /// Memory for the data of requests of one disk's clients, in MiB. Beside it each client has
+    /// 256 KiB
+    #[arg(long, value_name = "MIB", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    pub(crate) memory: u32,
+
     /// Show the workqueues on a socket: inflight-wq --socket PATH monitor
     #[arg(long, value_name = "PATH")]
     pub(crate) serve: Option<PathBuf>,

@@ -65,6 +65,18 @@ impl Session {
         (0..len.div_ceil(most)).map(move |n| most.min(len - n * most))
     }
 
+    /// The memory that the data of a request needs.
+    pub(crate) fn memory_for(&self, request: &Request) -> usize {
+        let len = request.length as usize;
+        match request.command {
+            Some(Command::Read | Command::Write) => len,
+            // Piece by piece, if the file cannot be told to have zeros.
+            Some(Command::WriteZeroes) => len.min(self.max_split),
+            Some(Command::BlockStatus) => MAX_EXTENTS * size_of::<(u32, u32)>(),
+            _ => 0,
+        }
+    }
+
     /// Carries a request out. `data` are the pieces of a write.
     pub(crate) async fn handle(self: Rc<Self>, request: Request, data: Vec<Buffer>) -> Reply {
         let stats = &self.export.stats;

@@ -83,3 +83,38 @@ fn each_client_has_tags_of_its_own_beside_an_export_of_such_a_name() {
     }
     server.stop();
 }
+
+/// Clients that ask for much and read nothing have all the memory there is for requests. Short
+/// requests of others do not need it; long ones wait, and have those sent away that hold it.
+#[test]
+fn clients_that_do_not_read_share_a_bound_of_memory() {
+    let more = ["--threads", "1", "--memory", "64"];
+    let server = Server::start("auto", "disk=big", &more);
+    let mut client = server.connect().go("disk");
+    let mut served = |offset| {
+        assert_eq!(client.write(offset, &[3; 4096], 0), 0);
+        assert_eq!(client.read_at(offset, 4096), [3; 4096]);
+    };
+    let before = server.resident_kib();
+    let stalled = || {
+        let mut stalled = server.connect().go("disk");
+        stalled.send(0, 0, 0, 32 << 20, &[]);
+        stalled.send(0, 0, 0, 32 << 20, &[]);
+        stalled
+    };
+    let hold = [stalled(), stalled()];
+    served(0);
+    let mut long = server.connect().go("disk");
+    long.send(0, 0, 1 << 20, 1 << 20, &[]);
+    served(4096);
+    let wait: Vec<_> = (0..6).map(|_| stalled()).collect();
+    served(8192);
+    assert_eq!(long.error(), 0);
+    assert_eq!(long.read(1 << 20), vec![0; 1 << 20]);
+    let most = server.memory_kib("VmHWM") - before;
+    assert!(most < 80 << 10, "{most} KiB for stalled clients");
+    served(12288);
+    drop((hold, wait));
+    let said = server.stop();
+    assert!(said.contains("holds memory that others wait for"), "{said}");
+}

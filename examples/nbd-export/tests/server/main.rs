@@ -79,9 +79,14 @@ impl Server {
     }
 
     fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS")
+    }
+
+    /// A figure of the system's about the program's memory.
+    fn memory_kib(&self, what: &str) -> u64 {
         let status = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(status).unwrap();
-        let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
+        let line = status.lines().find(|l| l.starts_with(what)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
