@@ -18,7 +18,7 @@ trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
 size=$((64 << 20))
 socket="$scratch/nbd.sock"
 uri="nbd+unix:///disk?socket=$socket"
-head -c 64 /dev/urandom >"$scratch/key"
+(umask 077 && head -c 64 /dev/urandom >"$scratch/key")
 
 # start OPTIONS...: a server whose export "disk" is fresh unless it is told to stay.
 start() {
@@ -56,8 +56,21 @@ copies() {
         qemu-img create -q -f qcow2 "$scratch/image.qcow2" "$size" &&
         qemu-io -c 'write -P 5 1M 3M' "$scratch/image.qcow2" >/dev/null &&
         qemu-img convert -n -f qcow2 -O raw "$scratch/image.qcow2" "$uri" &&
-        qemu-img compare -f qcow2 -F raw "$scratch/image.qcow2" "$uri" &&
-        qemu-img map -f raw --output json "$uri" | grep -q '"data": true'
+        qemu-img compare -f qcow2 -F raw "$scratch/image.qcow2" "$uri"
+}
+
+# maps KIND: data and holes of the export are those of the file; what is encrypted is all data.
+maps() {
+    qemu-img map -f raw --output json "$uri" >"$scratch/map" &&
+        qemu-img map -f raw --output json "$scratch/disk" >"$scratch/map.file" &&
+        /usr/bin/python3 - "$1" "$size" "$scratch/map" "$scratch/map.file" <<'PY'
+import json, sys
+kind, size, export, file = sys.argv[1], int(sys.argv[2]), *(json.load(open(p)) for p in sys.argv[3:])
+parts = lambda extents: [(e["start"], e["length"], e["data"], e["zero"]) for e in extents]
+expected = parts(file) if kind == "plain" else [(0, size, True, False)]
+assert parts(export) == expected, (export, expected)
+print(f"{len(export)} extents, {sum(e['data'] for e in export)} with data")
+PY
 }
 
 odd_commands() {
@@ -119,10 +132,11 @@ PY
 
 for engine in io_uring psync; do
     for kind in plain encrypted; do
-        key=""
-        [ "$kind" = plain ] || key=",key=$scratch/key"
+        key="" header=0
+        [ "$kind" = plain ] || key=",key=$scratch/key" header=4096
         rm -f "$scratch/disk" "$scratch/fixed"
-        truncate -s "$size" "$scratch/disk" "$scratch/fixed" "$scratch/full"
+        truncate -s "$size" "$scratch/fixed" "$scratch/full"
+        truncate -s $((size + header)) "$scratch/disk"
         options=(--engine "$engine" --max-split 64 --export "disk=$scratch/disk$key"
             --export "fixed=$scratch/fixed,ro")
         # Only io_uring may be missing from a machine.
@@ -134,6 +148,7 @@ for engine in io_uring psync; do
         step "$engine $kind idle clients" idle_clients
         for jobs in 1 2 4; do step "$engine $kind fio $jobs" fio_verifies "$jobs"; done
         step "$engine $kind copies" copies
+        step "$engine $kind map" maps "$kind"
         step "$engine $kind odd commands" odd_commands "$RANDOM"
         step "$engine $kind corners" corners
         step "$engine $kind killed" killed "${options[@]}"

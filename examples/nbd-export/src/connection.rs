@@ -21,6 +21,7 @@ use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
 use nbd_export::proto::{Command, Request};
 use rustix::io::readv;
 
+use crate::memory::Share;
 use crate::output::Output;
 use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Reply, Session};
@@ -28,14 +29,21 @@ use crate::server::Shared;
 
 /// How many requests of one client are under way.
 const MAX_REQUESTS: usize = 256;
-/// And how many bytes, roughly: a request that is longer is served alone.
+/// And how many bytes, roughly.
 const MAX_BYTES: usize = 64 << 20;
+/// A client that holds memory others wait for is sent away if it is its turn to take or to send
+/// something, and it moves no more than `SLOW` bytes in this time.
+const STALLED: Duration = Duration::from_secs(10);
+const SLOW: usize = 64 << 10;
 /// So many bytes are started at once; then what was done is sent, before more is.
 const BURST: usize = 512 << 10;
-/// A client that has not chosen an export after this is sent away.
+/// A client that has not chosen an export, and not asked for anything else, for so long is sent
+/// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
 const INPUT: usize = 128 << 10;
+/// Nothing is read while so much is there that has not been understood.
+const AHEAD_OF_PARSE: usize = 16 << 10;
 /// The same behind a write that is as long as `INPUT` or longer: another one like it may follow,
 /// whose payload is to be read into its place.
 const BEHIND_LONG: usize = 4 << 10;
@@ -77,12 +85,18 @@ pub(crate) struct Connection {
     /// Bytes of a refused payload that are still to come.
     discarding: u64,
     requests: FuturesUnordered<LocalBoxFuture<'static, Reply>>,
-    bytes: usize,
+    /// Memory for their data, when there is a session.
+    share: Option<Share>,
+    /// The next request waits for memory.
+    no_memory: bool,
+    /// Since when the client neither takes nor sends what it is its turn to, or only so many bytes.
+    stalled: Option<(Instant, usize)>,
     /// What may be started before others have their turn.
     burst: usize,
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
+    /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
     /// Nothing more is read.
@@ -108,7 +122,9 @@ impl Connection {
             receiving: None,
             discarding: 0,
             requests: FuturesUnordered::new(),
-            bytes: 0,
+            share: None,
+            no_memory: false,
+            stalled: None,
             burst: BURST,
             output,
             can_read: None,
@@ -120,13 +136,19 @@ impl Connection {
         }
     }
 
-    fn may_read(&self) -> bool {
-        let room = self.requests.len() < MAX_REQUESTS && self.bytes < MAX_BYTES;
+    /// Whether a request may be started.
+    fn may_start(&self) -> bool {
+        let used = self.share.as_ref().map_or(0, Share::used);
+        let room = self.requests.len() < MAX_REQUESTS && used < MAX_BYTES;
         !self.ended && room && self.burst > 0
     }
 
+    fn may_read(&self) -> bool {
+        self.may_start() && !self.no_memory
+    }
+
     /// Takes what has been received apart.
-    fn parse(&mut self) {
+    fn parse(&mut self, cx: &mut Context<'_>) {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while !self.ended {
@@ -140,10 +162,13 @@ impl Connection {
                 now as usize
             } else if self.receiving.is_some() {
                 self.fill(rest)
+            } else if self.session.is_none() && !self.output.is_empty() {
+                // First it takes what was answered.
+                0
             } else if self.session.is_none() {
                 self.negotiate(rest)
-            } else if self.may_read() {
-                self.request(rest)
+            } else if self.may_start() {
+                self.request(rest, cx)
             } else {
                 0
             };
@@ -166,6 +191,7 @@ impl Connection {
             .negotiation
             .receive(input, &self.described, &mut answers);
         if !answers.is_empty() {
+            self.since = Instant::now();
             self.output.push(answers);
         }
         match next {
@@ -194,6 +220,7 @@ impl Connection {
         self.shared
             .log(&format!("{name}: a client has come, {clients} in all"));
         let limits = agreed.limits(&export.described);
+        self.share = Some(Share::new(export.disk.memory.clone()));
         self.session = Some(Rc::new(Session {
             reactor: self.reactor.clone(),
             tenant,
@@ -207,7 +234,7 @@ impl Connection {
         self.described = Vec::new();
     }
 
-    fn request(&mut self, input: &[u8]) -> usize {
+    fn request(&mut self, input: &[u8], cx: &mut Context<'_>) -> usize {
         if input.len() < Request::LEN {
             return 0;
         }
@@ -221,11 +248,19 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
-        let is_long = weight(&request) >= INPUT && request.command == Some(Command::Write);
+        let checked = request.check(&session.limits);
+        let needed = session.memory_for(&request);
+        if let Some(share) = self.share.as_mut().filter(|_| checked.is_ok()) {
+            self.no_memory = share.poll_take(needed, cx).is_pending();
+            if self.no_memory {
+                return 0;
+            }
+        }
+        let is_long = needed >= INPUT && request.command == Some(Command::Write);
         self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
         match request.command {
             Some(Command::Disconnect) => self.ended = true,
-            Some(Command::Write) => match request.check(&session.limits) {
+            Some(Command::Write) => match checked {
                 Ok(()) => {
                     let mut receiving = Receiving {
                         request,
@@ -258,8 +293,7 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
-        self.bytes += weight(&request);
-        self.burst = self.burst.saturating_sub(weight(&request));
+        self.burst = self.burst.saturating_sub(session.memory_for(&request));
         self.requests.push(Box::pin(session.handle(request, data)));
     }
 
@@ -313,6 +347,7 @@ impl Connection {
             Ok(read) => read,
         };
         drop(slices);
+        self.moved(read);
         let own = read.min(wanted);
         if let Some(receiving) = &mut self.receiving {
             receiving.advance(own);
@@ -330,8 +365,9 @@ impl Connection {
         match self.output.send(&self.socket, &self.reactor) {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Io::Blocked),
             Err(error) => Err(error.into()),
-            Ok(data) => {
-                self.bytes = self.bytes.saturating_sub(data);
+            Ok(sent) => {
+                self.give_back(sent.freed);
+                self.moved(sent.bytes);
                 Ok(Io::Progress)
             }
         }
@@ -339,13 +375,56 @@ impl Connection {
 
     fn reply(&mut self, reply: Reply) {
         let request = reply.request;
-        self.bytes = self.bytes.saturating_sub(weight(&request));
+        let Some(session) = &self.session else { return };
+        let checked = request.check(&session.limits);
+        let needed = checked.map_or(0, |()| session.memory_for(&request));
         if self.broken {
+            return self.give_back(needed);
+        }
+        let structured = session.agreed.structured;
+        let data = self.output.reply(&request, reply.result, structured);
+        // What is to be sent needs it still.
+        self.give_back(needed.saturating_sub(data));
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        if let Some(share) = &mut self.share {
+            share.give_back(bytes);
+        }
+    }
+
+    /// So much has gone between the client and the server.
+    fn moved(&mut self, bytes: usize) {
+        if let Some((since, so_far)) = &mut self.stalled {
+            *so_far += bytes;
+            if *so_far >= SLOW {
+                (*since, *so_far) = (Instant::now(), 0);
+            }
+        }
+    }
+
+    /// Sends a client away that holds up others.
+    fn look_for_stall(&mut self) {
+        let sends = self.can_write.is_some();
+        let receives = self.receiving.is_some() && self.can_read.is_some();
+        if !sends && !receives {
+            self.stalled = None;
             return;
         }
-        let structured = self.session.as_ref().is_some_and(|s| s.agreed.structured);
-        let data = self.output.reply(&request, reply.result, structured);
-        self.bytes += data;
+        let (since, _) = self.stalled.get_or_insert_with(|| (Instant::now(), 0));
+        let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
+        if is_wanted && since.elapsed() >= STALLED && !self.broken {
+            let why = "it does not get on, and holds memory that others wait for";
+            self.shared.log(&format!("a client was sent away: {why}"));
+            self.break_off();
+        }
+    }
+
+    /// Nothing more goes to the client, and nothing comes from it.
+    fn break_off(&mut self) {
+        (self.broken, self.ended) = (true, true);
+        (self.output, self.receiving) = (Output::default(), None);
+        (self.can_read, self.can_write) = (None, None);
     }
 
     /// What can be done now. Whether anything was.
@@ -368,15 +447,12 @@ impl Connection {
                     let _ = Pin::new(&mut ready).poll(cx);
                     self.can_write = Some(ready);
                 }
-                Err(_) => {
-                    self.output = Output::default();
-                    (self.broken, self.ended) = (true, true);
-                }
+                Err(_) => self.break_off(),
             }
         }
-        if !self.input.is_empty() && self.may_read() {
+        if !self.input.is_empty() && self.may_start() {
             let (before, requests) = (self.input.len(), self.requests.len());
-            self.parse();
+            self.parse(cx);
             progress |= self.input.len() != before || self.requests.len() != requests;
         }
         if let Some(ready) = &mut self.can_read {
@@ -385,10 +461,10 @@ impl Connection {
             }
         }
         // One read at a time: others have their turn.
-        if self.can_read.is_none() && self.may_read() && self.input.len() < INPUT {
+        if self.can_read.is_none() && self.may_read() && self.input.len() < AHEAD_OF_PARSE {
             match self.read() {
                 Ok(Io::Progress) => {
-                    self.parse();
+                    self.parse(cx);
                     progress = true;
                 }
                 Ok(Io::Blocked) => {
@@ -416,6 +492,7 @@ impl Future for Connection {
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
+        this.look_for_stall();
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
         }
@@ -467,13 +544,5 @@ impl Receiving {
                 (self.piece, self.filled) = (self.piece + 1, 0);
             }
         }
-    }
-}
-
-/// What a request adds to what is under way.
-fn weight(request: &Request) -> usize {
-    match request.command {
-        Some(Command::Read | Command::Write) => request.length as usize,
-        _ => 0,
     }
 }

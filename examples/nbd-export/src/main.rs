@@ -13,7 +13,12 @@ compile_error!("nbd-export is for Linux: io_uring, epoll, fallocate");
 mod adapter;
 mod connection;
 mod crypto;
+mod disk;
+mod durable;
 mod export;
+mod key;
+mod listener;
+mod memory;
 mod metrics;
 mod options;
 mod output;
@@ -32,11 +37,13 @@ use clap::Parser as _;
 use inflight::tags::Steering;
 use inflight::topology::Scope;
 
-use crate::adapter::{CryptOptions, Tags, Workers};
+use crate::adapter::{CryptOptions, Workers};
+use crate::disk::Disks;
 use crate::export::Export;
+use crate::listener::Listener;
 use crate::options::{Engine, Options, Tenants};
 use crate::reactor::{Kind, Reactor, Setup};
-use crate::server::{Listener, Shared};
+use crate::server::Shared;
 
 fn main() -> ExitCode {
     match serve(&Options::parse()) {
@@ -58,11 +65,12 @@ fn serve(options: &Options) -> Result<()> {
         strict: options.strict,
         max_active: options.max_active.into(),
     };
-    let workers = Arc::new(Workers::new(crypt, depth)?);
-    let tags = Tags::new(depth, steering, &workers)?;
+    let workers = Arc::new(Workers::new(crypt)?);
+    let memory = options.memory as usize * 1024 * 1024;
+    let mut disks = Disks::new(depth, steering, memory, workers.clone());
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
-        exports.push(Arc::new(Export::open(spec, &tags)?));
+        exports.push(Arc::new(Export::open(spec, &mut disks)?));
     }
     let mut listeners = Vec::new();
     if let Some(path) = &options.unix {
@@ -80,7 +88,7 @@ fn serve(options: &Options) -> Result<()> {
     };
     let shared = Arc::new(Shared::new(
         exports,
-        (tags, workers),
+        (disks, workers),
         options.max_split as usize * 1024,
         options.tenants == Tenants::Client,
         options.quiet,
@@ -108,16 +116,21 @@ fn serve(options: &Options) -> Result<()> {
     } else {
         "psync"
     };
+    for export in &shared.exports {
+        let (name, disk) = (&export.described.name, export.disk.tags.name());
+        shared.log(&format!("{name} lies on disk {disk}"));
+    }
     shared.log(&format!(
-        "serving by {engine}, {threads} threads, {depth} tags"
+        "serving by {engine}, {threads} threads, {depth} tags for each disk"
     ));
     let setup = Setup {
         kind,
-        faults: options.faults,
+        faults: options.faults.clone(),
         registered: registered(options.registered, threads, &shared),
         longest: shared.max_split,
         with_registered: shared.with_registered.clone(),
-        completer: shared.tags.completer().clone(),
+        completer: shared.disks.completer(),
+        may_block: may_block(depth, &shared),
     };
     let mut status = Status::new();
     let look = || status.look(&shared);
@@ -140,6 +153,14 @@ fn registered(mib: u32, threads: usize, shared: &Shared) -> usize {
     }
     let pages = (mib as usize * 256) / threads;
     pages * 4096
+}
+
+/// Operations that may be blocked at the disks at once, if there are several: all that have tags,
+/// and each export's flush.
+fn may_block(depth: usize, shared: &Shared) -> Option<u32> {
+    let disks = shared.disks.all().len();
+    let operations = disks * depth + shared.exports.len();
+    (disks > 1).then(|| u32::try_from(operations).unwrap_or(u32::MAX))
 }
 
 fn choose_engine(engine: Engine) -> Result<Kind> {
@@ -192,11 +213,13 @@ impl Status {
                 bytes += counter.load(Ordering::Relaxed);
             }
         }
+        let disks = shared.disks.all().iter();
+        let tags: usize = disks.map(|disk| disk.tags.in_use()).sum();
         let seconds = elapsed.as_secs_f64();
         let line = format!(
             "{} clients, {} of the tags, {:.0} requests/s, {:.1} MiB/s",
             shared.clients.load(Ordering::Relaxed),
-            shared.tags.in_use(),
+            tags,
             (requests - self.requests) as f64 / seconds,
             (bytes - self.bytes) as f64 / seconds / f64::from(1 << 20),
         );

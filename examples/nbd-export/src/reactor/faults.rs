@@ -5,8 +5,10 @@ use std::cell::Cell;
 use super::FileOp;
 
 /// Which operations are refused without asking the kernel: each so many-th; 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
+    /// Only those of this export.
+    export: Option<String>,
     /// Reads and writes, for now.
     again: u32,
     flush: u32,
@@ -15,13 +17,14 @@ pub(crate) struct Faults {
 impl std::str::FromStr for Faults {
     type Err = String;
 
-    /// `again=N,flush=N`.
+    /// `export=NAME,again=N,flush=N`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let number = |text: &str| text.parse().ok().filter(|&n: &u32| n > 0);
-            let refused = || format!("{part:?} is none of again=N, flush=N");
+            let refused = || format!("{part:?} is none of export=NAME, again=N, flush=N");
             match part.split_once('=') {
+                Some(("export", name)) => faults.export = Some(name.to_owned()),
                 Some(("again", n)) => faults.again = number(n).ok_or_else(refused)?,
                 Some(("flush", n)) => faults.flush = number(n).ok_or_else(refused)?,
                 _ => return Err(refused()),
@@ -47,7 +50,11 @@ impl Refusal {
         }
     }
 
-    pub(super) fn of(&self, op: FileOp) -> Option<rustix::io::Errno> {
+    pub(super) fn of(&self, op: FileOp, export: &str) -> Option<rustix::io::Errno> {
+        let only = self.faults.export.as_deref();
+        if only.is_some_and(|only| only != export) {
+            return None;
+        }
         let turn = |count: &Cell<u32>, every: u32| {
             count.set(count.get().wrapping_add(1));
             every != 0 && count.get() % every == 0
@@ -59,7 +66,7 @@ impl Refusal {
             FileOp::Flush => {
                 turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
             }
-            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => None,
         }
     }
 }

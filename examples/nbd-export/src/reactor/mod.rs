@@ -9,10 +9,10 @@ mod buffer;
 mod faults;
 mod pipe;
 mod psync;
+mod put_off;
 mod uring;
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use inflight::workqueue::Workqueue;
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
@@ -41,18 +40,62 @@ pub(crate) use faults::Faults;
 use faults::Refusal;
 use pipe::Pipes;
 use psync::{Psync, Report};
+use put_off::PutOff;
 use uring::Uring;
 
 use crate::adapter::{Completer, Held};
+use crate::export::Export;
 
 /// What the kernel is asked to do with a file. Buffers come back with the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileOp {
-    Read { offset: u64 },
-    Write { offset: u64 },
+    Read {
+        offset: u64,
+    },
+    Write {
+        offset: u64,
+    },
     Flush,
-    PunchHole { offset: u64, len: u64 },
-    ZeroRange { offset: u64, len: u64 },
+    PunchHole {
+        offset: u64,
+        len: u64,
+    },
+    ZeroRange {
+        offset: u64,
+        len: u64,
+    },
+    /// It will be read soon.
+    ReadAhead {
+        offset: u64,
+        len: u64,
+    },
+}
+
+impl FileOp {
+    /// The same in a file whose data begins at `start`.
+    pub(crate) const fn behind(self, start: u64) -> Self {
+        match self {
+            Self::Read { offset } => Self::Read {
+                offset: start + offset,
+            },
+            Self::Write { offset } => Self::Write {
+                offset: start + offset,
+            },
+            Self::PunchHole { offset, len } => Self::PunchHole {
+                offset: start + offset,
+                len,
+            },
+            Self::ZeroRange { offset, len } => Self::ZeroRange {
+                offset: start + offset,
+                len,
+            },
+            Self::ReadAhead { offset, len } => Self::ReadAhead {
+                offset: start + offset,
+                len,
+            },
+            Self::Flush => Self::Flush,
+        }
+    }
 }
 
 /// How the kernel answered, the buffer, and the tag.
@@ -188,10 +231,12 @@ pub(crate) struct Reactor {
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
     refusal: Refusal,
+    one_disk: bool,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
     completer: Completer,
     arrivals: Arc<Arrivals>,
+    put_off: PutOff,
     /// Who is woken every second or so.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
@@ -216,6 +261,9 @@ pub(crate) struct Setup {
     /// Reads and writes through buffers that the ring was told of.
     pub(crate) with_registered: Arc<AtomicU64>,
     pub(crate) completer: Completer,
+    /// Exports lie on several disks. So many operations may block, and are not to keep those of
+    /// other disks from the kernel.
+    pub(crate) may_block: Option<u32>,
 }
 
 /// How long a thread sleeps at most: time limits of connections are looked at this often.
@@ -224,13 +272,8 @@ const TICK: Duration = Duration::from_secs(1);
 const KEPT: usize = 8 << 20;
 
 impl Reactor {
-    /// The calling thread's. `files` is where psync does what blocks.
-    /// `refused` is told why the kernel does not want to know the buffers.
-    pub(crate) fn new(
-        setup: &Setup,
-        files: &Workqueue,
-        refused: impl FnOnce(&io::Error),
-    ) -> io::Result<Rc<Self>> {
+    /// The calling thread's. `refused` is told why the kernel does not want to know the buffers.
+    pub(crate) fn new(setup: &Setup, refused: impl FnOnce(&io::Error)) -> io::Result<Rc<Self>> {
         let bell = Arc::new(Bell::new()?);
         let raw = bell.fd.as_raw_fd();
         let arrivals = Arrivals::new(&bell);
@@ -238,6 +281,9 @@ impl Reactor {
         let backend = match setup.kind {
             Kind::Uring => {
                 let mut uring = Uring::new(raw, setup.with_registered.clone())?;
+                if let Some(operations) = setup.may_block {
+                    uring.let_block(operations);
+                }
                 if setup.registered > 0 {
                     match uring.register(setup.registered, setup.longest) {
                         Ok(registered) => fixed = Some(registered),
@@ -246,7 +292,7 @@ impl Reactor {
                 }
                 Backend::Uring(Box::new(uring))
             }
-            Kind::Psync => Backend::Psync(Psync::new(&bell, files.clone())?),
+            Kind::Psync => Backend::Psync(Psync::new(&bell)?),
         };
         Ok(Rc::new(Self {
             ops: RefCell::default(),
@@ -260,10 +306,12 @@ impl Reactor {
             tasks: Cell::new(0),
             under_way: Cell::new(0),
             computing: Cell::new(0),
-            refusal: Refusal::new(setup.faults),
+            refusal: Refusal::new(setup.faults.clone()),
+            one_disk: setup.may_block.is_none(),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
             arrivals,
+            put_off: PutOff::default(),
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
         }))
@@ -320,29 +368,38 @@ impl Reactor {
     }
 
     /// Whether nobody but its own client waits for a write that is done at once: there is one
-    /// client, and no other operation of it is elsewhere.
+    /// client, no other operation of it is elsewhere, and the others that come to this thread are
+    /// of the same disk.
     pub(crate) fn writes_at_once(&self) -> bool {
-        self.tasks.get() == 1 && self.under_way.get() == self.done_at_once.borrow().len()
+        self.one_disk
+            && self.tasks.get() == 1
+            && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
-    /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
-    /// once, and so is a [write](Self::writes_at_once) of an only client; its answer comes with
-    /// those of the others, after the tasks that run now.
+    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so they
+    /// are done at once, and so is a [write](Self::writes_at_once) of an only client; the answer
+    /// comes with those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
-        file: &Arc<File>,
-        in_memory: bool,
+        export: &Export,
         op: FileOp,
         buffer: Buffer,
         tag: Option<Held>,
     ) -> Running {
-        let is_write = matches!(op, FileOp::Write { .. });
-        let at_once = in_memory || is_write && self.writes_at_once();
+        let Export {
+            file, in_memory, ..
+        } = export;
+        let at_once = match op {
+            FileOp::Write { .. } => *in_memory || self.writes_at_once(),
+            FileOp::Read { .. } | FileOp::Flush => *in_memory,
+            // However long the range is.
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => false,
+        };
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
         let Op { buffer, tag, .. } = &mut ops[key];
-        let refused = self.refusal.of(op);
+        let refused = self.refusal.of(op, &export.described.name);
         match &mut *self.backend.borrow_mut() {
             _ if refused.is_some() => {
                 let result = refused.map_or(0, |errno| -errno.raw_os_error());
@@ -374,7 +431,7 @@ impl Reactor {
                     arrivals: self.arrivals.clone(),
                 };
                 let report = Report::new(ended, tag.take(), &self.completer);
-                psync.file(file.clone(), op, std::mem::take(buffer), report);
+                psync.file(export, op, std::mem::take(buffer), report);
             }
         }
         Running {
@@ -412,6 +469,11 @@ impl Reactor {
             let wakers = std::mem::take(&mut *self.on_tick.borrow_mut());
             wakers.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Has a flush of the export that was put off go on when its time has come.
+    pub(crate) fn see_to_flushes(&self, export: &Arc<Export>) {
+        self.put_off.note(export);
     }
 
     /// Waits until a socket can be read or written.
@@ -511,13 +573,15 @@ impl Reactor {
             }
             let at_once = std::mem::take(&mut *self.done_at_once.borrow_mut());
             let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
+            let limit = wait.then(|| self.put_off.left().unwrap_or(TICK).min(TICK));
             let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {
                 Backend::Uring(uring) => {
-                    uring.wait(wait.then_some(TICK), self.computing.get(), &mut seen)?;
+                    uring.wait(limit, self.computing.get(), &mut seen)?;
                 }
-                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut seen)?,
+                Backend::Psync(psync) => psync.wait(limit, &mut seen)?,
             }
+            self.put_off.go_on();
             for (key, result) in at_once {
                 self.complete(Arrival {
                     key,
