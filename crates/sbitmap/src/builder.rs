@@ -157,10 +157,9 @@ impl SbitmapBuilder {
         let users = users.unwrap_or_else(cpu::usable);
         #[cfg_attr(not(loom), expect(unused_mut))]
         let mut shape = Shape::of(self.depth, users);
-        // The model of restartable sequences asks that no two threads are on one CPU.
         #[cfg(loom)]
         {
-            shape.backend = inflight_sync::percpu::Backend::TryLock;
+            shape.backend = crate::model_support::backend();
         }
         Ok(Local::new(full, self.depth, self.check, shape, users))
     }

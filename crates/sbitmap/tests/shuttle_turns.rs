@@ -9,6 +9,7 @@ use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Engine, Fairness, GetError, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
+use inflight_sync::percpu::pushes;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::{Future, poll_fn};
@@ -32,14 +33,22 @@ type Mode = (Fairness, Engine);
 fn check(name: &str, model: fn(Mode)) {
     for mode in MODES {
         let name = format!("{name}/{mode:?}");
+        let before = pushes();
         check_random(&name, RUNS, move || model(mode));
         check_pct(&name, RUNS, 4, move || model(mode));
+        let stacks = mode.1 == Engine::Local;
+        assert_eq!(pushes() > before, stacks, "whether ids went into stacks");
     }
 }
+
+/// With fewer ids the local engine opens no stack.
+const FEWEST: usize = 4;
 
 /// A queue, and for each bit whether somebody holds it.
 struct Owned {
     queue: SbitmapQueue,
+    /// Ids beyond what the model asks for, which stay out.
+    kept: Vec<usize>,
     owners: Vec<AtomicUsize>,
     clock: Clock,
 }
@@ -47,16 +56,35 @@ struct Owned {
 impl Owned {
     fn new(depth: usize, max_depth: usize, (fairness, engine): Mode) -> Arc<Self> {
         let clock = Clock::manual();
-        let queue = SbitmapQueue::builder(depth)
-            .max_depth(max_depth)
+        let more = match engine {
+            Engine::Local => FEWEST.saturating_sub(depth),
+            _ => 0,
+        };
+        let queue = SbitmapQueue::builder(depth + more)
+            .max_depth(max_depth + more)
             .fairness(fairness)
             .engine(engine)
             .clock(clock.clone());
+        let queue = queue.build().unwrap();
+        let kept = (0..more).map(|_| queue.try_get().unwrap()).collect();
         Arc::new(Self {
-            queue: queue.build().unwrap(),
-            owners: (0..max_depth).map(|_| AtomicUsize::new(0)).collect(),
+            queue,
+            kept,
+            owners: (0..max_depth + more).map(|_| AtomicUsize::new(0)).collect(),
             clock,
         })
+    }
+
+    fn resize(&self, depth: usize) {
+        self.queue.resize(depth + self.kept.len()).unwrap();
+    }
+
+    fn depth(&self) -> usize {
+        self.queue.depth() - self.kept.len()
+    }
+
+    fn weight(&self) -> usize {
+        self.queue.weight() - self.kept.len()
     }
 
     fn claim(&self, bits: &[usize]) {
@@ -84,7 +112,8 @@ impl Owned {
 
     fn assert_all_back(&self) {
         assert_eq!(self.queue.snapshot().ws_active, 0, "nobody waits any more");
-        assert_eq!(self.queue.weight(), 0);
+        assert_eq!(self.weight(), 0);
+        self.queue.put_batch(&self.kept).unwrap();
         let (depth, mut bits) = (self.queue.depth(), Vec::new());
         assert_eq!(
             self.queue.try_get_batch(depth, &mut bits),
@@ -192,9 +221,8 @@ fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
         owned.clock.advance(SECOND);
         owned.queue.put(held[1]).unwrap();
         join_all(threads);
-        assert_eq!(owned.queue.weight(), 2);
-        owned.put(&[0]);
-        owned.put(&[1]);
+        assert_eq!(owned.weight(), 2);
+        held.iter().for_each(|&bit| owned.put(&[bit]));
         owned.assert_all_back();
     });
 }
@@ -216,13 +244,13 @@ fn h20_resize_and_wake_all_under_load() {
             }),
             spawn(&owned, |o| {
                 for depth in [4, 1, 3] {
-                    o.queue.resize(depth).unwrap();
+                    o.resize(depth);
                 }
             }),
             spawn(&owned, |o| (0..2).for_each(|_| o.queue.wake_all())),
         ];
         join_all(threads);
-        assert_eq!(owned.queue.depth(), 3);
+        assert_eq!(owned.depth(), 3);
         owned.assert_all_back();
     });
 }
@@ -246,7 +274,7 @@ fn h4_batches_of_puts_wake_all_they_can() {
         ];
         owned.queue.put_batch(&[2, 3]).unwrap();
         join_all(threads);
-        assert_eq!(owned.queue.weight(), 4);
+        assert_eq!(owned.weight(), 4);
         (0..4).for_each(|bit| owned.put(&[bit]));
         owned.assert_all_back();
     });
@@ -326,15 +354,15 @@ fn h6_h20_d25_eight_threads_do_everything_at_once() {
                 }
             }),
             spawn(&owned, |o| {
-                o.queue.resize(2).unwrap();
+                o.resize(2);
                 o.queue.wake_all();
-                o.queue.resize(4).unwrap();
+                o.resize(4);
             }),
         ];
         owned.clock.advance(SECOND);
         owned.clock.advance(SECOND);
         join_all(threads);
-        assert_eq!(owned.queue.depth(), 4);
+        assert_eq!(owned.depth(), 4);
         owned.assert_all_back();
     });
 }

@@ -8,6 +8,7 @@
 
 use inflight_sbitmap::Engine;
 use inflight_sync::model::{check_pct, check_random};
+use inflight_sync::percpu::pushes;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
 use inflight_tags::{
@@ -47,10 +48,16 @@ fn modes() -> [Mode; 6] {
 fn check(name: &str, model: fn(Mode)) {
     for mode in modes() {
         let name = format!("{name}/{mode:?}");
+        let before = pushes();
         check_random(&name, RUNS, move || model(mode));
         check_pct(&name, RUNS, 4, move || model(mode));
+        let stacks = mode.1 == Engine::Local;
+        assert_eq!(pushes() > before, stacks, "whether tags went into stacks");
     }
 }
+
+/// With fewer tags the local engine opens no stack.
+const FEWEST: usize = 4;
 
 /// What is in a slot: who uses it, 0 for nobody.
 #[derive(Debug, Default)]
@@ -62,6 +69,8 @@ struct World {
     clock: Clock,
     ring: Mutex<Vec<u64>>,
     shared_tags: bool,
+    /// Tags of each hardware queue beyond what the model asks for.
+    more: usize,
 }
 
 impl World {
@@ -69,11 +78,15 @@ impl World {
         let Mode(admission, engine, shared_tags, share) = mode;
         let clock = Clock::manual();
         let topology = Topology::synthetic("core:2").unwrap();
+        let more = match engine {
+            Engine::Local => FEWEST.saturating_sub(depth),
+            _ => 0,
+        };
         let set = TagSet::builder()
             .topology(&topology)
             .hw_queues(HwQueueOptions::new(2).shared_tags(shared_tags))
-            .depth(depth)
-            .max_depth(max_depth)
+            .depth(depth + more)
+            .max_depth(max_depth + more)
             .admission(admission)
             .engine(engine)
             .share(share)
@@ -84,6 +97,7 @@ impl World {
             clock,
             ring: Mutex::new(Vec::new()),
             shared_tags,
+            more,
         })
     }
 
@@ -213,7 +227,11 @@ impl Threads {
         self
     }
 
+    /// And whoever makes the tags few.
     fn join(&mut self) {
+        for _ in 0..2 * usize::from(self.world.more > 0) {
+            self.spawn(hog);
+        }
         self.running.drain(..).for_each(|t| t.join().unwrap());
     }
 }
@@ -223,6 +241,16 @@ impl Threads {
 fn blocking(world: &World, tenant: &Tenant<Owned>) {
     for _ in 0..2 {
         world.submit(tenant.alloc_blocking().unwrap());
+    }
+}
+
+/// Takes the tags beyond what the model asks for, and gives them back one by one.
+fn hog(world: &World, tenant: &Tenant<Owned>) {
+    for _ in 0..2 {
+        let tags = std::iter::from_fn(|| tenant.try_alloc().ok()).take(world.more);
+        let tags: Vec<_> = tags.collect();
+        thread::yield_now();
+        tags.into_iter().for_each(use_and_free);
     }
 }
 
@@ -292,7 +320,7 @@ fn split_with_timeout(world: &World, tenant: &Tenant<Owned>) {
 fn resize(world: &World, tenant: &Tenant<Owned>) {
     tenant.set_weight(3);
     for depth in [3, 1, 2] {
-        world.set.resize(depth).unwrap();
+        world.set.resize(depth + world.more).unwrap();
     }
 }
 

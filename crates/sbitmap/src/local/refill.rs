@@ -194,7 +194,7 @@ impl Local {
         if seen.waiters() != 0 {
             return true;
         }
-        if !seen.is_warm() && (ticked || cfg!(loom)) {
+        if !seen.is_warm() && (ticked || cfg!(any(loom, shuttle))) {
             self.tick();
         }
         false

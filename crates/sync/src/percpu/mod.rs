@@ -42,6 +42,8 @@
 //! ```
 
 mod backend;
+#[cfg(any(loom, shuttle))]
+mod model;
 mod open_close;
 #[cfg(inflight_rseq)]
 #[cfg_attr(target_arch = "x86_64", path = "section_x86_64.rs")]
@@ -57,6 +59,8 @@ mod tally;
 mod tests;
 
 pub use backend::Backend;
+#[cfg(any(loom, shuttle))]
+pub use model::pushes;
 pub use stack::CAPACITY;
 pub use tally::Tally;
 

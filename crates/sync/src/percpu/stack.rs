@@ -182,6 +182,8 @@ impl Stack {
         }
         self.ids[len as usize].store(id, Ordering::Relaxed);
         self.len.store(len + 1, Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        super::model::count_push();
         true
     }
 
