@@ -352,8 +352,8 @@ fn refuse_sleep() {
 /// The item that the calling worker runs has a name of its own.
 pub(crate) fn tell_name(name: &str) {
     let Some(context) = current() else { return };
-    if let Some(running) = context.item.get() {
-        context.shared.told.set_name(running.i, name);
+    if let Some(i) = context.started.get() {
+        context.shared.told.set_name(i, name);
     }
 }
 
