@@ -307,7 +307,8 @@ impl WorkqueueSystem {
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
     /// dropped: once this has returned none of their items begins. Items that have begun run to
-    /// their end ([`Frozen::is_busy`]).
+    /// their end ([`Frozen::is_busy`]); one that a worker is about to call has begun, and counts as
+    /// [`started`](crate::WorkqueueStats::started).
     ///
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
