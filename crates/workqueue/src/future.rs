@@ -10,7 +10,7 @@
 use crate::cancel;
 use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::item::{ReusableRef, Run};
+use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
 use crate::workqueue::Workqueue;
@@ -51,7 +51,10 @@ enum State<F> {
 }
 
 /// What the item runs.
-struct Polls<F: Future>(Arc<Woken<F>>);
+struct Polls<F: Future> {
+    name: Name,
+    woken: Arc<Woken<F>>,
+}
 
 impl<F> Run for Polls<F>
 where
@@ -59,7 +62,7 @@ where
     F::Output: Send,
 {
     fn name(&self) -> &str {
-        Self::function()
+        &self.name
     }
 
     fn function() -> &'static str {
@@ -67,7 +70,7 @@ where
     }
 
     fn run(&self) -> ControlFlow<()> {
-        let task = self.0.lock().take();
+        let task = self.woken.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
         if let Some(Err(payload)) = task.map(Task::poll) {
             // As the item's panic it is counted.
@@ -111,7 +114,7 @@ where
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
-                let payload = PanicPayload::new(type_name::<F>().into(), payload);
+                let payload = PanicPayload::new(self.item.name().to_owned().into(), payload);
                 panicked = Some(payload.message().map(str::to_owned));
                 Err(JoinError::Panicked(payload))
             }
@@ -288,14 +291,21 @@ impl Unfinished {
     }
 }
 
-/// Polls a future on a queue. Returns why it was refused, too.
-pub(crate) fn spawn<F>(queue: &Workqueue, future: F) -> (JoinHandle<F::Output>, Option<QueueError>)
+/// Polls a future of that name on a queue. Returns why it was refused, too.
+pub(crate) fn spawn<F>(
+    queue: &Workqueue,
+    name: Name,
+    future: F,
+) -> (JoinHandle<F::Output>, Option<QueueError>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     let woken = Arc::new(Mutex::new(None));
-    let item = ReusableRef::new(Polls(woken.clone()));
+    let item = ReusableRef::new(Polls {
+        name,
+        woken: woken.clone(),
+    });
     let outcome = Arc::new(Outcome::default());
     let task = Arc::new(Task {
         item: item.clone(),

@@ -189,7 +189,7 @@ fn calls_wait_too() {
     let frozen = sys.freeze();
     let caller = thread::spawn({
         let wq = wq.clone();
-        move || wq.call(|| 7)
+        move || wq.call_blocking(|| 7)
     });
     while wq.stats().inactive == 0 {
         thread::yield_now();
