@@ -278,7 +278,8 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), Named { name, f })
     }
 
-    /// As [`spawn_named`](Workqueue::spawn_named), but a function that the queue refuses comes back.
+    /// As [`spawn_named`](Workqueue::spawn_named), but a function that the queue refuses comes
+    /// back.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use inflight_sync::Arc;
 use std::time::Duration;
 
 impl WorkqueueSystem {
-    /// Queues `f` to run on that CPU, as an item of [`events`](WorkqueueSystem::events). With a wait
-    /// for the handle this is `work_on_cpu` of Linux.
+    /// Queues `f` to run on that CPU, as an item of [`events`](WorkqueueSystem::events). With a
+    /// wait for the handle this is `work_on_cpu` of Linux.
     ///
     /// [`QueueError::NoSuchCpu`](crate::QueueError::NoSuchCpu) is [`JoinError::Rejected`].
     ///
@@ -84,8 +84,8 @@ impl WorkqueueSystem {
         results.into_iter().collect()
     }
 
-    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), at most
-    /// for `limit` on the system's clock.
+    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), at
+    /// most for `limit` on the system's clock.
     ///
     /// # Errors
     ///

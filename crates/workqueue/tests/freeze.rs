@@ -334,8 +334,8 @@ fn who_waits_behind_oneself_is_told_while_frozen() {
     }
 }
 
-/// What has started when a freeze returns is all that starts before the thaw, whoever queues and ends
-/// items meanwhile.
+/// What has started when a freeze returns is all that starts before the thaw, whoever queues and
+/// ends items meanwhile.
 #[test]
 fn nothing_starts_in_a_freeze_under_load() {
     for share in [Share::PerNode, Share::Lend] {

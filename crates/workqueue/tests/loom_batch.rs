@@ -335,7 +335,8 @@ fn i13_freeze_of_a_running_batch() {
     });
 }
 
-/// What is counted as started when *freeze* returns is what has begun: no more runs before the thaw.
+/// What is counted as started when *freeze* returns is what has begun: no more runs before the
+/// thaw.
 #[test]
 fn i13_freeze_tells_what_has_begun() {
     check("i13_freeze_tells_what_has_begun", FIVE, || {
