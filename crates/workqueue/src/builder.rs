@@ -102,8 +102,8 @@ impl SystemBuilder {
     /// since the last time, and charges all of it to the queue whose item the worker runs then. So
     /// it is right on average, not for a single item, and costs nothing for each item. While the
     /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
-    /// does not. What a [`call`](crate::Workqueue::call) uses on its caller's thread is the
-    /// caller's.
+    /// does not. What a [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's
+    /// thread is the caller's.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -10,7 +10,7 @@
 use crate::cancel;
 use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::item::{ReusableRef, Run};
+use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
 use crate::workqueue::Workqueue;
@@ -51,19 +51,26 @@ enum State<F> {
 }
 
 /// What the item runs.
-struct Polls<F: Future>(Arc<Woken<F>>);
+struct Polls<F: Future> {
+    name: Option<Name>,
+    woken: Arc<Woken<F>>,
+}
 
 impl<F> Run for Polls<F>
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    fn own_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     fn function() -> &'static str {
         type_name::<F>()
     }
 
     fn run(&self) -> ControlFlow<()> {
-        let task = self.0.lock().take();
+        let task = self.woken.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
         if let Some(Err(payload)) = task.map(Task::poll) {
             // As the item's panic it is counted.
@@ -107,7 +114,7 @@ where
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
-                let payload = PanicPayload::new(type_name::<F>().into(), payload);
+                let payload = PanicPayload::new(self.item.name().to_owned().into(), payload);
                 panicked = Some(payload.message().map(str::to_owned));
                 Err(JoinError::Panicked(payload))
             }
@@ -284,14 +291,22 @@ impl Unfinished {
     }
 }
 
-/// Polls a future on a queue. Returns why it was refused, too.
-pub(crate) fn spawn<F>(queue: &Workqueue, future: F) -> (JoinHandle<F::Output>, Option<QueueError>)
+/// Polls a future on a queue, with the name that its user has given it. Returns why it was refused,
+/// too.
+pub(crate) fn spawn<F>(
+    queue: &Workqueue,
+    name: Option<Name>,
+    future: F,
+) -> (JoinHandle<F::Output>, Option<QueueError>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     let woken = Arc::new(Mutex::new(None));
-    let item = ReusableRef::new(Polls(woken.clone()));
+    let item = ReusableRef::new(Polls {
+        name,
+        woken: woken.clone(),
+    });
     let outcome = Arc::new(Outcome::default());
     let task = Arc::new(Task {
         item: item.clone(),

@@ -29,10 +29,10 @@ use std::time::Duration;
 /// When the last handle is dropped the system shuts down: what is queued runs, new items are
 /// refused (also from the system's own items), and the drop returns when the worker threads have
 /// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
-/// on. Dropped on one of its own workers, or inside a [`call`](crate::Workqueue::call), the system
-/// shuts down in the same way, but the drop returns at once and the threads end by themselves. On a
-/// thread of an async runtime, [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks
-/// nobody.
+/// on. Dropped on one of its own workers, or inside a
+/// [`call_blocking`](crate::Workqueue::call_blocking), the system shuts down in the same way, but the
+/// drop returns at once and the threads end by themselves. On a thread of an async runtime,
+/// [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks nobody.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -307,7 +307,8 @@ impl WorkqueueSystem {
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
     /// dropped: once this has returned none of their items begins. Items that have begun run to
-    /// their end ([`Frozen::is_busy`]).
+    /// their end ([`Frozen::is_busy`]); one that a worker is about to call has begun, and counts as
+    /// [`started`](crate::WorkqueueStats::started).
     ///
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the

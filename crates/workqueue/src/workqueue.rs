@@ -103,15 +103,14 @@ impl Workqueue {
     }
 
     /// A queue of a system that has been shut down: it takes nothing.
-    pub(crate) fn closed(system: &Arc<SystemInner>) -> Self {
+    pub(crate) fn closed(name: &str, system: &Arc<SystemInner>) -> Self {
         let limit = ActiveLimit {
             max_active: DEFAULT_MAX_ACTIVE,
             share: Share::Lend,
             min_active: None,
         };
         let (kind, flags) = (Kind::Bound, Flags::default());
-        let name = "closed".to_owned();
-        let settings = system.settings();
+        let (name, settings) = (name.to_owned(), system.settings());
         let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system, &settings);
         inner.shut_down();
         Self::new(inner)

@@ -335,6 +335,27 @@ fn i13_freeze_of_a_running_batch() {
     });
 }
 
+/// What is counted as started when *freeze* returns is what has begun: no more runs before the
+/// thaw.
+#[test]
+fn i13_freeze_tells_what_has_begun() {
+    check("i13_freeze_tells_what_has_begun", FIVE, || {
+        let pool = Pool::new(1);
+        pool.appender(0, 2);
+        pool.item(1);
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let frozen = pool.sys.freeze();
+        let started = pool.wq.stats().started;
+        pool.pool.draw(3);
+        owner.join().unwrap();
+        assert!(!frozen.is_busy());
+        assert_eq!(pool.log.get().len() as u64, started);
+        assert_eq!(pool.wq.stats().started, started);
+        drop(frozen);
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
 /// Freezes its system when it goes.
 struct Freezes(WorkqueueSystem, Count);
 

@@ -37,7 +37,7 @@ static COUNTING: Counting = Counting;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What a pool keeps for those that wait next: places for a thousand, and room for other works.
-const KEPT: isize = 24 * 1_024;
+const LEFT: isize = 24 * 1_024;
 
 fn live() -> isize {
     LIVE.load(Ordering::Relaxed) as isize
@@ -77,14 +77,14 @@ fn cancelled_entries_leave_nothing() {
         let before = live();
         queue_and_cancel(&wq, &works, loops());
         let grown = live() - before;
-        assert!(grown < KEPT, "{grown} bytes more for {} loops", loops());
+        assert!(grown < LEFT, "{grown} bytes more for {} loops", loops());
         // A closure each, which go with their cancel.
         let before = live();
         for _ in 0..loops() {
             assert!(wq.spawn_on(0, || ()).try_cancel());
         }
         let grown = live() - before;
-        assert!(grown < KEPT, "{grown} bytes more for {} closures", loops());
+        assert!(grown < LEFT, "{grown} bytes more for {} closures", loops());
         for work in &works {
             work.cancel();
         }
@@ -100,7 +100,7 @@ fn cancelled_entries_leave_nothing() {
         drop(many);
         let grown = live() - before;
         assert!(
-            grown < KEPT,
+            grown < LEFT,
             "{grown} bytes of a list of {} are kept",
             loops()
         );
