@@ -54,11 +54,13 @@ impl fmt::Display for BusyWorker {
         if !self.running_for.is_zero() {
             write!(f, " for {:?}", self.running_for)?;
         }
-        let stack = self.stack.iter().flat_map(|stack| stack.lines());
-        stack
-            .into_iter()
-            .try_for_each(|line| write!(f, "\n    {line}"))
+        write_stack(f, self.stack.as_deref())
     }
+}
+
+pub(crate) fn write_stack(f: &mut fmt::Formatter<'_>, stack: Option<&str>) -> fmt::Result {
+    let mut lines = stack.iter().flat_map(|stack| stack.lines());
+    lines.try_for_each(|line| write!(f, "\n    {line}"))
 }
 
 /// What an item that has a name of its own, or describes itself, tells others while it runs. Those

@@ -20,6 +20,7 @@ pub(crate) struct Dump<'a> {
     pub(crate) queues: Vec<Arc<WorkqueueInner>>,
     pub(crate) nice_refused: Option<io::ErrorKind>,
     pub(crate) hogs: Vec<Hog>,
+    pub(crate) other_hogs: u64,
 }
 
 /// The column for a queue's name.
@@ -249,6 +250,9 @@ impl Dump<'_> {
         }
         for hog in &self.hogs {
             writeln!(out, "hog {hog}")?;
+        }
+        if self.other_hogs > 0 {
+            writeln!(out, "hog others, found {} times", self.other_hogs)?;
         }
         Ok(())
     }

@@ -496,7 +496,7 @@ impl WorkqueueSystem {
     }
 
     /// Functions of bound queues that have been found to compute for long while other items waited,
-    /// those found most often first.
+    /// those found most often first: the first 128 that were found.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -506,6 +506,19 @@ impl WorkqueueSystem {
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
         self.inner().shared().hogs.all()
+    }
+
+    /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
+    /// room.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.other_hogs(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn other_hogs(&self) -> u64 {
+        self.inner().shared().hogs.others()
     }
 
     /// Reports that were dropped because the functions that are told of them were too slow, or for

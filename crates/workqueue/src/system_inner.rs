@@ -171,6 +171,7 @@ impl SystemInner {
             queues: self.queues(),
             nice_refused: *self.shared.nice_refused.lock(),
             hogs: self.shared.hogs.all(),
+            other_hogs: self.shared.hogs.others(),
         };
         dump.to_string()
     }

@@ -146,15 +146,17 @@ fn functions_that_compute_for_long_are_named() {
     let short = sys.workqueue("short").bound().build().unwrap();
     for found in 1..=4 {
         let short = short.clone();
-        wq.spawn(move || computes(&short)).wait().unwrap();
+        wq.spawn_named("parse", move || computes(&short))
+            .wait()
+            .unwrap();
         // It is noted a moment after the item behind it has been let run.
         let counts = || sys.hogs().iter().map(|hog| hog.count).collect::<Vec<_>>();
         until(|| counts() == [found], || format!("{:?}", sys.hogs()));
     }
     let hog = &sys.hogs()[0];
     let function = "functions_that_compute_for_long_are_named";
-    assert!(hog.item.contains(function), "{hog:?}");
-    assert_eq!(hog.queue, "bound");
+    assert!(hog.function.contains(function), "{hog:?}");
+    assert_eq!((hog.item.as_str(), hog.queue.as_str()), ("parse", "bound"));
     assert!(hog.used >= threshold && hog.thread.is_some(), "{hog:?}");
     assert!(sys.dump().contains(&format!("hog {hog}")));
     free.raise();

@@ -203,12 +203,13 @@ impl WorkerPool {
         if !self.attrs.is_of_one_cpu() {
             return None;
         }
-        let thread = state.thread(worker);
+        let busy = state.busy_worker(worker, self.shared.clock.now())?;
         Some(Hog {
-            item: function.name().to_owned(),
-            queue: state.running(worker)?.wq().name().to_owned(),
+            function: function.name(),
             count: 0,
-            thread: thread.number,
+            item: busy.item,
+            queue: busy.queue,
+            thread: busy.thread,
             used,
             stack: None,
         })
