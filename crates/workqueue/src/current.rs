@@ -5,6 +5,7 @@ mod blocking;
 pub use blocking::blocking;
 
 use crate::batch::{Entry, Taken};
+use crate::busy_worker::Texts;
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
@@ -167,6 +168,19 @@ impl Context {
 
     pub(crate) fn set_repatriated(&self) {
         self.repatriated.set(true);
+    }
+
+    /// The item that runs tells others of itself.
+    pub(crate) fn tell(&self, tell: impl FnOnce(&mut Texts)) {
+        if let Some(running) = self.item.get() {
+            self.shared.told.tell(running.i, tell);
+        }
+    }
+
+    /// The name of the item that runs.
+    pub(crate) fn item_name(&self) -> String {
+        let told = self.item.get().map(|item| self.shared.told.of(item.i));
+        told.unwrap_or_default().name_or(self.function_name())
     }
 
     /// The type of the function that runs.
@@ -343,10 +357,7 @@ fn refuse_sleep() {
 
 /// The item that the calling worker runs has a name of its own.
 pub(crate) fn tell_name(name: &str) {
-    let Some(context) = current() else { return };
-    if let Some(running) = context.item.get() {
-        context.shared.told.set_name(running.i, name);
-    }
+    with_running(|_, _, context| context.tell(|told| name.clone_into(&mut told.name)));
 }
 
 /// The item that the calling worker runs, with its pwq.

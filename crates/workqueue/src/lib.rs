@@ -139,7 +139,7 @@ mod watchdog;
 pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
-pub use busy_worker::BusyWorker;
+pub use busy_worker::{BusyWorker, set_worker_desc};
 pub use completion::Wait;
 pub use current::blocking;
 pub use current_work::{CurrentItem, current_item, current_work};

@@ -7,8 +7,9 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_workqueue::{
     Attrs, DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem,
-    blocking, touch_watchdog,
+    blocking, current_item, set_worker_desc, touch_watchdog,
 };
+use std::fmt;
 use std::time::Duration;
 use support::{Level, Log, bound, one_cpu, plug, until};
 
@@ -332,6 +333,68 @@ fn an_item_without_a_name_does_not_get_that_of_another() {
     assert!(dump.contains(" runs bound: "), "{dump}");
     assert!(dump.contains("support::plug"), "{dump}");
     assert!(!dump.contains("before"), "{dump}");
+}
+
+/// As the kernel's `set_worker_desc`: told in dumps, until the item ends.
+#[test]
+fn an_item_describes_itself_while_it_runs() {
+    struct Unwanted;
+    impl fmt::Display for Unwanted {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("nobody runs an item here");
+        }
+    }
+    set_worker_desc(Unwanted);
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let (told, next) = (Level::new(), Level::new());
+    let described = wq.spawn_named("rescan", {
+        let (told, next) = (told.clone(), next.clone());
+        move || {
+            for (n, percent) in [40, 80].into_iter().enumerate() {
+                set_worker_desc(format_args!("sda: {percent} %"));
+                told.raise();
+                next.wait(n + 1);
+            }
+            set_worker_desc("ä".repeat(1_000));
+            told.raise();
+            next.wait(3);
+        }
+    });
+    let cut = "ä".repeat(64);
+    for (n, text) in ["sda: 40 %", "sda: 80 %", &cut].into_iter().enumerate() {
+        told.wait(n + 1);
+        let dump = sys.dump();
+        next.raise();
+        assert!(
+            dump.contains(&format!(" runs bound: rescan ({text})")),
+            "{dump}"
+        );
+    }
+    described.wait().unwrap();
+    let open = plug(&wq);
+    let dump = sys.dump();
+    open.raise();
+    assert!(dump.contains(" runs bound: "), "{dump}");
+    assert!(!dump.contains(&cut), "{dump}");
+}
+
+/// Who asks is told what the dump tells.
+#[test]
+fn an_item_knows_its_name_and_its_worker() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let (named, unnamed) = (|| current_item().unwrap(), || current_item().unwrap());
+    let type_name = std::any::type_name_of_val(&unnamed);
+    let named = wq.spawn_named("rescan", named).wait().unwrap();
+    let unnamed = wq.spawn(unnamed).wait().unwrap();
+    assert_eq!(
+        (named.item.as_str(), unnamed.item.as_str()),
+        ("rescan", type_name)
+    );
+    assert_eq!(named.thread_name.as_deref(), Some("inflight/0:0"));
+    let text = format!("bound on cpu 0, inflight/0:0, CPU {}: rescan", named.cpu);
+    assert_eq!(named.to_string(), text);
 }
 
 /// Queues may have the same name: each is looked at by itself.
