@@ -3,7 +3,7 @@
 
 use crate::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine};
 use inflight_topology::CpuSet;
-use inflight_workqueue::{Attrs, Kind, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Concurrency, Kind, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
 /// The priority of highpri queues.
@@ -113,6 +113,7 @@ fn files(system: &WorkqueueSystem, queue: &Workqueue) -> QueueFiles {
         file("affinity_scope", scope, true);
         let strict = u8::from(attrs.is_strict());
         file("affinity_strict", strict.to_string(), true);
+        file("concurrency", attrs.get_concurrency().to_string(), true);
     }
     QueueFiles {
         name: queue.name().to_owned(),
@@ -230,6 +231,12 @@ fn attrs_change(file: &str, value: &str) -> Result<Box<dyn Fn(Attrs) -> Attrs>, 
             let known = "default, cpu, smt, cache_shard, cache, numa or system";
             let scope = value.parse().map_err(|_| wrong(known))?;
             Box::new(move |attrs| attrs.scope(scope))
+        }
+        "concurrency" => {
+            let all = [Concurrency::Managed, Concurrency::Unmanaged];
+            let asked = all.into_iter().find(|known| known.to_string() == value);
+            let asked = asked.ok_or_else(|| wrong("managed or unmanaged"))?;
+            Box::new(move |attrs| attrs.concurrency(asked))
         }
         _ => {
             let strict: i64 = value.parse().map_err(|_| wrong("0 or 1"))?;

@@ -264,12 +264,19 @@ fn flags(bh: bool, creating: bool) -> u8 {
     u8::from(bh) | u8::from(creating) << 1
 }
 
-fn type_of(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Bound => "percpu",
-        Kind::Bh => "bh",
-        Kind::Unbound(attrs) if attrs.is_strict() => "unbound,S",
-        Kind::Unbound(_) => "unbound",
-        Kind::Ordered(_) => "ordered",
-    }
+/// The kernel's word, with `S` for strict, as there, and with `U` for unmanaged.
+fn type_of(kind: &Kind) -> String {
+    let (word, strict) = match kind {
+        Kind::Bound => ("percpu", false),
+        Kind::Bh => ("bh", false),
+        Kind::Unbound(attrs) => ("unbound", attrs.is_strict()),
+        Kind::Ordered(_) => ("ordered", false),
+    };
+    let flags = match (strict, kind.attrs().is_unmanaged()) {
+        (false, false) => "",
+        (true, false) => ",S",
+        (false, true) => ",U",
+        (true, true) => ",SU",
+    };
+    format!("{word}{flags}")
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Concurrency, WorkqueueSystem};
 use support::{Level, plug};
 
 /// All but what differs from run to run: numbers of threads, their stacks, times.
@@ -101,6 +101,27 @@ fn d5_big_machines() {
     );
     assert!(row.ends_with("   3   3   -"), "{row}");
     assert_eq!(row.len(), header.len() - "]".len());
+}
+
+/// What the kernel's tool does not have to tell: there every unbound queue is unmanaged.
+#[test]
+fn the_type_tells_who_is_unmanaged() {
+    let sys = support::system();
+    let plain = Attrs::new().concurrency(Concurrency::Unmanaged);
+    let queues = [
+        sys.workqueue("plain").unbound(plain.clone()),
+        sys.workqueue("narrow").unbound(plain.clone().strict(true)),
+        sys.workqueue("journal").ordered_with(plain),
+    ];
+    let _queues = queues.map(|queue| queue.build().unwrap());
+    let dump = sys.dump();
+    for (name, kind) in [
+        ("plain", "unbound,U"),
+        ("narrow", "unbound,SU"),
+        ("journal", "ordered,U"),
+    ] {
+        assert!(dump.contains(&format!("{name:32} {kind:10} ")), "{dump}");
+    }
 }
 
 /// D7: whose items a pool runs, collapsed.
