@@ -182,6 +182,9 @@ fn monitor_prints_json() {
         (&values[0]["started"], &values[1]["completed"]),
         (&3.into(), &3.into())
     );
+    for key in ["remote_wakeups", "stolen", "cm_wakeup", "repatriated"] {
+        assert_eq!(values[0][key], 0, "{key}");
+    }
     assert!(values[0]["timestamp"].as_f64() < values[1]["timestamp"].as_f64());
 }
 
@@ -277,6 +280,19 @@ fn steps_of_items_are_printed_while_they_are_recorded() {
     served.run("trace").printed();
     served.crypt.spawn(|| ()).wait().unwrap();
     assert_eq!(served.run("trace").printed(), "");
+}
+
+#[test]
+fn dropped_steps_are_told() {
+    let served = Served::new();
+    served.run("set-system trace 1").printed();
+    for _ in 0..16_384 / 4 + 25 {
+        served.crypt.spawn(|| ()).detach();
+    }
+    served.crypt.flush_blocking().unwrap();
+    let text = served.run("trace").printed();
+    assert_eq!(text.lines().next(), Some("[lost 100 steps]"));
+    assert_eq!(text.lines().count(), 1 + 16_384);
 }
 
 #[test]

@@ -27,9 +27,10 @@ pub(crate) fn answer(system: &WorkqueueSystem, request: &Request) -> Reply {
         },
         Request::SetSystem { file, value } => done(set_system(system, file, value)),
         Request::Trace => {
-            let steps = system.take_trace().into_iter();
+            let trace = system.take_trace();
             Reply::Trace {
-                steps: steps.map(TraceLine::from).collect(),
+                steps: trace.steps.into_iter().map(TraceLine::from).collect(),
+                dropped: trace.dropped,
             }
         }
     }
@@ -62,8 +63,8 @@ fn counters(queue: &Workqueue) -> QueueCounters {
         cm_wakeup: stats.cm_wakeups,
         found_asleep: stats.found_asleep,
         repatriated: stats.repatriated,
-        sent: stats.remote_wakeups,
-        taken: stats.stolen,
+        remote_wakeups: stats.remote_wakeups,
+        stolen: stats.stolen,
         mayday: stats.maydays,
         rescued: stats.rescued,
     }

@@ -155,7 +155,7 @@ pub use join_handle::JoinHandle;
 pub use leftover::Leftover;
 pub use stats::WorkqueueStats;
 pub use system::WorkqueueSystem;
-pub use trace::{TraceEvent, TraceRecord, TraceStep};
+pub use trace::{RecordedTrace, TraceEvent, TraceRecord, TraceStep};
 pub use watchdog::{Stall, touch_watchdog};
 pub use work::{Modified, Queued, Work};
 pub use work_item::WorkItem;

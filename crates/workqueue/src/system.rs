@@ -8,7 +8,7 @@ use crate::freeze::Frozen;
 use crate::hog::Hog;
 use crate::leftover::Leftover;
 use crate::system_inner::SystemInner;
-use crate::trace::TraceRecord;
+use crate::trace::RecordedTrace;
 use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
 use inflight_sync::{Arc, block_on, poll_until};
@@ -468,7 +468,8 @@ impl WorkqueueSystem {
     }
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
-    /// the last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
+    /// the last 16,384 steps and counts those before; beginning a new one empties it. While it is
+    /// on, items take longer.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -476,22 +477,22 @@ impl WorkqueueSystem {
     /// sys.record_trace(true);
     /// sys.events().spawn(|| ()).wait()?;
     /// sys.record_trace(false);
-    /// assert!(sys.take_trace().len() >= 3);
+    /// assert!(sys.take_trace().steps.len() >= 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_trace(&self, on: bool) {
         self.inner().shared().tracing.record(on);
     }
 
-    /// What has been recorded since this was asked last, oldest first.
+    /// What has been recorded since this was asked last, and how much of that was dropped.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.take_trace().is_empty(), "nobody has recorded anything");
+    /// assert!(sys.take_trace().steps.is_empty(), "nobody has recorded anything");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn take_trace(&self) -> Vec<TraceRecord> {
+    pub fn take_trace(&self) -> RecordedTrace {
         self.inner().shared().tracing.take_recorded()
     }
 

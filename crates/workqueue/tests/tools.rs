@@ -175,6 +175,31 @@ fn each_step_is_traced() {
     assert!(of(&steps, "bad").contains(&TraceStep::Panicked));
 }
 
+/// A recording has room for so many steps; how many came before those is told.
+#[test]
+#[cfg(not(miri))]
+fn a_recording_tells_how_many_steps_it_has_dropped() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let run = |items| {
+        (0..items).for_each(|_| wq.spawn(|| ()).detach());
+        wq.flush_blocking().unwrap();
+    };
+    let taken = || {
+        let trace = sys.take_trace();
+        (trace.steps.len(), trace.dropped)
+    };
+    sys.record_trace(true);
+    run(16_384 / 4 + 100);
+    assert_eq!(taken(), (16_384, 400));
+    run(1);
+    assert_eq!(taken(), (4, 0));
+    run(16_384 / 4 + 100);
+    sys.record_trace(false);
+    sys.record_trace(true);
+    assert_eq!(taken(), (0, 0), "a new one");
+}
+
 /// A tracer that panics harms nobody.
 #[test]
 fn a_panicking_tracer_is_ignored() {
