@@ -1,7 +1,7 @@
 //! The program against running systems: this test process serves, the program asks.
 #![cfg(target_os = "linux")]
 
-use inflight_sync::thread;
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
 use inflight_workqueue_serve::{Serve, Server};
 use std::fs;
@@ -260,6 +260,28 @@ fn the_system_is_shown_and_changed() {
     ] {
         served.run(options).complained(1, why);
     }
+}
+
+/// The program has been built without a watchdog, and hangs.
+#[test]
+fn stalls_are_looked_for_when_somebody_asks() {
+    let served = Served::new();
+    let text = served.run("system").printed();
+    assert!(text.contains("watchdog_thresh_ms       rw 0\n"), "{text}");
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock();
+    for _ in 0..9 {
+        let gate = gate.clone();
+        served.crypt.spawn(move || drop(gate.lock())).detach();
+    }
+    served.run("set-system watchdog_thresh_ms 10").printed();
+    let stall = "ago: queue crypt: 1 waiting, first crypt: cli::stalls_are_looked_for";
+    while !served.run("dump").printed().contains(stall) {}
+    drop(closed);
+    served.crypt.flush_blocking().unwrap();
+    served
+        .run("set-system watchdog_thresh_ms soon")
+        .complained(1, "watchdog_thresh_ms is a number of ms, 0 for never");
 }
 
 #[test]

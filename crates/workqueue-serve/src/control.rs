@@ -159,16 +159,13 @@ fn system_files(system: &WorkqueueSystem) -> Vec<ControlFile> {
         value,
         writable: true,
     };
-    let mut files = vec![
+    let threshold = system.watchdog_threshold().as_millis();
+    vec![
         file("cpumask", system.unbound_cpumask().to_mask_string()),
         file("default_affinity_scope", system.default_scope().to_string()),
         file("trace", u8::from(system.is_recording()).to_string()),
-    ];
-    if let Some(threshold) = system.watchdog_threshold() {
-        let ms = threshold.as_millis().to_string();
-        files.push(file("watchdog_thresh_ms", ms));
-    }
-    files
+        file("watchdog_thresh_ms", threshold.to_string()),
+    ]
 }
 
 fn set_system(system: &WorkqueueSystem, file: &str, value: &str) -> Result<(), String> {

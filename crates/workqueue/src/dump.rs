@@ -5,9 +5,11 @@ use crate::attrs::{Kind, Mode};
 use crate::hog::Hog;
 use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
 use crate::stats;
+use crate::watchdog::Stall;
 use crate::worker_pool::WorkerPool;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
+use inflight_sync::time::Instant;
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt::{self, Write as _};
 use std::io;
@@ -21,6 +23,9 @@ pub(crate) struct Dump<'a> {
     pub(crate) nice_refused: Option<io::ErrorKind>,
     pub(crate) hogs: Vec<Hog>,
     pub(crate) other_hogs: u64,
+    /// Of the watchdog's last look, and when that was.
+    pub(crate) stalls: (Instant, Vec<Stall>),
+    pub(crate) now: Instant,
 }
 
 /// The column for a queue's name.
@@ -247,6 +252,10 @@ impl Dump<'_> {
         }
         for queue in &self.queues {
             stats::describe_queue(out, queue)?;
+        }
+        let (looked_at, stalls) = &self.stalls;
+        for stall in stalls {
+            writeln!(out, "stall {:?} ago: {stall}", self.now - *looked_at)?;
         }
         for hog in &self.hogs {
             writeln!(out, "hog {hog}")?;

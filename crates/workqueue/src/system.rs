@@ -425,34 +425,34 @@ impl WorkqueueSystem {
 
 /// More of what can be changed and seen while it runs.
 impl WorkqueueSystem {
-    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it
-    /// off. Without effect in a system that was built without one.
+    /// After how long the watchdog reports a stall, from now on; zero switches it off. The
+    /// [dump](WorkqueueSystem::dump) has the stalls that its last look has found, also in a system
+    /// that was built without [`watchdog`](SystemBuilder::watchdog).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// use std::time::Duration;
     ///
-    /// let builder = WorkqueueSystem::builder();
-    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+    /// let sys = WorkqueueSystem::builder().build()?;
     /// sys.set_watchdog_threshold(Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
-        self.inner().shared().watchdog.set_threshold(threshold);
+        self.inner().set_watchdog_threshold(threshold);
     }
 
-    /// That threshold, zero if it is switched off; `None` in a system that was built without one.
+    /// That threshold, zero if it is switched off.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.watchdog_threshold(), None);
+    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
     #[must_use]
-    pub fn watchdog_threshold(&self) -> Option<Duration> {
-        let watchdog = &self.inner().shared().watchdog;
-        let threshold = watchdog.threshold().unwrap_or_default();
-        watchdog.tells_somebody().then_some(threshold)
+    pub fn watchdog_threshold(&self) -> Duration {
+        let threshold = self.inner().shared().watchdog.threshold();
+        threshold.unwrap_or_default()
     }
 
     /// Whether steps are [recorded](WorkqueueSystem::record_trace).

@@ -458,6 +458,61 @@ fn a_stall_is_found_beside_a_queue_of_the_same_name() {
     assert!(told("first twin: of one,"), "{:?}", stalls.entries());
 }
 
+/// Nobody has asked for a watchdog when the system was made. It is switched on when items hang: the
+/// dump tells what it finds, until that is over.
+#[test]
+fn a_watchdog_that_is_switched_on_later_tells_the_dump() {
+    let clock = Clock::manual();
+    let builder = one_cpu().clock(clock.clone()).idle_timeout(Duration::MAX);
+    let sys = builder.build().unwrap();
+    assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let waits = Work::named("waits", || ());
+    assert!(wq.queue_on(0, &waits).unwrap().is_queued());
+    sys.set_watchdog_threshold(LONG);
+    assert_eq!(sys.watchdog_threshold(), LONG);
+    period(&clock);
+    period(&clock);
+    until_asleep(&clock);
+    clock.advance(Duration::from_secs(1));
+    let stalled = sys.dump();
+    open.raise();
+    wq.flush_blocking().unwrap();
+    let line =
+        "\nstall 1s ago: pool cpu 0: 1 waiting, first bound: waits, nothing has moved for 30s\n";
+    assert!(stalled.contains(line), "{stalled}");
+    clock.advance(LONG);
+    until(|| !sys.dump().contains("\nstall "), || sys.dump());
+}
+
+/// A threshold counts from when it is set, whatever was planned before.
+#[test]
+fn a_threshold_that_is_lowered_counts_at_once() {
+    let (sys, wq, clock, stalls) = watched();
+    sys.set_watchdog_threshold(100 * LONG);
+    let open = plug(&wq);
+    assert!(wq.queue_on(0, &Work::new(|| ())).unwrap().is_queued());
+    sys.set_watchdog_threshold(LONG);
+    // The timer sleeps until the look before, unless it has done something since.
+    let high = sys.workqueue("high").bound().highpri().build().unwrap();
+    let (now, came) = (Duration::from_nanos(1), Level::new());
+    let delayed = DelayedWork::new({
+        let came = came.clone();
+        move || came.raise()
+    });
+    assert!(high.queue_delayed(&delayed, now).unwrap().is_queued());
+    clock.advance(now);
+    came.wait(1);
+    period(&clock);
+    period(&clock);
+    until_asleep(&clock);
+    open.raise();
+    wq.flush_blocking().unwrap();
+    sys.shutdown_blocking().unwrap();
+    assert_eq!(stalls.entries().len(), 1);
+}
+
 /// E17: an item that is long but says that it gets on stalls neither its pool nor its queue's
 /// limit.
 #[test]
