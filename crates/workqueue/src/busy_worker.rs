@@ -2,7 +2,6 @@
 
 use crate::current::with_running;
 use crate::sampler::proc;
-use inflight_sync::Mutex;
 use std::fmt;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use std::time::Duration;
 /// let sys = builder.build()?;
 /// # Ok::<(), inflight_workqueue::SystemError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BusyWorker {
     /// The queue that the item came through.
@@ -60,57 +59,47 @@ impl fmt::Display for BusyWorker {
         if !self.running_for.is_zero() {
             write!(f, " for {:?}", self.running_for)?;
         }
-        write_stack(f, self.stack.as_deref())
+        let mut stack = self.stack.iter().flat_map(|stack| stack.lines());
+        stack.try_for_each(|line| write!(f, "\n    {line}"))
     }
-}
-
-pub(crate) fn write_stack(f: &mut fmt::Formatter<'_>, stack: Option<&str>) -> fmt::Result {
-    let mut lines = stack.iter().flat_map(|stack| stack.lines());
-    lines.try_for_each(|line| write!(f, "\n    {line}"))
 }
 
 /// What an item that has a name of its own, or describes itself, tells others while it runs. Those
 /// that do neither do not come here.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<(Option<u32>, Texts)>);
-
-/// Empty ones are none.
-#[derive(Clone, Default)]
-pub(crate) struct Texts {
-    pub(crate) name: String,
-    pub(crate) description: String,
+pub(crate) struct Told {
+    /// The item's entry in the worker's batch. For all others the texts are as if empty.
+    entry: Option<u32>,
+    name: String,
+    description: String,
 }
 
 impl Told {
-    /// The item of that entry of the worker's batch tells something. What others have told before
-    /// goes.
-    pub(crate) fn tell(&self, entry: u32, tell: impl FnOnce(&mut Texts)) {
-        let mut told = self.0.lock();
-        let (of, texts) = &mut *told;
-        if of.replace(entry) != Some(entry) {
-            // The memory stays for names of the same length.
-            texts.name.clear();
-            texts.description.clear();
+    /// Of the item of that entry; what others have told goes.
+    fn of(&mut self, entry: u32) -> &mut Self {
+        if self.entry.replace(entry) != Some(entry) {
+            // The memory stays for texts of the same length.
+            self.name.clear();
+            self.description.clear();
         }
-        tell(texts);
+        self
     }
 
-    /// What the item of that entry has told.
-    pub(crate) fn of(&self, entry: u32) -> Texts {
-        let told = self.0.lock();
-        let (of, texts) = &*told;
-        let texts = (*of == Some(entry)).then(|| texts.clone());
-        texts.unwrap_or_default()
+    pub(crate) fn set_name(&mut self, entry: u32, name: &str) {
+        name.clone_into(&mut self.of(entry).name);
     }
-}
 
-impl Texts {
-    /// The item's own name, or else that of its function.
-    pub(crate) fn name_or(self, function: &str) -> String {
-        match self.name.is_empty() {
-            true => function.to_owned(),
-            false => self.name,
-        }
+    pub(crate) fn name(&self, entry: u32) -> Option<String> {
+        self.text(entry, &self.name)
+    }
+
+    pub(crate) fn description(&self, entry: u32) -> Option<String> {
+        self.text(entry, &self.description)
+    }
+
+    fn text(&self, entry: u32, text: &str) -> Option<String> {
+        let is_told = self.entry == Some(entry) && !text.is_empty();
+        is_told.then(|| text.to_owned())
     }
 }
 
@@ -145,6 +134,6 @@ pub fn set_worker_desc(description: impl fmt::Display) {
         let is_end = |end: &usize| text.is_char_boundary(*end);
         let end = (0..=text.len().min(DESCRIPTION_LIMIT)).rev().find(is_end);
         let first = &text[..end.unwrap_or(0)];
-        context.tell(|told| first.clone_into(&mut told.description));
+        context.tell(|told, entry| first.clone_into(&mut told.of(entry).description));
     });
 }

@@ -5,7 +5,7 @@ mod blocking;
 pub use blocking::blocking;
 
 use crate::batch::{Entry, Taken};
-use crate::busy_worker::Texts;
+use crate::busy_worker::Told;
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
@@ -170,17 +170,16 @@ impl Context {
         self.repatriated.set(true);
     }
 
-    /// The item that runs tells others of itself.
-    pub(crate) fn tell(&self, tell: impl FnOnce(&mut Texts)) {
-        if let Some(running) = self.item.get() {
-            self.shared.told.tell(running.i, tell);
-        }
+    /// What the item that runs tells others of itself, and its entry.
+    pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut Told, u32) -> R) -> Option<R> {
+        let running = self.item.get()?;
+        Some(tell(&mut self.shared.told.lock(), running.i))
     }
 
     /// The name of the item that runs.
     pub(crate) fn item_name(&self) -> String {
-        let told = self.item.get().map(|item| self.shared.told.of(item.i));
-        told.unwrap_or_default().name_or(self.function_name())
+        let own = self.tell(|told, entry| told.name(entry)).flatten();
+        own.unwrap_or_else(|| self.function_name().to_owned())
     }
 
     /// The type of the function that runs.
@@ -357,7 +356,7 @@ fn refuse_sleep() {
 
 /// The item that the calling worker runs has a name of its own.
 pub(crate) fn tell_name(name: &str) {
-    with_running(|_, _, context| context.tell(|told| name.clone_into(&mut told.name)));
+    with_running(|_, _, context| context.tell(|told, entry| told.set_name(entry, name)));
 }
 
 /// The item that the calling worker runs, with its pwq.

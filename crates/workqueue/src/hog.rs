@@ -1,6 +1,6 @@
 //! Functions that have been found to compute for long on a bound queue.
 
-use crate::busy_worker::write_stack;
+use crate::busy_worker::BusyWorker;
 use crate::reporter::Reporter;
 use crate::system_shared::SystemShared;
 use inflight_sync::{Arc, Mutex};
@@ -31,16 +31,10 @@ pub struct Hog {
     pub function: &'static str,
     /// How often it was found, under whatever names.
     pub count: u64,
-    /// The name of the item that was found last, by default the function's type.
-    pub item: String,
-    /// The queue that this item came through.
-    pub queue: String,
-    /// The thread that ran it, if threads have numbers.
-    pub thread: Option<u32>,
-    /// How much CPU time the run had used when it was found.
+    /// How much CPU time the item that was found last had used by then.
     pub used: Duration,
-    /// Where the kernel says that the thread was, if it says so.
-    pub stack: Option<String>,
+    /// That item, and the worker that ran it.
+    pub worker: BusyWorker,
 }
 
 impl fmt::Display for Hog {
@@ -48,23 +42,13 @@ impl fmt::Display for Hog {
         let Self {
             function,
             count,
-            item,
-            queue,
             used,
-            ..
+            worker,
         } = self;
-        write!(f, "{item} ")?;
-        if item != function {
-            write!(f, "({function}) ")?;
-        }
         write!(
             f,
-            "of {queue} used {used:?} of CPU time, found {count} times"
-        )?;
-        if let Some(thread) = self.thread {
-            write!(f, ", thread {thread}")?;
-        }
-        write_stack(f, self.stack.as_deref())
+            "{function} used {used:?} of CPU time, found {count} times, the last time:\n  {worker}"
+        )
     }
 }
 
@@ -128,11 +112,7 @@ impl Hogs {
     /// All of them, those found most often first.
     pub(crate) fn all(&self) -> Vec<Hog> {
         let mut all: Vec<_> = self.found.lock().by_function.values().cloned().collect();
-        all.sort_by(|a, b| {
-            b.count
-                .cmp(&a.count)
-                .then_with(|| a.function.cmp(b.function))
-        });
+        all.sort_by_key(|hog| (std::cmp::Reverse(hog.count), hog.function));
         all
     }
 
@@ -150,23 +130,20 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted() {
         let mut found = Found::default();
-        let hog = |item: &str| Hog {
-            item: item.to_owned(),
+        let hog = |seconds| Hog {
             function: "f",
-            queue: "bound".to_owned(),
             count: 0,
-            thread: None,
-            used: Duration::ZERO,
-            stack: None,
+            used: Duration::from_secs(seconds),
+            worker: BusyWorker::default(),
         };
         for function in 0..FUNCTIONS {
-            assert!(found.note(function, hog("first")).is_some());
+            assert!(found.note(function, hog(1)).is_some());
         }
         for function in [FUNCTIONS, FUNCTIONS + 1, FUNCTIONS] {
-            assert_eq!(found.note(function, hog("late")), None);
+            assert_eq!(found.note(function, hog(2)), None);
         }
-        let again = found.note(7, hog("second")).unwrap();
-        assert_eq!((again.item.as_str(), again.count), ("second", 2));
+        let again = found.note(7, hog(3)).unwrap();
+        assert_eq!((again.used.as_secs(), again.count), (3, 2));
         assert_eq!((found.by_function.len(), found.others), (FUNCTIONS, 3));
     }
 

@@ -135,17 +135,20 @@ impl SystemInner {
 
     /// The watchdog looks whether all moves.
     fn watch(self: &Arc<Self>, at: Instant) {
-        let watchdog = &self.shared.watchdog;
-        if !watchdog.is_due(at) {
+        if !self.shared.watchdog.disarm(at) {
             return; // The threshold has been changed.
         }
         let (pools, queues) = (self.pools(), self.queues());
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
-        watchdog.look(&self.shared, waiting.chain(starved).collect());
-        watchdog.disarm(at);
-        // What comes after this look arms it.
-        if queues.iter().any(|queue| queue.items() > 0) {
+        let places = waiting.chain(starved).collect();
+        self.shared.watchdog.look(&self.shared, places);
+        self.arm_watchdog_for_items();
+    }
+
+    /// What comes later arms it itself.
+    fn arm_watchdog_for_items(self: &Arc<Self>) {
+        if self.queues().iter().any(|queue| queue.items() > 0) {
             self.arm_watchdog();
         }
     }
@@ -164,10 +167,7 @@ impl SystemInner {
 
     pub(crate) fn set_watchdog_threshold(self: &Arc<Self>, threshold: Duration) {
         self.shared.watchdog.set_threshold(threshold);
-        // Of those that are there nobody else may come to arm it.
-        if self.queues().iter().any(|queue| queue.items() > 0) {
-            self.arm_watchdog();
-        }
+        self.arm_watchdog_for_items();
     }
 
     pub(crate) fn dump(&self) -> String {

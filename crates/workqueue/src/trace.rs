@@ -51,8 +51,8 @@ pub struct TraceEvent<'a> {
 /// sys.record_trace(true);
 /// let wq = sys.workqueue("jobs").bound().build()?;
 /// wq.spawn(|| ()).wait()?;
-/// let steps = sys.take_trace().steps;
-/// let steps: Vec<_> = steps.iter().map(|record| record.step.to_string()).collect();
+/// let steps = sys.take_trace().steps.into_iter();
+/// let steps: Vec<_> = steps.map(|record| record.step.to_string()).collect();
 /// assert_eq!(steps[..3], ["queued", "activated", "started"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,8 +71,7 @@ pub struct TraceRecord {
     pub cpu: usize,
 }
 
-/// What has been recorded from one
-/// [`take_trace`](crate::WorkqueueSystem::take_trace) to the next.
+/// What has been recorded from one [`take_trace`](crate::WorkqueueSystem::take_trace) to the next.
 ///
 /// ```
 /// assert_eq!(inflight_workqueue::RecordedTrace::default().dropped, 0);
@@ -81,7 +80,7 @@ pub struct TraceRecord {
 #[non_exhaustive]
 pub struct RecordedTrace {
     /// Oldest first.
-    pub steps: Vec<TraceRecord>,
+    pub steps: VecDeque<TraceRecord>,
     /// How many older ones there was no room for.
     pub dropped: u64,
 }
@@ -126,17 +125,11 @@ impl fmt::Display for TraceStep {
 
 pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
-#[derive(Default)]
-struct Recorded {
-    steps: VecDeque<TraceRecord>,
-    dropped: u64,
-}
-
 /// Who wants to know.
 pub(crate) struct Tracing {
     tracer: Option<Tracer>,
     recording: AtomicBool,
-    recorded: Mutex<Recorded>,
+    recorded: Mutex<RecordedTrace>,
 }
 
 impl Tracing {
@@ -165,7 +158,7 @@ impl Tracing {
     /// Begins or ends a recording. A new one is empty.
     pub(crate) fn record(&self, on: bool) {
         if on && !self.recording.load(Ordering::Relaxed) {
-            *self.recorded.lock() = Recorded::default();
+            *self.recorded.lock() = RecordedTrace::default();
         }
         self.recording.store(on, Ordering::Relaxed);
     }
@@ -176,11 +169,7 @@ impl Tracing {
 
     /// What has been recorded since it was asked last.
     pub(crate) fn take_recorded(&self) -> RecordedTrace {
-        let Recorded { steps, dropped } = std::mem::take(&mut *self.recorded.lock());
-        RecordedTrace {
-            steps: steps.into(),
-            dropped,
-        }
+        std::mem::take(&mut *self.recorded.lock())
     }
 
     fn push(&self, now: Instant, event: &TraceEvent<'_>) {

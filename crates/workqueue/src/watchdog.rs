@@ -135,14 +135,10 @@ impl Watchdog {
         self.change_due(0, at.as_nanos()).then_some(at)
     }
 
-    /// Whether the look that comes now is still the one that is planned.
-    pub(crate) fn is_due(&self, at: Instant) -> bool {
-        self.due.load(Ordering::Relaxed) == at.as_nanos()
-    }
-
-    /// The look that was planned for that time is over, or could not be planned.
-    pub(crate) fn disarm(&self, at: Instant) {
-        self.change_due(at.as_nanos(), 0);
+    /// The look that was planned for that time comes, or could not be planned. `false`: it is not
+    /// planned any more.
+    pub(crate) fn disarm(&self, at: Instant) -> bool {
+        self.change_due(at.as_nanos(), 0)
     }
 
     fn change_due(&self, from: u64, to: u64) -> bool {

@@ -122,12 +122,12 @@ impl PoolState {
         let shared = &thread.shared;
         let function = shared.function.get().map_or("", Function::name);
         let since = thread.runs_since.filter(|(seen, _)| *seen == i);
-        let told = shared.told.of(i);
+        let told = shared.told.lock();
         let is_poller = self.is_poller(worker);
         let busy = BusyWorker {
             queue: pwq.wq().name().to_owned(),
-            description: Some(told.description.clone()).filter(|text| !text.is_empty()),
-            item: told.name_or(function),
+            item: told.name(i).unwrap_or_else(|| function.to_owned()),
+            description: told.description(i),
             running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
             // Whoever polls.
             thread_name: shared.thread_name.clone().filter(|_| !is_poller),
