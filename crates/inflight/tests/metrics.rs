@@ -122,6 +122,7 @@ fn queues_and_pools() {
         ("inflight_pool_workers pool=cpu 0 state=idle", "0"),
         ("inflight_pool_ready pool=cpu 0", "2"),
         ("inflight_pool_target pool=cpu 0", "1"),
+        ("inflight_workqueue_hogs_total function=others", "0"),
     ] {
         assert_eq!(
             figures.get(name).map(String::as_str),
@@ -131,7 +132,7 @@ fn queues_and_pools() {
     }
     assert_eq!(
         figures.len(),
-        15 + 3 + 5,
+        15 + 3 + 5 + 1,
         "two queues of one name are one line: {figures:#?}"
     );
     drop(closed);
@@ -147,6 +148,51 @@ fn queues_and_pools() {
         "4"
     );
     assert_eq!(figures["inflight_workqueue_panicked_total queue=jobs"], "1");
+}
+
+/// A function that computes for long has a line of its own, whatever its items are called.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn hogs_by_function() {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let builder = builder.intensive_threshold(std::time::Duration::from_millis(1));
+    let sys = builder.build().unwrap();
+    let jobs = sys.workqueue("jobs").bound().build().unwrap();
+    let found = || sys.hogs().iter().map(|hog| hog.count).sum::<u64>();
+    for n in 0.. {
+        let behind = jobs.clone();
+        let computes = move || {
+            let ran = behind.spawn_on(0, || ());
+            while !ran.is_finished() {
+                std::hint::spin_loop();
+            }
+        };
+        jobs.spawn_named(format!("parse {n}"), computes)
+            .wait()
+            .unwrap();
+        jobs.flush_blocking().unwrap();
+        if found() >= 2 {
+            break;
+        }
+    }
+    let figures = recorded(|| sys.record_metrics());
+    let mut hogs = figures
+        .iter()
+        .filter(|(name, _)| name.contains("hogs_total"));
+    let (function, count) = hogs.next().unwrap();
+    assert!(
+        function.contains(" function=metrics::hogs_by_function"),
+        "{function}"
+    );
+    assert_eq!(*count, found().to_string());
+    let others = hogs
+        .next()
+        .map(|(name, count)| (name.as_str(), count.as_str()));
+    assert_eq!(
+        others,
+        Some(("inflight_workqueue_hogs_total function=others", "0"))
+    );
+    assert_eq!(hogs.next(), None);
 }
 
 /// The page of the book has all figures, and no others.

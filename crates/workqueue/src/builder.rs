@@ -181,8 +181,8 @@ impl SystemBuilder {
     /// end a process that has stalled so often or so long, `f` ends it.
     ///
     /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
-    /// reported after one to two of them. The threshold can be changed later
-    /// ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
+    /// reported after one to two of them. The threshold can be changed later, and the watchdog be
+    /// switched on ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -5,6 +5,7 @@ mod blocking;
 pub use blocking::blocking;
 
 use crate::batch::{Entry, Taken};
+use crate::busy_worker::Told;
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
@@ -175,6 +176,18 @@ impl Context {
 
     pub(crate) fn set_repatriated(&self) {
         self.repatriated.set(true);
+    }
+
+    /// What the item that runs tells others of itself, and its entry.
+    pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut Told, u32) -> R) -> Option<R> {
+        let entry = self.started.get()?;
+        Some(tell(&mut self.shared.told.lock(), entry))
+    }
+
+    /// The name of the item that runs.
+    pub(crate) fn item_name(&self) -> String {
+        let own = self.tell(|told, entry| told.name(entry)).flatten();
+        own.unwrap_or_else(|| self.function_name().to_owned())
     }
 
     /// The type of the function that runs.
@@ -351,10 +364,7 @@ fn refuse_sleep() {
 
 /// The item that the calling worker runs has a name of its own.
 pub(crate) fn tell_name(name: &str) {
-    let Some(context) = current() else { return };
-    if let Some(i) = context.started.get() {
-        context.shared.told.set_name(i, name);
-    }
+    with_running(|_, _, context| context.tell(|told, entry| told.set_name(entry, name)));
 }
 
 /// The item that the calling worker runs, with its pwq.

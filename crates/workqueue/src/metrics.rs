@@ -77,6 +77,7 @@ const GAUGES: [(&str, &str); 6] = [
     (TARGET, "how many workers of a pool may run at once"),
 ];
 
+const HOGS: &str = "inflight_workqueue_hogs_total";
 const ACTIVE: &str = "inflight_workqueue_active";
 const INACTIVE: &str = "inflight_workqueue_inactive";
 const MAX_ACTIVE: &str = "inflight_workqueue_max_active";
@@ -124,9 +125,9 @@ impl WorkqueueSystem {
     /// are now. To be called before figures are collected: by the handler of a scrape, or every few
     /// seconds. Between two calls nothing is counted that would not be counted anyway.
     ///
-    /// Queues of the same name are added up. The names, each with the label `queue` or `pool`,
-    /// stand in `docs/metrics.md`; [`describe_metrics`](WorkqueueSystem::describe_metrics) tells
-    /// them to the recorder.
+    /// Queues of the same name are added up. The names, each with the label `queue`, `pool` or
+    /// `function` (at most 129 of them), stand in `docs/metrics.md`;
+    /// [`describe_metrics`](WorkqueueSystem::describe_metrics) tells them to the recorder.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -167,6 +168,13 @@ impl WorkqueueSystem {
             gauge!(READY, "pool" => name.clone()).set(level(report.ready));
             gauge!(TARGET, "pool" => name).set(level(report.target));
         }
+        let mut hogs = BTreeMap::from([("others", self.other_hogs())]);
+        for hog in self.hogs() {
+            *hogs.entry(hog.function).or_default() += hog.count;
+        }
+        for (function, count) in hogs {
+            counter!(HOGS, "function" => function).absolute(count);
+        }
     }
 
     /// Tells the recorder what the figures are and their units. Once, after the recorder has been
@@ -179,6 +187,7 @@ impl WorkqueueSystem {
         for (name, unit, what, _) in COUNTERS {
             describe_counter!(name, unit, what);
         }
+        describe_counter!(HOGS, Unit::Count, "items found to compute for long");
         for (name, what) in GAUGES {
             describe_gauge!(name, Unit::Count, what);
         }

@@ -97,30 +97,9 @@ pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result 
         ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
         r.workers, r.running, r.target, r.blocked, r.idle, r.ready
     )?;
-    let busy = pool.busy_workers();
-    if !busy.is_empty() {
-        let mut queues: Vec<_> = busy.iter().map(|busy| busy.queue.as_str()).collect();
-        queues.sort_unstable();
-        write!(out, "; running: {}", Counted(&queues))?;
-    }
-    writeln!(out)?;
-    busy.iter().try_for_each(|busy| writeln!(out, "  {busy}"))
-}
-
-/// Sorted names, those that are there several times once, with their number.
-struct Counted<'a>(&'a [&'a str]);
-
-impl fmt::Display for Counted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, several) in self.0.chunk_by(|a, b| a == b).enumerate() {
-            f.write_str(if at == 0 { "" } else { ", " })?;
-            if several.len() > 1 {
-                write!(f, "{}*", several.len())?;
-            }
-            f.write_str(several[0])?;
-        }
-        Ok(())
-    }
+    let mut busy = pool.busy_workers().into_iter();
+    busy.try_for_each(|busy| write!(out, "\n  {busy}"))?;
+    writeln!(out)
 }
 
 pub(crate) fn describe_queue(out: &mut String, queue: &WorkqueueInner) -> fmt::Result {

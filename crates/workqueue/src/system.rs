@@ -8,7 +8,7 @@ use crate::freeze::Frozen;
 use crate::hog::Hog;
 use crate::leftover::Leftover;
 use crate::system_inner::SystemInner;
-use crate::trace::TraceRecord;
+use crate::trace::RecordedTrace;
 use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
 use inflight_sync::{Arc, block_on, poll_until};
@@ -426,34 +426,34 @@ impl WorkqueueSystem {
 
 /// More of what can be changed and seen while it runs.
 impl WorkqueueSystem {
-    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it
-    /// off. Without effect in a system that was built without one.
+    /// After how long the watchdog reports a stall, from now on; zero switches it off. The
+    /// [dump](WorkqueueSystem::dump) has the stalls that its last look has found, also in a system
+    /// that was built without [`watchdog`](SystemBuilder::watchdog).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// use std::time::Duration;
     ///
-    /// let builder = WorkqueueSystem::builder();
-    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+    /// let sys = WorkqueueSystem::builder().build()?;
     /// sys.set_watchdog_threshold(Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
-        self.inner().shared().watchdog.set_threshold(threshold);
+        self.inner().set_watchdog_threshold(threshold);
     }
 
-    /// That threshold, zero if it is switched off; `None` in a system that was built without one.
+    /// That threshold, zero if it is switched off.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.watchdog_threshold(), None);
+    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
     #[must_use]
-    pub fn watchdog_threshold(&self) -> Option<Duration> {
-        let watchdog = &self.inner().shared().watchdog;
-        let threshold = watchdog.threshold().unwrap_or_default();
-        watchdog.tells_somebody().then_some(threshold)
+    pub fn watchdog_threshold(&self) -> Duration {
+        let threshold = self.inner().shared().watchdog.threshold();
+        threshold.unwrap_or_default()
     }
 
     /// Whether steps are [recorded](WorkqueueSystem::record_trace).
@@ -469,7 +469,8 @@ impl WorkqueueSystem {
     }
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
-    /// the last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
+    /// the last 16,384 steps and counts those before; beginning a new one empties it. While it is
+    /// on, items take longer.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -477,27 +478,27 @@ impl WorkqueueSystem {
     /// sys.record_trace(true);
     /// sys.events().spawn(|| ()).wait()?;
     /// sys.record_trace(false);
-    /// assert!(sys.take_trace().len() >= 3);
+    /// assert!(sys.take_trace().steps.len() >= 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_trace(&self, on: bool) {
         self.inner().shared().tracing.record(on);
     }
 
-    /// What has been recorded since this was asked last, oldest first.
+    /// What has been recorded since this was asked last, and how much of that was dropped.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.take_trace().is_empty(), "nobody has recorded anything");
+    /// assert!(sys.take_trace().steps.is_empty(), "nobody has recorded anything");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn take_trace(&self) -> Vec<TraceRecord> {
+    pub fn take_trace(&self) -> RecordedTrace {
         self.inner().shared().tracing.take_recorded()
     }
 
     /// Functions of bound queues that have been found to compute for long while other items waited,
-    /// those found most often first.
+    /// those found most often first: the first 128 that were found.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -507,6 +508,19 @@ impl WorkqueueSystem {
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
         self.inner().shared().hogs.all()
+    }
+
+    /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
+    /// room.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.other_hogs(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn other_hogs(&self) -> u64 {
+        self.inner().shared().hogs.others()
     }
 
     /// Reports that were dropped because the functions that are told of them were too slow, or for

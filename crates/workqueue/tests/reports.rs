@@ -135,7 +135,7 @@ fn functions_that_compute_for_long_are_named() {
         .hog_reports(2, {
             let (free, reports) = (free.clone(), reports.clone());
             move |hog| {
-                reports.push((hog.item.clone(), hog.count));
+                reports.push(hog.count);
                 free.wait(1);
             }
         })
@@ -146,16 +146,22 @@ fn functions_that_compute_for_long_are_named() {
     let short = sys.workqueue("short").bound().build().unwrap();
     for found in 1..=4 {
         let short = short.clone();
-        wq.spawn(move || computes(&short)).wait().unwrap();
+        wq.spawn_named("parse", move || computes(&short))
+            .wait()
+            .unwrap();
         // It is noted a moment after the item behind it has been let run.
         let counts = || sys.hogs().iter().map(|hog| hog.count).collect::<Vec<_>>();
         until(|| counts() == [found], || format!("{:?}", sys.hogs()));
     }
     let hog = &sys.hogs()[0];
     let function = "functions_that_compute_for_long_are_named";
-    assert!(hog.item.contains(function), "{hog:?}");
-    assert_eq!(hog.queue, "bound");
-    assert!(hog.used >= threshold && hog.thread.is_some(), "{hog:?}");
+    assert!(hog.function.contains(function), "{hog:?}");
+    let worker = &hog.worker;
+    assert_eq!(
+        (worker.item.as_str(), worker.queue.as_str()),
+        ("parse", "bound")
+    );
+    assert!(hog.used >= threshold && worker.thread.is_some(), "{hog:?}");
     assert!(sys.dump().contains(&format!("hog {hog}")));
     free.raise();
     // At the second, and after one and two more: the third, and 2, 4, 8 after.
@@ -163,12 +169,7 @@ fn functions_that_compute_for_long_are_named() {
         || reports.entries().len() == 2,
         || format!("{:?}", reports.entries()),
     );
-    let counts: Vec<_> = reports
-        .entries()
-        .into_iter()
-        .map(|report| report.1)
-        .collect();
-    assert_eq!(counts, [2, 3]);
+    assert_eq!(reports.entries(), [2, 3]);
 }
 
 /// B27: in an unbound queue an item that computes for long lets others run, and is no hog: to be
@@ -191,7 +192,7 @@ fn b27_hogs_are_of_bound_queues() {
         bound.spawn(move || computes(&behind)).wait().unwrap();
     }
     bound.flush_blocking().unwrap();
-    let hogs: Vec<_> = sys.hogs().into_iter().map(|hog| hog.queue).collect();
+    let hogs: Vec<_> = sys.hogs().into_iter().map(|hog| hog.worker.queue).collect();
     assert_eq!(hogs, ["bound"]);
     assert_eq!(unbound.stats().cpu_intensive, 0);
     assert!(bound.stats().cpu_intensive > 0);

@@ -7,8 +7,9 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_workqueue::{
     Attrs, DelayedWork, JoinError, SystemBuilder, TraceStep, Work, Workqueue, WorkqueueSystem,
-    blocking, touch_watchdog,
+    blocking, current_item, set_worker_desc, touch_watchdog,
 };
+use std::fmt;
 use std::time::Duration;
 use support::{Level, Log, bound, one_cpu, plug, until};
 
@@ -174,6 +175,31 @@ fn each_step_is_traced() {
     assert!(of(&steps, "bad").contains(&TraceStep::Panicked));
 }
 
+/// A recording has room for so many steps; how many came before those is told.
+#[test]
+#[cfg(not(miri))]
+fn a_recording_tells_how_many_steps_it_has_dropped() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let run = |items| {
+        (0..items).for_each(|_| wq.spawn(|| ()).detach());
+        wq.flush_blocking().unwrap();
+    };
+    let taken = || {
+        let trace = sys.take_trace();
+        (trace.steps.len(), trace.dropped)
+    };
+    sys.record_trace(true);
+    run(16_384 / 4 + 100);
+    assert_eq!(taken(), (16_384, 400));
+    run(1);
+    assert_eq!(taken(), (4, 0));
+    run(16_384 / 4 + 100);
+    sys.record_trace(false);
+    sys.record_trace(true);
+    assert_eq!(taken(), (0, 0), "a new one");
+}
+
 /// A tracer that panics harms nobody.
 #[test]
 fn a_panicking_tracer_is_ignored() {
@@ -334,6 +360,68 @@ fn an_item_without_a_name_does_not_get_that_of_another() {
     assert!(!dump.contains("before"), "{dump}");
 }
 
+/// As the kernel's `set_worker_desc`: told in dumps, until the item ends.
+#[test]
+fn an_item_describes_itself_while_it_runs() {
+    struct Unwanted;
+    impl fmt::Display for Unwanted {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("nobody runs an item here");
+        }
+    }
+    set_worker_desc(Unwanted);
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let (told, next) = (Level::new(), Level::new());
+    let described = wq.spawn_named("rescan", {
+        let (told, next) = (told.clone(), next.clone());
+        move || {
+            for (n, percent) in [40, 80].into_iter().enumerate() {
+                set_worker_desc(format_args!("sda: {percent} %"));
+                told.raise();
+                next.wait(n + 1);
+            }
+            set_worker_desc("ä".repeat(1_000));
+            told.raise();
+            next.wait(3);
+        }
+    });
+    let cut = "ä".repeat(64);
+    for (n, text) in ["sda: 40 %", "sda: 80 %", &cut].into_iter().enumerate() {
+        told.wait(n + 1);
+        let dump = sys.dump();
+        next.raise();
+        assert!(
+            dump.contains(&format!(" runs bound: rescan ({text})")),
+            "{dump}"
+        );
+    }
+    described.wait().unwrap();
+    let open = plug(&wq);
+    let dump = sys.dump();
+    open.raise();
+    assert!(dump.contains(" runs bound: "), "{dump}");
+    assert!(!dump.contains(&cut), "{dump}");
+}
+
+/// Who asks is told what the dump tells.
+#[test]
+fn an_item_knows_its_name_and_its_worker() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let (named, unnamed) = (|| current_item().unwrap(), || current_item().unwrap());
+    let type_name = std::any::type_name_of_val(&unnamed);
+    let named = wq.spawn_named("rescan", named).wait().unwrap();
+    let unnamed = wq.spawn(unnamed).wait().unwrap();
+    assert_eq!(
+        (named.item.as_str(), unnamed.item.as_str()),
+        ("rescan", type_name)
+    );
+    assert_eq!(named.thread_name.as_deref(), Some("inflight/0:0"));
+    let text = format!("bound on cpu 0, inflight/0:0, CPU {}: rescan", named.cpu);
+    assert_eq!(named.to_string(), text);
+}
+
 /// Queues may have the same name: each is looked at by itself.
 #[test]
 fn a_stall_is_found_beside_a_queue_of_the_same_name() {
@@ -368,6 +456,61 @@ fn a_stall_is_found_beside_a_queue_of_the_same_name() {
     open.raise();
     twins.iter().for_each(|twin| twin.flush_blocking().unwrap());
     assert!(told("first twin: of one,"), "{:?}", stalls.entries());
+}
+
+/// Nobody has asked for a watchdog when the system was made. It is switched on when items hang: the
+/// dump tells what it finds, until that is over.
+#[test]
+fn a_watchdog_that_is_switched_on_later_tells_the_dump() {
+    let clock = Clock::manual();
+    let builder = one_cpu().clock(clock.clone()).idle_timeout(Duration::MAX);
+    let sys = builder.build().unwrap();
+    assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let waits = Work::named("waits", || ());
+    assert!(wq.queue_on(0, &waits).unwrap().is_queued());
+    sys.set_watchdog_threshold(LONG);
+    assert_eq!(sys.watchdog_threshold(), LONG);
+    period(&clock);
+    period(&clock);
+    until_asleep(&clock);
+    clock.advance(Duration::from_secs(1));
+    let stalled = sys.dump();
+    open.raise();
+    wq.flush_blocking().unwrap();
+    let line =
+        "\nstall 1s ago: pool cpu 0: 1 waiting, first bound: waits, nothing has moved for 30s\n";
+    assert!(stalled.contains(line), "{stalled}");
+    clock.advance(LONG);
+    until(|| !sys.dump().contains("\nstall "), || sys.dump());
+}
+
+/// A threshold counts from when it is set, whatever was planned before.
+#[test]
+fn a_threshold_that_is_lowered_counts_at_once() {
+    let (sys, wq, clock, stalls) = watched();
+    sys.set_watchdog_threshold(100 * LONG);
+    let open = plug(&wq);
+    assert!(wq.queue_on(0, &Work::new(|| ())).unwrap().is_queued());
+    sys.set_watchdog_threshold(LONG);
+    // The timer sleeps until the look before, unless it has done something since.
+    let high = sys.workqueue("high").bound().highpri().build().unwrap();
+    let (now, came) = (Duration::from_nanos(1), Level::new());
+    let delayed = DelayedWork::new({
+        let came = came.clone();
+        move || came.raise()
+    });
+    assert!(high.queue_delayed(&delayed, now).unwrap().is_queued());
+    clock.advance(now);
+    came.wait(1);
+    period(&clock);
+    period(&clock);
+    until_asleep(&clock);
+    open.raise();
+    wq.flush_blocking().unwrap();
+    sys.shutdown_blocking().unwrap();
+    assert_eq!(stalls.entries().len(), 1);
 }
 
 /// E17: an item that is long but says that it gets on stalls neither its pool nor its queue's

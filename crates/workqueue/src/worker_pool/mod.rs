@@ -137,7 +137,7 @@ pub(crate) struct WorkerShared {
     /// The function that it runs, if it runs one.
     pub(crate) function: FunctionCell,
     /// What the item that it runs has told of itself.
-    pub(crate) told: Told,
+    pub(crate) told: Mutex<Told>,
     /// Whose CPU time it uses.
     pub(crate) charged: Charged,
     /// The name of its thread, if the system has started that.
@@ -151,7 +151,7 @@ impl WorkerShared {
             woken: AtomicBool::new(false),
             found: AtomicU8::new(0),
             function: FunctionCell::new(),
-            told: Told::default(),
+            told: Mutex::default(),
             charged: Charged::new(&shared.metering),
             thread_name: threads::name(),
         })

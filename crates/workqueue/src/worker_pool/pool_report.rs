@@ -122,10 +122,12 @@ impl PoolState {
         let shared = &thread.shared;
         let function = shared.function.get().map_or("", Function::name);
         let since = thread.runs_since.filter(|(seen, _)| *seen == i);
+        let told = shared.told.lock();
         let is_poller = self.is_poller(worker);
         let busy = BusyWorker {
             queue: pwq.wq().name().to_owned(),
-            item: shared.told.name(i).unwrap_or_else(|| function.to_owned()),
+            item: told.name(i).unwrap_or_else(|| function.to_owned()),
+            description: told.description(i),
             running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
             // Whoever polls.
             thread_name: shared.thread_name.clone().filter(|_| !is_poller),

@@ -4,7 +4,6 @@
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
 use crate::hog::Hog;
-use crate::item::Function;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
 use crate::sampler::{self, Candidate, Verdict};
 use inflight_sync::MutexGuard;
@@ -181,7 +180,17 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => self.hog(&state, worker, function, used),
+            // In an unbound pool the item is where it should be.
+            Verdict::Intensive(_) if !self.attrs.is_of_one_cpu() => None,
+            Verdict::Intensive(used) => {
+                let worker = state.busy_worker(worker, self.shared.clock.now());
+                worker.map(|worker| Hog {
+                    function: function.name(),
+                    count: 0,
+                    used,
+                    worker,
+                })
+            }
         };
         self.unlock(state, true);
         if let Some((own, me)) = &thread.own {
@@ -189,33 +198,10 @@ impl WorkerPool {
             own.flag_away(*me, shared, flag);
         }
         if let Some(mut hog) = hog {
-            hog.stack = hog.thread.and_then(sampler::proc::stack);
+            hog.worker.read_stack();
             self.shared.hogs.found(&self.shared, function.key(), hog);
         }
         true
-    }
-
-    /// What is known under the lock of a worker that computes for long. In an unbound pool the item
-    /// is where it should be.
-    fn hog(
-        &self,
-        state: &PoolState,
-        worker: WorkerId,
-        function: Function,
-        used: Duration,
-    ) -> Option<Hog> {
-        if !self.attrs.is_of_one_cpu() {
-            return None;
-        }
-        let thread = state.thread(worker);
-        Some(Hog {
-            item: function.name().to_owned(),
-            queue: state.running(worker)?.wq().name().to_owned(),
-            count: 0,
-            thread: thread.number,
-            used,
-            stack: None,
-        })
     }
 
     /// Nothing has had to wait for long. `false` if something waits now.
