@@ -5,8 +5,8 @@ mod options;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, placement};
-use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Options, Placement, one_line};
+use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, limit, placement};
+use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Limit, Options, Placement, one_line};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Dmcrypt(dmcrypt) => run_dmcrypt(dmcrypt),
         Command::Enqueue(enqueue) => run_enqueue(enqueue),
         Command::Flush(flush) => run_flush(flush),
+        Command::Limit(limit) => run_limit(limit),
         Command::Placement(placement) => run_placement(placement),
     };
     match result {
@@ -151,6 +152,31 @@ fn run_flush(options: &Flush) -> Result<bool> {
             "seeds": options.seeds,
             "flush_ratio": table.flush_ratio,
             "mean_error_pct": table.mean_error_pct(),
+            "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_limit(options: &Limit) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let (counted, limits) = (options.counted(), options.max_active());
+    let progress = progress(counted.len() * limits.len());
+    let model = limit::Model::default();
+    let table = limit::Table::run(&model, &counted, &limits, options.seed, || progress.inc(1));
+    progress.finish_and_clear();
+    drawing.write(|| limit::plot(&table))?;
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seed": options.seed,
             "rows": table.rows,
             "goals": goals,
         }))?;

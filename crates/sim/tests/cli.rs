@@ -38,6 +38,29 @@ fn json_has_a_row_for_each_job_count_and_an_outcome_for_each_policy() {
 }
 
 #[test]
+fn limit_json_has_what_was_published_and_limits_are_those_asked_for() {
+    let printed = text(&run("limit --json --max-active 8,16"));
+    let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("rows").iter();
+    let rows = rows.map(|row| {
+        let counted = row["counted"].as_str();
+        (
+            counted,
+            row["max_active"].as_u64(),
+            row["published_mib_s"].as_f64(),
+        )
+    });
+    let expected = [
+        (Some("system"), Some(8), Some(2495.0)),
+        (Some("system"), Some(16), Some(1736.0)),
+        (Some("cpu"), Some(8), Some(1276.0)),
+        (Some("cpu"), Some(16), None),
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert!(!text(&run("limit --counted system --max-active 3")).contains("\ncpu"));
+}
+
+#[test]
 fn the_same_seed_prints_the_same() {
     let arguments = "hdd --jobs 20,100 --policy preempt,ours --seconds 3 --seed 5";
     let first = text(&run(arguments));

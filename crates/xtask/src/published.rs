@@ -15,9 +15,10 @@ use crate::marked::{filled, head, row};
 use crate::output::say;
 
 /// Simulations that draw a picture, and the option for it.
-const DRAWN: [(&str, &str); 3] = [
+const DRAWN: [(&str, &str); 4] = [
     ("hdd", "--svg"),
     ("flush", "--plot"),
+    ("limit", "--plot"),
     ("placement", "--plot"),
 ];
 
@@ -82,6 +83,7 @@ impl Runs<'_> {
             "hdd" => hdd(&self.rows("hdd")?),
             "dmcrypt" => dmcrypt(&self.rows("dmcrypt")?),
             "enqueue" => enqueue(&self.rows("enqueue")?),
+            "limit" => limit(&self.rows("limit")?),
             "flush" => flush(&self.rows("flush")?),
             "kworker_stack" | "irq_migrate" => placement(&self.rows("placement")?, name),
             _ => bail!("no table is called {name}"),
@@ -122,6 +124,10 @@ impl Runs<'_> {
         table.line("queueing, items/s", "%", "enqueue", rates);
         let calls = errors("call_p50_ns", "published_call_p50_ns");
         table.line("queueing, median call", "%", "enqueue", calls);
+
+        let rows = self.rows("limit")?;
+        let errors = rows.iter().filter_map(|r| r["error_pct"].as_f64());
+        table.line("a multiplied limit, MiB/s", "%", "limit", errors.collect());
 
         let rows = self.rows("flush")?;
         let sides = [
@@ -257,6 +263,32 @@ fn enqueue(rows: &[Value]) -> String {
             &thousand(&r["published_items_per_s"]),
             &fixed(&r["call_p50_ns"], 0),
             &fixed(&r["published_call_p50_ns"], 0),
+        ]);
+    }
+    text
+}
+
+fn limit(rows: &[Value]) -> String {
+    let mut text = head(&[
+        "counted",
+        "`max_active`",
+        "MiB/s",
+        "published",
+        "error",
+        "items at once",
+        "threads",
+        "sleep for the lock",
+    ]);
+    for r in rows {
+        text += &row(&[
+            r["counted"].as_str().unwrap_or_default(),
+            &fixed(&r["max_active"], 0),
+            &fixed(&r["mib_s"], 0),
+            &fixed(&r["published_mib_s"], 0),
+            &signed(&r["error_pct"]),
+            &fixed(&r["most_running"], 0),
+            &fixed(&r["threads"], 0),
+            &fixed(&r["asleep"], 0),
         ]);
     }
     text
