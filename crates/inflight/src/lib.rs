@@ -85,13 +85,17 @@ pub use inflight_workqueue as workqueue;
 #[cfg(feature = "serve")]
 pub use inflight_workqueue_serve as serve;
 
+#[cfg(feature = "metrics")]
+mod metrics;
 mod requeue;
 mod workqueue_sink;
 
 pub mod model;
 pub mod prelude;
 
-pub use requeue::Requeue;
+#[cfg(feature = "metrics")]
+pub use metrics::describe_metrics;
+pub use requeue::{Requeue, RequeueStats};
 pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]
@@ -105,6 +109,10 @@ struct CrateReadme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/first-engine.md")]
 struct FirstEngine;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/requeue.md")]
+struct RequeuePage;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guidelines.md")]
