@@ -10,5 +10,6 @@ done
 step "test all features" cargo test --quiet -p inflight-workqueue --all-features
 step "test inflight-tags/futures" cargo test --quiet -p inflight-tags --all-features --test split_stream
 step "test inflight-flush/io-uring" cargo test --quiet -p inflight-flush --all-features --doc
-step "test the devices of inflight-flush" cargo test --quiet -p inflight-flush --all-features --test devices
+step "test the devices of inflight-flush" cargo test --quiet -p inflight-flush --all-features --test devices --test uring_short_write
+step "test the rings of inflight-flush" cargo test --quiet -p inflight-flush --all-features --lib uring
 step "test the metrics of inflight" cargo test --quiet -p inflight --features metrics --test metrics
