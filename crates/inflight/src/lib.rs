@@ -85,13 +85,17 @@ pub use inflight_workqueue as workqueue;
 #[cfg(feature = "serve")]
 pub use inflight_workqueue_serve as serve;
 
+#[cfg(feature = "metrics")]
+mod metrics;
 mod requeue;
 mod workqueue_sink;
 
 pub mod model;
 pub mod prelude;
 
-pub use requeue::Requeue;
+#[cfg(feature = "metrics")]
+pub use metrics::describe_metrics;
+pub use requeue::{Requeue, RequeueStats};
 pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]
@@ -116,6 +120,7 @@ pages! {
     FirstEngine: "first-engine",
     Guidelines: "guidelines",
     Inflight: "inflight",
+    Requeue: "requeue",
     LostWakeups: "needs/lost-wakeups",
     RefusedThreads: "needs/refused-threads",
     AnybodysFree: "needs/anybodys-free",
