@@ -264,9 +264,9 @@ impl Reactor {
             && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
-    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so they
-    /// are done at once, and so is a [write](Self::writes_at_once) of an only client; the answer
-    /// comes with those of the others, after the tasks that run now.
+    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so
+    /// they are done at once, and so is a [write](Self::writes_at_once) of an only client; the
+    /// answer comes with those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
         export: &Export,
