@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
+use nbd_export::incoming::{self, Incoming};
 use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
 use nbd_export::proto::{Command, Request};
 use rustix::io::readv;
@@ -49,8 +50,6 @@ const AHEAD_OF_PARSE: usize = 16 << 10;
 const BEHIND_LONG: usize = 4 << 10;
 /// Memory for so much of a payload is there before it comes; then for as much as has come.
 const AHEAD: usize = 512 << 10;
-/// A payload that is refused is read all the same, up to this.
-const MAX_REFUSED: u32 = 256 << 20;
 
 /// A write whose data is on the way.
 struct Receiving {
@@ -78,17 +77,17 @@ pub(crate) struct Connection {
     described: Vec<Described>,
     negotiation: Negotiation,
     session: Option<Rc<Session>>,
+    /// What comes when there is a session.
+    incoming: Option<Incoming>,
     input: Vec<u8>,
     /// How much is read that has no place yet.
     read_ahead: usize,
     receiving: Option<Receiving>,
-    /// Bytes of a refused payload that are still to come.
-    discarding: u64,
     requests: FuturesUnordered<LocalBoxFuture<'static, Reply>>,
     /// Memory for their data, when there is a session.
     share: Option<Share>,
-    /// The next request waits for memory.
-    no_memory: bool,
+    /// The next request, which waits for memory.
+    waiting: Option<Request>,
     /// Since when the client neither takes nor sends what it is its turn to, or only so many bytes.
     stalled: Option<(Instant, usize)>,
     /// What may be started before others have their turn.
@@ -117,13 +116,13 @@ impl Connection {
             described: shared.exports.iter().map(|e| e.described.clone()).collect(),
             negotiation: Negotiation::new(),
             session: None,
+            incoming: None,
             input: Vec::new(),
             read_ahead: INPUT,
             receiving: None,
-            discarding: 0,
             requests: FuturesUnordered::new(),
             share: None,
-            no_memory: false,
+            waiting: None,
             stalled: None,
             burst: BURST,
             output,
@@ -144,7 +143,7 @@ impl Connection {
     }
 
     fn may_read(&self) -> bool {
-        self.may_start() && !self.no_memory
+        self.may_start() && self.waiting.is_none()
     }
 
     /// Takes what has been received apart.
@@ -152,15 +151,17 @@ impl Connection {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while !self.ended {
+            if let Some(request) = self.waiting.take() {
+                self.admit(request, cx);
+                if self.waiting.is_some() {
+                    break;
+                }
+            }
             let rest = &input[at..];
             if rest.is_empty() {
                 break;
             }
-            let taken = if self.discarding > 0 {
-                let now = self.discarding.min(rest.len() as u64);
-                self.discarding -= now;
-                now as usize
-            } else if self.receiving.is_some() {
+            let taken = if self.receiving.is_some() {
                 self.fill(rest)
             } else if self.session.is_none() && !self.output.is_empty() {
                 // First it takes what was answered.
@@ -168,7 +169,7 @@ impl Connection {
             } else if self.session.is_none() {
                 self.negotiate(rest)
             } else if self.may_start() {
-                self.request(rest, cx)
+                self.request(rest)
             } else {
                 0
             };
@@ -221,6 +222,7 @@ impl Connection {
             .log(&format!("{name}: a client has come, {clients} in all"));
         let limits = agreed.limits(&export.described);
         self.share = Some(Share::new(export.disk.memory.clone()));
+        self.incoming = Some(Incoming::new(limits));
         self.session = Some(Rc::new(Session {
             reactor: self.reactor.clone(),
             tenant,
@@ -234,58 +236,51 @@ impl Connection {
         self.described = Vec::new();
     }
 
-    fn request(&mut self, input: &[u8], cx: &mut Context<'_>) -> usize {
-        if input.len() < Request::LEN {
-            return 0;
-        }
-        let Some(request) = Request::decode(input) else {
-            self.shared
-                .log("a client was sent away: no request where one is due");
-            self.ended = true;
+    fn request(&mut self, input: &[u8]) -> usize {
+        let Some(incoming) = &mut self.incoming else {
             return 0;
         };
-        let session = self
-            .session
-            .clone()
-            .expect("requests come after the negotiation");
-        let checked = request.check(&session.limits);
-        let needed = session.memory_for(&request);
-        if let Some(share) = self.share.as_mut().filter(|_| checked.is_ok()) {
-            self.no_memory = share.poll_take(needed, cx).is_pending();
-            if self.no_memory {
-                return 0;
+        let (taken, next) = incoming.next(input);
+        match next {
+            incoming::Next::More => {}
+            incoming::Next::Request(request) => self.waiting = Some(request),
+            incoming::Next::Refused(request, _) => self.start(request, Vec::new()),
+            incoming::Next::Goodbye => self.ended = true,
+            incoming::Next::Close(why) => {
+                self.shared.log(&format!("a client was sent away: {why}"));
+                self.ended = true;
             }
         }
-        let is_long = needed >= INPUT && request.command == Some(Command::Write);
-        self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
-        match request.command {
-            Some(Command::Disconnect) => self.ended = true,
-            Some(Command::Write) => match checked {
-                Ok(()) => {
-                    let mut receiving = Receiving {
-                        request,
-                        pieces: Vec::new(),
-                        piece: 0,
-                        filled: 0,
-                        received: 0,
-                        missing: request.length as usize,
-                    };
-                    receiving.make_room(&self.reactor, session.max_split);
-                    self.receiving = Some(receiving);
-                }
-                Err(_) if request.length > MAX_REFUSED => {
-                    self.shared
-                        .log("a client was sent away: a payload that is much too long");
-                    self.ended = true;
-                }
-                Err(_) => {
-                    self.discarding = request.length.into();
-                    self.start(request, Vec::new());
-                }
-            },
-            _ => self.start(request, Vec::new()),
+        taken
+    }
+
+    /// Begins a request, if there is memory for it. Else it goes on waiting.
+    fn admit(&mut self, request: Request, cx: &mut Context<'_>) {
+        let (Some(session), Some(share)) = (&self.session, &mut self.share) else {
+            return;
+        };
+        let needed = session.memory_for(&request);
+        if share.poll_take(needed, cx).is_pending() {
+            self.waiting = Some(request);
+            return;
         }
-        Request::LEN
+        let split = session.max_split;
+        let is_write = request.command == Some(Command::Write);
+        let is_long = is_write && needed >= INPUT;
+        self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
+        if !is_write {
+            return self.start(request, Vec::new());
+        }
+        let mut receiving = Receiving {
+            request,
+            pieces: Vec::new(),
+            piece: 0,
+            filled: 0,
+            received: 0,
+            missing: request.length as usize,
+        };
+        receiving.make_room(&self.reactor, split);
+        self.receiving = Some(receiving);
     }
 
     fn start(&mut self, request: Request, data: Vec<Buffer>) {
@@ -450,10 +445,10 @@ impl Connection {
                 Err(_) => self.break_off(),
             }
         }
-        if !self.input.is_empty() && self.may_start() {
-            let (before, requests) = (self.input.len(), self.requests.len());
+        if (!self.input.is_empty() || self.waiting.is_some()) && self.may_start() {
+            let (before, waited) = (self.input.len(), self.waiting.is_some());
             self.parse(cx);
-            progress |= self.input.len() != before || self.requests.len() != requests;
+            progress |= self.input.len() != before || self.waiting.is_some() != waited;
         }
         if let Some(ready) = &mut self.can_read {
             if Pin::new(ready).poll(cx).is_ready() {

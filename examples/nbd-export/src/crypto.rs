@@ -122,7 +122,8 @@ mod tests {
             seed in any::<u8>(),
         ) {
             let (data, tweak) = (key, key.map(|byte| !byte));
-            let ours = Cipher::new(&std::array::from_fn(|n| [data, tweak][n / 32][n % 32])).unwrap();
+            let both = std::array::from_fn(|n| [data, tweak][n / 32][n % 32]);
+            let ours = Cipher::new(&both).unwrap();
             let aes = |half: [u8; 32]| Aes256::new(&half.into());
             let theirs = xts_mode::Xts128::new(aes(data), aes(tweak));
             let plain: Vec<u8> = (0..units * UNIT).map(|n| (n as u8).wrapping_mul(seed)).collect();

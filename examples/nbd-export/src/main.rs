@@ -12,6 +12,7 @@ compile_error!("nbd-export is for Linux: io_uring, epoll, fallocate");
 
 mod adapter;
 mod connection;
+mod console;
 mod crypto;
 mod disk;
 mod durable;
@@ -26,7 +27,6 @@ mod reactor;
 mod request;
 mod server;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +38,7 @@ use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::adapter::{CryptOptions, Workers};
+use crate::console::Console;
 use crate::disk::Disks;
 use crate::export::Export;
 use crate::listener::Listener;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<()> {
+    open_many_files();
     let kind = choose_engine(options.engine)?;
     let depth = usize::from(options.depth);
     let scope: Scope = options.scope.parse().context("--scope")?;
@@ -91,6 +93,7 @@ fn serve(options: &Options) -> Result<()> {
         (disks, workers),
         options.max_split as usize * 1024,
         options.tenants == Tenants::Client,
+        Console::new().context("starting a thread")?,
         options.quiet,
     ));
     if let Some(address) = &options.metrics {
@@ -141,8 +144,7 @@ fn serve(options: &Options) -> Result<()> {
         threads,
         options.max_connections,
         look,
-    )?;
-    Ok(())
+    )
 }
 
 /// Each thread's part of the registered buffers, in bytes. Files in memory are read and written
@@ -161,6 +163,20 @@ fn may_block(depth: usize, shared: &Shared) -> Option<u32> {
     let disks = shared.disks.all().len();
     let operations = disks * depth + shared.exports.len();
     (disks > 1).then(|| u32::try_from(operations).unwrap_or(u32::MAX))
+}
+
+/// Each client is an open file. A shell's limit is meant for programs that use `select`.
+fn open_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Clients beyond a limit that stays wait to be let in.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
 }
 
 fn choose_engine(engine: Engine) -> Result<Kind> {
@@ -182,7 +198,6 @@ fn choose_engine(engine: Engine) -> Result<Kind> {
 
 /// A line about what goes on, if somebody looks at the terminal.
 struct Status {
-    shown: bool,
     last: Instant,
     requests: u64,
     bytes: u64,
@@ -191,7 +206,6 @@ struct Status {
 impl Status {
     fn new() -> Self {
         Self {
-            shown: std::io::stderr().is_terminal(),
             last: Instant::now(),
             requests: 0,
             bytes: 0,
@@ -200,7 +214,7 @@ impl Status {
 
     fn look(&mut self, shared: &Shared) {
         let elapsed = self.last.elapsed();
-        if !self.shown || elapsed < Duration::from_secs(1) {
+        if !shared.console.is_terminal || elapsed < Duration::from_secs(1) {
             return;
         }
         let (mut requests, mut bytes) = (0, 0);
@@ -216,14 +230,13 @@ impl Status {
         let disks = shared.disks.all().iter();
         let tags: usize = disks.map(|disk| disk.tags.in_use()).sum();
         let seconds = elapsed.as_secs_f64();
-        let line = format!(
+        shared.console.status(format!(
             "{} clients, {} of the tags, {:.0} requests/s, {:.1} MiB/s",
             shared.clients.load(Ordering::Relaxed),
             tags,
             (requests - self.requests) as f64 / seconds,
             (bytes - self.bytes) as f64 / seconds / f64::from(1 << 20),
-        );
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        ));
         (self.last, self.requests, self.bytes) = (Instant::now(), requests, bytes);
     }
 }

@@ -109,9 +109,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<String>,
 
-    /// To try what then happens: refuse every Nth read or write for now, fail every Nth flush, of
-    /// all exports or of one
-    #[arg(long, value_name = "again=N,flush=N,export=NAME", default_value = "")]
+    /// To try what then happens, to every Nth: reads and writes are refused for now (again) or are
+    /// short; reads, writes or flushes fail; of all exports or of one
+    #[arg(
+        long,
+        value_name = "again=N,short=N,read=N,write=N,flush=N,export=NAME",
+        default_value = ""
+    )]
     pub(crate) faults: Faults,
 
     /// Say nothing of clients that come and go

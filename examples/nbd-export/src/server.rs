@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::adapter::{Tenant, TenantError, Workers};
 use crate::connection::Connection;
+use crate::console::Console;
 use crate::disk::Disks;
 use crate::export::Export;
 use crate::listener::Listener;
@@ -34,7 +35,8 @@ pub(crate) struct Shared {
     /// Clients that were given a tenant of their own.
     tenants: AtomicU64,
     pub(crate) started: Instant,
-    pub(crate) quiet: bool,
+    pub(crate) console: Console,
+    quiet: bool,
     stop: OnceLock<Instant>,
 }
 
@@ -44,6 +46,7 @@ impl Shared {
         (disks, workers): (Disks, Arc<Workers>),
         max_split: usize,
         tenant_per_client: bool,
+        console: Console,
         quiet: bool,
     ) -> Self {
         Self {
@@ -56,6 +59,7 @@ impl Shared {
             with_registered: Arc::default(),
             tenants: AtomicU64::new(0),
             started: Instant::now(),
+            console,
             quiet,
             stop: OnceLock::new(),
         }
@@ -92,10 +96,14 @@ impl Shared {
     }
 
     pub(crate) fn log(&self, what: &str) {
-        if !self.quiet {
-            let at = self.started.elapsed().as_secs_f64();
-            eprintln!("nbd-export: {at:10.3} {what}");
+        if let Some(line) = self.line(what) {
+            self.console.line(line);
         }
+    }
+
+    fn line(&self, what: &str) -> Option<String> {
+        let at = self.started.elapsed().as_secs_f64();
+        (!self.quiet).then(|| format!("nbd-export: {at:10.3} {what}"))
     }
 }
 
@@ -150,7 +158,8 @@ pub(crate) fn run(
             synced.with_context(|| format!("flushing {name}"))?;
         }
     }
-    shared.log("everything is flushed");
+    let last = ended.is_ok().then(|| shared.line("everything is flushed"));
+    shared.console.end(last.flatten());
     ended
 }
 
@@ -166,25 +175,24 @@ fn accept(
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let mut accepted = 0;
+    // Whether nobody could be let in when that was tried last.
+    let mut full = false;
     while !shared.draining() {
         let mut fds: Vec<_> = listeners
             .iter()
+            .filter(|_| !full)
             .map(|listener| PollFd::new(listener, PollFlags::IN))
             .collect();
         // An interrupted or failed wait is followed by a look, as any other.
         let _ = poll(&mut fds, Some(&limit));
         status();
+        let was_full = std::mem::take(&mut full);
         for listener in listeners {
-            loop {
+            let refused = loop {
                 let socket = match listener.accept() {
                     Ok(socket) => socket,
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(error) => {
-                        // Too many files are open, for instance: let some clients leave.
-                        shared.log(&format!("a client was not accepted: {error}"));
-                        thread::sleep(LOOK);
-                        break;
-                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
+                    Err(error) => break Some(error),
                 };
                 if shared.clients.load(Ordering::Relaxed) >= max_connections {
                     shared.log("a client was turned away: --max-connections");
@@ -194,7 +202,22 @@ fn accept(
                 let remote = &remotes[accepted % remotes.len()];
                 accepted += 1;
                 remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, &shared)));
+            };
+            let Some(error) = refused else { continue };
+            full |= is_full(&error);
+            if !was_full {
+                shared.log(&format!("a client was not accepted: {error}"));
             }
         }
     }
+}
+
+/// Whether a client cannot be let in before others leave. It waits.
+fn is_full(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }

@@ -5,8 +5,10 @@
 //! waits for it any more; so dropping a task is safe at any moment.
 
 mod arrivals;
+mod bell;
 mod buffer;
 mod faults;
+mod file_op;
 mod pipe;
 mod psync;
 mod put_off;
@@ -15,29 +17,30 @@ mod uring;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::ThreadId;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 pub(crate) use arrivals::Ended;
 #[cfg(test)]
 pub(crate) use arrivals::Inbox;
 use arrivals::{Arrival, Arrivals};
+pub(crate) use bell::Remote;
+use bell::{Bell, Spawn};
 use buffer::Fixed;
 pub(crate) use buffer::{Buffer, PAGE};
 pub(crate) use faults::Faults;
-use faults::Refusal;
+use faults::{Fault, Injector};
+pub(crate) use file_op::FileOp;
 use pipe::Pipes;
 use psync::{Psync, Report};
 use put_off::PutOff;
@@ -45,58 +48,6 @@ use uring::Uring;
 
 use crate::adapter::{Completer, Held};
 use crate::export::Export;
-
-/// What the kernel is asked to do with a file. Buffers come back with the answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FileOp {
-    Read {
-        offset: u64,
-    },
-    Write {
-        offset: u64,
-    },
-    Flush,
-    PunchHole {
-        offset: u64,
-        len: u64,
-    },
-    ZeroRange {
-        offset: u64,
-        len: u64,
-    },
-    /// It will be read soon.
-    ReadAhead {
-        offset: u64,
-        len: u64,
-    },
-}
-
-impl FileOp {
-    /// The same in a file whose data begins at `start`.
-    pub(crate) const fn behind(self, start: u64) -> Self {
-        match self {
-            Self::Read { offset } => Self::Read {
-                offset: start + offset,
-            },
-            Self::Write { offset } => Self::Write {
-                offset: start + offset,
-            },
-            Self::PunchHole { offset, len } => Self::PunchHole {
-                offset: start + offset,
-                len,
-            },
-            Self::ZeroRange { offset, len } => Self::ZeroRange {
-                offset: start + offset,
-                len,
-            },
-            Self::ReadAhead { offset, len } => Self::ReadAhead {
-                offset: start + offset,
-                len,
-            },
-            Self::Flush => Self::Flush,
-        }
-    }
-}
 
 /// How the kernel answered, the buffer, and the tag.
 pub(crate) type Answer = (io::Result<usize>, Buffer, Option<Held>);
@@ -151,69 +102,6 @@ enum Backend {
     Psync(Psync),
 }
 
-/// Wakes the thread.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    fd: OwnedFd,
-    rung: AtomicBool,
-    thread: ThreadId,
-}
-
-impl Bell {
-    /// The calling thread's.
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            rung: AtomicBool::new(false),
-            thread: std::thread::current().id(),
-        })
-    }
-
-    fn ring(&self) {
-        // Ordering: AcqRel, pairs with itself and with the swap in `run`: who sets it first writes.
-        let was = self.rung.swap(true, Ordering::AcqRel);
-        if !was && std::thread::current().id() != self.thread {
-            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-        }
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.ring();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
-    }
-}
-
-/// A task for a thread, made there.
-type Spawn = Box<dyn FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send>;
-
-/// The way to a reactor from other threads.
-#[derive(Clone)]
-pub(crate) struct Remote {
-    bell: Arc<Bell>,
-    inbox: Arc<Mutex<Vec<Spawn>>>,
-}
-
-impl Remote {
-    pub(crate) fn spawn(
-        &self,
-        task: impl FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send + 'static,
-    ) {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        inbox.push(Box::new(task));
-        drop(inbox);
-        self.bell.ring();
-    }
-
-    pub(crate) fn wake(&self) {
-        self.bell.ring();
-    }
-}
-
 /// One thread's executor.
 pub(crate) struct Reactor {
     ops: RefCell<Slab<Op>>,
@@ -230,7 +118,7 @@ pub(crate) struct Reactor {
     under_way: Cell<usize>,
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
-    refusal: Refusal,
+    injector: Injector,
     one_disk: bool,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
@@ -306,7 +194,7 @@ impl Reactor {
             tasks: Cell::new(0),
             under_way: Cell::new(0),
             computing: Cell::new(0),
-            refusal: Refusal::new(setup.faults.clone()),
+            injector: Injector::new(setup.faults.clone()),
             one_disk: setup.may_block.is_none(),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
@@ -376,9 +264,9 @@ impl Reactor {
             && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
-    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so they
-    /// are done at once, and so is a [write](Self::writes_at_once) of an only client; the answer
-    /// comes with those of the others, after the tasks that run now.
+    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so
+    /// they are done at once, and so is a [write](Self::writes_at_once) of an only client; the
+    /// answer comes with those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
         export: &Export,
@@ -399,18 +287,26 @@ impl Reactor {
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
         let Op { buffer, tag, .. } = &mut ops[key];
-        let refused = self.refusal.of(op, &export.described.name);
-        match &mut *self.backend.borrow_mut() {
-            _ if refused.is_some() => {
-                let result = refused.map_or(0, |errno| -errno.raw_os_error());
+        let mut len = buffer.len();
+        match self.injector.next(op, &export.described.name) {
+            None => {}
+            // What is in a pipe is not looked at, so nothing can be appended.
+            Some(Fault::IsShort) if buffer.is_pipe() => {}
+            Some(Fault::IsShort) => len = len.div_ceil(2),
+            Some(Fault::Fails(errno)) => {
+                let result = -errno.raw_os_error();
                 self.done_at_once.borrow_mut().push((key, result));
+                return self.running(key);
             }
+        }
+        match &mut *self.backend.borrow_mut() {
             _ if at_once => {
                 let passed_on = match op {
                     FileOp::Read { offset } => buffer.fill_from(file, offset),
                     _ => None,
                 };
-                let done = passed_on.unwrap_or_else(|| psync::perform(file, &op, buffer));
+                let done =
+                    passed_on.unwrap_or_else(|| psync::perform(file, &op, &mut buffer[..len]));
                 let result = answer(done);
                 self.done_at_once.borrow_mut().push((key, result));
             }
@@ -418,7 +314,7 @@ impl Reactor {
                 if let Some(tag) = tag {
                     tag.submit_here();
                 }
-                uring.file(file, &op, buffer, key);
+                uring.file(file, &op, &mut buffer[..len], key);
             }
             Backend::Psync(psync) => {
                 let ended = Ended {
@@ -431,9 +327,13 @@ impl Reactor {
                     arrivals: self.arrivals.clone(),
                 };
                 let report = Report::new(ended, tag.take(), &self.completer);
-                psync.file(export, op, std::mem::take(buffer), report);
+                psync.file(export, op, (std::mem::take(buffer), len), report);
             }
         }
+        self.running(key)
+    }
+
+    fn running(self: &Rc<Self>, key: usize) -> Running {
         Running {
             reactor: self.clone(),
             key: Some(key),
@@ -486,10 +386,7 @@ impl Reactor {
             Backend::Uring(uring) => uring.poll(socket, ready, key),
             Backend::Psync(psync) => psync.poll(socket, ready, key),
         }
-        Running {
-            reactor: self.clone(),
-            key: Some(key),
-        }
+        self.running(key)
     }
 
     /// The ring has said how an operation ended. Where it goes on is for its tag's policy.

@@ -103,8 +103,8 @@ impl Pipe {
         Ok(self.filled)
     }
 
-    /// Sends what the socket takes: how much that was, and whether it was all. Unless there is more behind it, TCP sends
-    /// the last of it at once.
+    /// Sends what the socket takes: how much that was, and whether it was all. Unless there is more
+    /// behind it, TCP sends the last of it at once.
     pub(super) fn send(
         &mut self,
         socket: impl AsFd,

@@ -67,12 +67,19 @@ impl Psync {
         })
     }
 
-    pub(super) fn file(&self, export: &Export, op: FileOp, mut buffer: Buffer, mut report: Report) {
+    /// An operation on so much of a buffer.
+    pub(super) fn file(
+        &self,
+        export: &Export,
+        op: FileOp,
+        (mut buffer, len): (Buffer, usize),
+        mut report: Report,
+    ) {
         let file = export.file.clone();
         let work = move || {
             // The whole of it, so that it is dropped here.
             let report = &mut report;
-            let done = blocking(|| perform(&file, &op, &mut buffer));
+            let done = blocking(|| perform(&file, &op, &mut buffer[..len]));
             report.answer(answer(done), buffer);
         };
         // Dropping the handle detaches; the report is made whatever happens.

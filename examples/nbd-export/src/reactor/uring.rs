@@ -85,8 +85,8 @@ impl Uring {
         Ok(uring)
     }
 
-    /// Lets so many operations on files block at once. The system's own limit is a few for each CPU,
-    /// and holds for old kernels in any case.
+    /// Lets so many operations on files block at once. The system's own limit is a few for each
+    /// CPU, and holds for old kernels in any case.
     pub(super) fn let_block(&self, operations: u32) {
         let mut limits = [0, 0];
         let submitter = self.ring.submitter();

@@ -1,10 +1,13 @@
 //! Clients that come, stall and go.
 
-use crate::{Server, engines};
+use crate::client::Client;
+use crate::{Server, addresses, engines, free_address, limit_open_files, noise, open_many_files};
 use nbd_export::proto;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 #[test]
 fn requests_that_were_read_are_answered_before_the_server_ends() {
@@ -117,4 +120,90 @@ fn clients_that_do_not_read_share_a_bound_of_memory() {
     drop((hold, wait));
     let said = server.stop();
     assert!(said.contains("holds memory that others wait for"), "{said}");
+}
+
+/// A shell's limit of open files is often 1024. The server asks for as many as it may have.
+#[test]
+fn a_thousand_clients_at_once() {
+    const CLIENTS: u64 = 1000;
+    if open_many_files() < CLIENTS + 200 {
+        eprintln!("this test may not open so many files");
+        return;
+    }
+    for engine in engines() {
+        let listen = free_address();
+        let more = ["--listen", &listen];
+        let folder = tempfile::tempdir().unwrap();
+        let limit = |command: &mut _| limit_open_files(command, 256, CLIENTS + 200);
+        let server = Server::start_with(folder, engine, "disk=disk", &more, limit);
+        for address in addresses(&server, &listen) {
+            let mut clients: Vec<_> = (0..CLIENTS)
+                .map(|_| Client::new(&address).go("disk"))
+                .collect();
+            let data = noise(4096 + CLIENTS as usize);
+            for (n, client) in clients.iter_mut().enumerate() {
+                client.send(1, 0, n as u64 * 4096, 4096, &data[n..][..4096]);
+            }
+            for client in &mut clients {
+                assert_eq!(client.error(), 0);
+            }
+            for (n, client) in clients.iter_mut().enumerate() {
+                assert_eq!(client.read_at(n as u64 * 4096, 4096), data[n..][..4096]);
+            }
+        }
+        server.stop();
+    }
+}
+
+/// All the files that the server may open are open. Clients wait to be let in, those who are in do
+/// not notice, and the log is told once.
+#[test]
+fn a_server_that_may_open_no_more_files_goes_on() {
+    const FILES: u64 = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let limit = |command: &mut _| limit_open_files(command, FILES, FILES);
+    let server = Server::start_with(folder, "auto", "disk=disk", &[], limit);
+    let mut client = server.connect().go("disk");
+    let many: Vec<_> = (0..2 * FILES)
+        .map(|_| UnixStream::connect(server.path("nbd.sock")).unwrap())
+        .collect();
+    let open = format!("/proc/{}/fd", server.child.id());
+    // Whoever started this test may have left it others, with large numbers.
+    let is_counted = |name: std::ffi::OsString| {
+        let number: u64 = name.to_str().unwrap().parse().unwrap();
+        number < FILES
+    };
+    let is_full = || {
+        let open = std::fs::read_dir(&open).unwrap();
+        let counted = open.filter(|file| is_counted(file.as_ref().unwrap().file_name()));
+        counted.count() as u64 == FILES
+    };
+    while !is_full() {
+        std::thread::yield_now();
+    }
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(1) {
+        assert_eq!(client.write(0, &[1; 4096], 0), 0);
+    }
+    drop(many);
+    let mut late = server.connect().go("disk");
+    assert_eq!(late.read_at(0, 4096), [1; 4096]);
+    let said = server.stop();
+    assert_eq!(said.matches("not accepted").count(), 1, "{said}");
+}
+
+/// The log goes to a pipe that is full and that nobody reads.
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_client() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    // Of each the log says that it has come, and that it has left.
+    for _ in 0..2000 {
+        server.connect().go("disk");
+    }
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.write(0, b"fine", proto::flag::FUA), 0);
+    assert_eq!(client.read_at(0, 4), b"fine");
+    let said = server.stop();
+    assert!(said.contains("lines are not shown"), "{said}");
+    assert!(said.contains("everything is flushed"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! What goes wrong, and what clients are told of it.
 
 use crate::client::Client;
-use crate::{SIZE, Server, engines, noise};
+use crate::{SIZE, Server, engines, figure, free_address, noise};
 use nbd_export::proto;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -129,5 +129,66 @@ fn a_disk_that_has_stopped_does_not_stop_another() {
             assert_eq!(client.read_at(n * 4096, 4096), [2; 4096]);
         }
         assert!(stuck.is_silent(), "after half a minute it has failed");
+    }
+}
+
+/// The disk fails for every so many-th piece. A request has failed if one of its pieces has, its
+/// client is told, and all the other requests are as they should be.
+#[test]
+fn a_piece_that_fails_fails_its_request_and_no_other() {
+    let io = proto::Errno::Io as u32;
+    const PIECES: u32 = 16;
+    const EVERY: u32 = 20;
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let address = free_address();
+            let faults = format!("read={EVERY},write={EVERY}");
+            let more = ["--threads", "1", "--max-split", "64", "--metrics", &address];
+            let more = [&more[..], &["--faults", &faults]].concat();
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let is_hit = |n: u32| (n * PIECES + 1..=(n + 1) * PIECES).any(|t| t % EVERY == 0);
+            let large = noise(1 << 20);
+            let expected: Vec<u32> = (0..6).map(|n| if is_hit(n) { io } else { 0 }).collect();
+            assert_eq!(expected, [0, io, io, io, io, 0]);
+            for error in &expected {
+                assert_eq!(client.write(0, &large, proto::flag::FUA), *error);
+            }
+            // None for a write that has failed.
+            assert_eq!(figure(&address, "nbd_flush_issued_total"), 2);
+            for error in &expected {
+                client.send(0, 0, 0, 1 << 20, &[]);
+                assert_eq!(client.error(), *error);
+                if *error == 0 {
+                    assert!(client.read(1 << 20) == large);
+                }
+            }
+            assert_eq!(figure(&address, "nbd_errors_total"), 8);
+            assert_eq!(figure(&address, "inflight_tags_in_use"), 0);
+            server.stop();
+        }
+    }
+}
+
+/// Files may take or give less than they are asked for: the rest follows.
+#[test]
+fn short_transfers_go_on() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let more = ["--faults", "short=2", "--max-split", "64", "--threads", "1"];
+            let server = Server::start_in(folder, engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write(n * 1024, &[n as u8; 1024], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at(n * 1024, 1024), [n as u8; 1024]);
+            }
+            server.stop();
+        }
     }
 }

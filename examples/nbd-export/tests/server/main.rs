@@ -158,6 +158,35 @@ fn refused(arguments: &str) -> String {
     said
 }
 
+/// Has a program start with leave to open so many files: at first, and at most.
+fn limit_open_files(command: &mut Command, at_first: u64, at_most: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: at_first,
+        rlim_max: at_most,
+    };
+    // SAFETY: `limit` is a limit.
+    let lower = move || match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: between fork and exec it makes a system call, and takes no lock or memory.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, lower) };
+}
+
+/// Lets this program open as many files as it may; how many that are.
+fn open_many_files() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a limit's place.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is a limit.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    limit.rlim_max
+}
+
 /// A Unix socket, which every server has, and an address of TCP.
 fn addresses(server: &Server, listen: &str) -> [Address; 2] {
     let unix = Address::Unix(server.path("nbd.sock"));

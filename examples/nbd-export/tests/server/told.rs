@@ -43,8 +43,8 @@ fn completions_go_on_where_they_are_steered() {
     }
 }
 
-/// What may take long is not done by the thread that serves the client, also for files in memory: it
-/// is steered to it when it has ended.
+/// What may take long is not done by the thread that serves the client, also for files in memory:
+/// it is steered to it when it has ended.
 #[test]
 fn reading_ahead_and_freeing_memory_are_for_others() {
     for engine in engines() {
