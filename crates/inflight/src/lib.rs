@@ -120,7 +120,7 @@ pages! {
     FirstEngine: "first-engine",
     Guidelines: "guidelines",
     Inflight: "inflight",
-    Requeue: "requeue",
+    RequeuePage: "requeue",
     LostWakeups: "needs/lost-wakeups",
     RefusedThreads: "needs/refused-threads",
     AnybodysFree: "needs/anybodys-free",
