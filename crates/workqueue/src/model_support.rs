@@ -18,7 +18,10 @@ pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {
     /// The pool where items run that are queued on that CPU, from now on without workers.
-    #[allow(clippy::must_use_candidate, reason = "a model may let others run its items")]
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "a model may let others run its items"
+    )]
     pub fn manual_pool(&self, cpu: usize) -> ManualPool {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
         pwq.pool().set_manual();
