@@ -30,8 +30,8 @@ use std::time::Duration;
 /// refused (also from the system's own items), and the drop returns when the worker threads have
 /// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
 /// on. Dropped on one of its own workers, or inside a
-/// [`call_blocking`](crate::Workqueue::call_blocking), the system shuts down in the same way, but the
-/// drop returns at once and the threads end by themselves. On a thread of an async runtime,
+/// [`call_blocking`](crate::Workqueue::call_blocking), the system shuts down in the same way, but
+/// the drop returns at once and the threads end by themselves. On a thread of an async runtime,
 /// [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks nobody.
 ///
 /// ```
