@@ -344,7 +344,8 @@ fn functions_run_on_the_cpus_named() {
         }
     };
     let expected: Vec<_> = (0..4).map(|cpu| (cpu, format!("cpu {cpu}"))).collect();
-    let waits: [fn(&WorkqueueSystem, _) -> Result<Vec<_>, JoinError>; 3] = [
+    type Wait<F> = fn(&WorkqueueSystem, F) -> Result<Vec<(usize, String)>, JoinError>;
+    let waits: [Wait<_>; 3] = [
         |sys, f| block_on(sys.schedule_on_each_cpu(f)),
         |sys, f| sys.schedule_on_each_cpu_blocking(f),
         |sys, f| sys.schedule_on_each_cpu_timeout(f, Duration::from_secs(3_600)),
