@@ -22,7 +22,8 @@ inflight_sync::thread_local! {
 
 /// The name of the calling thread, if it is a system's.
 pub(crate) fn name() -> Option<String> {
-    NAME.with(|name| name.borrow().clone())
+    // While the thread's locals are being destroyed it has none.
+    NAME.try_with(|name| name.borrow().clone()).ok().flatten()
 }
 
 /// The threads of a system.
