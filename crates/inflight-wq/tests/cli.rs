@@ -268,11 +268,11 @@ fn stalls_are_looked_for_when_somebody_asks() {
     let served = Served::new();
     let text = served.run("system").printed();
     assert!(text.contains("watchdog_thresh_ms       rw 0\n"), "{text}");
-    let gate = Arc::new(Mutex::new(()));
-    let closed = gate.lock();
+    let held = Arc::new(Mutex::new(()));
+    let closed = held.lock();
     for _ in 0..9 {
-        let gate = gate.clone();
-        served.crypt.spawn(move || drop(gate.lock())).detach();
+        let held = held.clone();
+        served.crypt.spawn(move || drop(held.lock())).detach();
     }
     served.run("set-system watchdog_thresh_ms 10").printed();
     let stall = "ago: queue crypt: 1 waiting, first crypt: cli::stalls_are_looked_for";

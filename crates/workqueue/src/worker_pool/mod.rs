@@ -319,8 +319,8 @@ impl PoolState {
         self.threads[worker].as_ref().expect("it is there")
     }
 
-    /// The timer looks at the pool, which has neither siblings nor a poller, and nobody lingers: only
-    /// a worker may be missing.
+    /// The timer looks at the pool, which has neither siblings nor a poller, and nobody lingers:
+    /// only a worker may be missing.
     #[inline]
     fn is_looked_at_alone(&self) -> bool {
         let others = self.siblings.is_some() || self.poller.is_some();
