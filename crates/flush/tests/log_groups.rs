@@ -151,7 +151,8 @@ fn eight_committers_share_long_flushes() {
     let counters = log.lock().take().unwrap().counters();
     let commits = COMMITTERS * COMMITS;
     assert!(counters.flushes * 100 < commits * 35, "{counters:?}");
-    assert_eq!(counters.grouped, commits);
+    // A commit that finds its record flushed belongs to no group.
+    assert!(counters.grouped <= commits, "{counters:?}");
     assert_eq!(counters.group_sizes.iter().sum::<u64>(), counters.flushes);
 }
 
