@@ -36,8 +36,9 @@ const MAX_BYTES: usize = 64 << 20;
 /// something, and it moves no more than `SLOW` bytes in this time.
 const STALLED: Duration = Duration::from_secs(10);
 const SLOW: usize = 64 << 10;
-/// So many bytes are started at once; then what was done is sent, before more is.
-const BURST: usize = 512 << 10;
+/// So many bytes are started at once; then what was done is sent, before more is. With more, a
+/// client of short requests waits for the server, and then the server for the client.
+const BURST: usize = 128 << 10;
 /// A client that has not chosen an export, and not asked for anything else, for so long is sent
 /// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);

@@ -174,7 +174,7 @@ impl Session {
     ) -> Result<(), Errno> {
         match (&self.export.cipher, &mut data[..]) {
             // A hop to a worker costs more than to encrypt so little.
-            (Some(cipher), [piece]) if piece.len() <= PAGE && self.reactor.writes_at_once() => {
+            (Some(cipher), [piece]) if piece.len() <= PAGE && self.reactor.has_one_client() => {
                 cipher.encrypt(piece, offset);
             }
             _ => data = self.encipher(offset, data, Cipher::encrypt).await?,

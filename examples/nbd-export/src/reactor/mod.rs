@@ -119,6 +119,7 @@ pub(crate) struct Reactor {
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
     injector: Injector,
+    kind: Kind,
     one_disk: bool,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
@@ -195,6 +196,7 @@ impl Reactor {
             under_way: Cell::new(0),
             computing: Cell::new(0),
             injector: Injector::new(setup.faults.clone()),
+            kind: setup.kind,
             one_disk: setup.may_block.is_none(),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
@@ -255,13 +257,16 @@ impl Reactor {
         }
     }
 
-    /// Whether nobody but its own client waits for a write that is done at once: there is one
-    /// client, no other operation of it is elsewhere, and the others that come to this thread are
-    /// of the same disk.
-    pub(crate) fn writes_at_once(&self) -> bool {
-        self.one_disk
-            && self.tasks.get() == 1
-            && self.under_way.get() == self.done_at_once.borrow().len()
+    /// Whether nobody but its own client waits for what this thread does: there is one client, and
+    /// no other operation of it is elsewhere.
+    pub(crate) fn has_one_client(&self) -> bool {
+        self.tasks.get() == 1 && self.under_way.get() == self.done_at_once.borrow().len()
+    }
+
+    /// Whether a write is done at once: for an only client, without a ring, if the others that come
+    /// to this thread are of the same disk. A ring writes what does not block without help.
+    fn writes_at_once(&self) -> bool {
+        self.one_disk && self.kind == Kind::Psync && self.has_one_client()
     }
 
     /// Carries out an operation on a file. Reads and writes of files in memory do not block, so
