@@ -146,6 +146,11 @@ impl Context {
 
     #[inline]
     pub(crate) fn begin_item(&self, pwq: &Pwq, i: u32) {
+        debug_assert_eq!(
+            self.blocked.get(),
+            0,
+            "each section has ended with its item"
+        );
         self.shared.charged.set(pwq.wq().number());
         self.has_blocked.set(false);
         self.started.set(Some(i));

@@ -132,7 +132,14 @@ impl Watchdog {
             return None;
         }
         let at = clock.now() + threshold;
-        self.change_due(0, at.as_nanos()).then_some(at)
+        if !self.change_due(0, at.as_nanos()) {
+            return None;
+        }
+        // Who has set another one meanwhile may not have seen this look.
+        if self.threshold() != Some(threshold) && self.disarm(at) {
+            return self.arm(clock);
+        }
+        Some(at)
     }
 
     /// The look that was planned for that time comes, or could not be planned. `false`: it is not

@@ -403,7 +403,6 @@ impl Runner for ItemRunner<'_> {
     }
 
     fn put_back(&self, item: ItemPtr, parked: Parked) {
-        self.context.end_item();
         let of = crate::pwq::by_id(parked.pwq).expect("its entry is in flight");
         of.pool().unpark_entry(&of, item, parked);
     }

@@ -323,6 +323,10 @@ impl PoolState {
     /// only a worker may be missing.
     #[inline]
     fn is_looked_at_alone(&self) -> bool {
+        debug_assert!(
+            !self.watched || self.poller.is_none(),
+            "pollers' pools are not looked at"
+        );
         let others = self.siblings.is_some() || self.poller.is_some();
         self.watched && !others && !self.core.workers.is_lingering()
     }

@@ -52,9 +52,13 @@ impl PoolState {
     /// The entry that a worker runs, by its number in the batch.
     fn running_entry(&self, worker: WorkerId) -> Option<u32> {
         let thread = self.threads.get(worker)?.as_ref()?;
+        let w = self.core.workers.get(worker);
         // In this order: who has started an entry has said before that something runs.
         let next = thread.shared.batch.next();
-        let begun = next != self.core.workers.get(worker).settled;
+        // The entry at which a recall began is not the worker's, even if it has been started: its
+        // worker asks under the lock before it runs it. Others may have run and settled it.
+        let is_others = |(from, _): (u32, u32)| next == from.wrapping_add(1);
+        let begun = next != w.settled && !w.recalled.is_some_and(is_others);
         (begun && thread.shared.function.is_some()).then(|| next.wrapping_sub(1))
     }
 
@@ -265,5 +269,57 @@ impl WorkerPool {
             })
         });
         metered.extend(workers);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::WorkqueueSystem;
+    use crate::worker_pool::{WorkerPool, WorkerShared};
+    use inflight_sync::atomic::{AtomicBool, Ordering};
+    use inflight_sync::time::Clock;
+    use inflight_sync::{Arc, Parker, thread};
+    use inflight_topology::Topology;
+
+    /// Others may run and settle it, and its queue may go, before its worker asks.
+    #[test]
+    fn what_was_recalled_before_it_ran_is_not_running() {
+        let builder = WorkqueueSystem::builder().clock(Clock::manual());
+        let builder = builder.topology(Topology::synthetic("core:1").unwrap());
+        let sys = builder.build().unwrap();
+        let wq = sys.workqueue("recalled").bound().build().unwrap();
+        let [begun, open] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        // Relaxed, all: signals.
+        let first = wq.spawn({
+            let (begun, open) = (begun.clone(), open.clone());
+            move || {
+                begun.store(true, Ordering::Relaxed);
+                while !open.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+            }
+        });
+        while !begun.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let second = wq.spawn(|| ());
+        let pool = wq.inner().pwq_of(0).unwrap().pool();
+        let shared = WorkerShared::new(pool.shared());
+        let mut state = pool.lock();
+        let guest = state.core.workers.attach();
+        let unparker = Parker::current().unparker();
+        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
+        assert_eq!(state.take(guest, &shared.batch).entries, 1);
+        let entry = shared.batch.next();
+        state.recall(&[guest]);
+        shared.function.set_unknown();
+        assert!(!shared.batch.start(entry), "it was recalled");
+        assert!(state.running(guest).is_none());
+        shared.function.clear();
+        drop(state);
+        pool.detach(guest, &shared);
+        open.store(true, Ordering::Relaxed);
+        first.wait().unwrap();
+        second.wait().unwrap();
     }
 }

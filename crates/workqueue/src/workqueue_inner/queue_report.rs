@@ -134,11 +134,10 @@ impl WorkqueueInner {
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
         let now = self.shared().clock.now();
-        let (mut waiting, mut running) = (0, Vec::new());
+        let mut waiting = 0;
         let (mut first, mut progress) = (None, self.count(Count::Touched));
         for pwq in &control.pwqs {
-            let mut state = pwq.lock();
-            running.extend(state.busy_workers(now, |index| index == pwq.index()));
+            let state = pwq.lock();
             let level = state.level(pwq.index());
             progress += level.started;
             let core = state.core.pwq(pwq.index());
@@ -151,16 +150,18 @@ impl WorkqueueInner {
                 first = first.or_else(|| core.fifo.front().map(name));
             }
         }
-        if control.frozen {
-            return None;
-        }
+        let first = first.filter(|_| !control.frozen)?;
+        let busy = |pwq: &Arc<Pwq>| {
+            let mut state = pwq.lock();
+            state.busy_workers(now, |index| index == pwq.index())
+        };
         Some(Waiting {
             id: PlaceId::Queue(self.number()),
             place: format!("queue {}", self.name()),
             progress,
-            item: format!("{}: {}", self.name(), first?),
+            item: format!("{}: {}", self.name(), first),
             waiting,
-            running,
+            running: control.pwqs.iter().flat_map(busy).collect(),
         })
     }
 }
