@@ -267,6 +267,32 @@ fn a_segment_stays_until_the_tail_behind_it_is_durable() {
     assert_eq!(log.segments(), 1);
 }
 
+/// The frame with the tail is the first of the next segment, and nobody has flushed that.
+#[test]
+fn a_tail_that_no_durable_frame_bears_removes_nothing() {
+    let storage = storage();
+    let log = hooked(&storage, |_| Ok(()), |_| Ok(()));
+    fill(&log, 2);
+    let mut in_a_segment = 0;
+    while log.segments() < 3 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+        in_a_segment += 1;
+    }
+    // One is in the third segment already, and one more is not to be durable.
+    for _ in 0..in_a_segment - 2 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+    }
+    let last = log.append_blocking(&[1; 500]).unwrap();
+    log.commit_blocking(last, Durability::Buffered).unwrap();
+    assert_eq!(log.segments(), 3, "the third is full");
+    log.set_tail(last);
+    let next = log.append_blocking(&[1; 500]).unwrap();
+    log.commit_blocking(next, Durability::Buffered).unwrap();
+    assert_eq!(log.segments(), 4);
+    append_and_commit(&log, b"flushed").unwrap();
+    assert_eq!(log.segments(), 1, "that of what came last");
+}
+
 #[test]
 fn a_segment_that_could_not_be_removed_is_removed_later() {
     let storage = storage();

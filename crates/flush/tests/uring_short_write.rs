@@ -7,9 +7,10 @@ use inflight_flush::{Device, UringDevice};
 /// As many bytes as a file of this process may have.
 const LIMIT: u64 = 8192;
 
-fn limit_files() {
+/// Files may not grow beyond that. What the test prints may go to a file, too.
+fn limit_files(bytes: u64) {
     let limit = libc::rlimit {
-        rlim_cur: LIMIT,
+        rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: no handler of ours is called: the signal is ignored from here on.
@@ -19,13 +20,23 @@ fn limit_files() {
     assert_eq!(set, 0);
 }
 
+/// Files may grow again when this is dropped.
+struct Limited;
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        limit_files(libc::RLIM_INFINITY);
+    }
+}
+
 #[test]
 fn a_write_that_is_cut_short_is_not_called_durable() {
     // A sandbox may have no rings.
     let Ok(device) = UringDevice::new(tempfile::tempfile().unwrap()) else {
         return;
     };
-    limit_files();
+    limit_files(LIMIT);
+    let _limited = Limited;
     device.write_fua_at(&[1; 4096], 0).unwrap();
     let failed = device.write_fua_at(&[2; 8192], 4096).unwrap_err();
     assert_eq!(failed.raw_os_error(), Some(libc::EFBIG), "{failed}");

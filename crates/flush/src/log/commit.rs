@@ -400,7 +400,10 @@ impl Inner {
         let mut state = self.state.lock();
         let end = batch.first + at as u64;
         state.group.written = end;
-        state.tails.wrote(end, batch.tail);
+        if at > 0 {
+            // If nothing fitted no frame bears the batch's tail yet.
+            state.tails.wrote(end, batch.tail);
+        }
         state.segment = writer.segment();
         state.counters.buffers = writer.frames();
         if writer.wants_next() {
