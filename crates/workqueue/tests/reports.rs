@@ -6,8 +6,8 @@ mod support;
 
 use inflight_sync::time::Clock;
 #[cfg(all(target_os = "linux", not(miri)))]
-use inflight_workqueue::TraceStep;
-use inflight_workqueue::{Attrs, DelayedWork, Work, Workqueue, current_item};
+use inflight_workqueue::{Attrs, TraceStep};
+use inflight_workqueue::{DelayedWork, Work, Workqueue, current_item};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use support::{Level, Log, bound, one_cpu, plug, system, until};
