@@ -75,6 +75,8 @@ pub(crate) struct PoolState {
     watched: bool,
     /// Those know that they may take something here.
     overloaded: bool,
+    /// Others read what it says of itself.
+    tells: bool,
     /// The timer comes for the coldest idle worker.
     culling: bool,
     /// The system ends: the workers leave.
@@ -187,6 +189,7 @@ impl WorkerPool {
                 threads: Vec::new(),
                 siblings: None,
                 overloaded: false,
+                tells: false,
                 look_later: 0,
                 delay: Lately::default(),
                 watched: false,
@@ -256,6 +259,7 @@ impl WorkerPool {
         if state.pwqs.len() <= index {
             state.pwqs.resize(index + 1, None);
         }
+        state.tells |= pwq.wq().wake_rules().is_some();
         state.pwqs[index] = Some(pwq.clone());
         state.users += 1;
         pwq
