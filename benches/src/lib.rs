@@ -23,6 +23,7 @@ pub mod stop;
 pub mod tags;
 pub mod tasks;
 mod waiting;
+pub mod wakeup;
 
 pub use batches::{Batches, batchers};
 pub use ids::{Ids, check_ids};

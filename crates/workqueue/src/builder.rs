@@ -20,7 +20,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, Versions};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
 use std::fmt;
@@ -352,7 +352,7 @@ impl SystemBuilder {
         let unbound_cpus = Mutex::new(settings.unbound_cpus());
         let shared = |system| SystemShared {
             system,
-            now: Mutex::new(topology.clone()),
+            now: Versions::new(topology.clone()),
             unbound_cpus,
             refreshes: AtomicUsize::new(0),
             power_efficient: self.power_efficient,

@@ -112,6 +112,7 @@ mod load_hint;
 mod model_support;
 mod nr_active;
 mod panics;
+mod placement;
 mod pool_attrs;
 mod pool_core;
 mod pwq;

@@ -23,7 +23,7 @@ macro_rules! counter_of {
 }
 
 /// What only grows.
-const COUNTERS: [Counter; 15] = [
+const COUNTERS: [Counter; 16] = [
     counter_of!(queued, "items queued"),
     counter_of!(started, "runs that have begun"),
     counter_of!(completed, "runs that have ended"),
@@ -52,6 +52,10 @@ const COUNTERS: [Counter; 15] = [
     counter_of!(
         repatriated,
         "workers moved back to their group for items of the queue"
+    ),
+    counter_of!(
+        placed,
+        "items that wake rules have put on another CPU than the one before"
     ),
     (
         "inflight_workqueue_cpu_microseconds_total",

@@ -147,13 +147,14 @@ impl Workqueue {
 
     /// Polls `future` on this queue's workers, under its limits, until it has ended.
     ///
-    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
-    /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
-    /// two polls the future is nobody's. A wake allocates nothing. A
-    /// wake by the queue's own waker is taken while the queue is drained. A future that has not
-    /// ended when the queue is destroyed, or the system ends, ends with [`JoinError::Rejected`];
-    /// one that nobody can wake any more, with [`JoinError::Cancelled`]. Dropping the handle
-    /// detaches the future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, or where the
+    /// queue's [wake rules](crate::WorkqueueBuilder::wake_rules) say, waits for a slot of
+    /// `max_active`, counts in the statistics, and a flush of the queue waits for it; between two
+    /// polls the future is nobody's. A wake allocates nothing. A wake by the queue's own waker is
+    /// taken while the queue is drained. A future that has not ended when the queue is destroyed,
+    /// or the system ends, ends with [`JoinError::Rejected`]; one that nobody can wake any more,
+    /// with [`JoinError::Cancelled`]. Dropping the handle detaches the future;
+    /// [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
     ///

@@ -56,6 +56,9 @@ pub struct WorkqueueStats {
     /// back to its own group's before it ran an item of the queue. Only in unbound queues that are
     /// not strict; where it runs later is left to the system.
     pub repatriated: u64,
+    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) have put an item on
+    /// another CPU than the one before.
+    pub placed: u64,
     /// Items that run, and items that wait and for which a slot of `max_active` is free. Computed
     /// when it is asked for.
     pub active: usize,

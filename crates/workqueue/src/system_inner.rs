@@ -118,7 +118,7 @@ impl SystemInner {
         for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
             let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
             let others: Vec<_> = others.cloned().collect();
-            let siblings = Siblings::new(&machine, pool, &others, &pools.overloaded);
+            let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
             pool.meet(siblings, later);
         }
     }

@@ -14,6 +14,7 @@ mod block;
 mod buffer;
 mod checks;
 mod checksum;
+mod choices;
 mod control;
 mod engine;
 mod fio;
@@ -30,6 +31,7 @@ mod report;
 mod run;
 mod slot;
 mod stats;
+mod steering_report;
 mod target;
 mod values;
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
-use inflight::tags::{Admission, NoPreempt, Steering};
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::choices::{AdmissionChoice, EngineChoice, WakeChoice};
 use crate::fio::{self, FioOptions};
 use crate::log_load::LogLoad;
 use crate::queues::Queues;
@@ -71,54 +72,6 @@ impl Pattern {
             Self::Log => "log",
         }
     }
-}
-
-/// Who gets a tag when there are too few.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AdmissionChoice {
-    /// All tags of a block before anybody else's.
-    #[value(name = "whole_io")]
-    WholeIo,
-    /// Whoever tries first, as kernels do.
-    Preempt,
-    /// A newcomer does not overtake while many wait.
-    #[value(name = "no_preempt")]
-    NoPreempt,
-    /// Later pieces of a block need no tag of the depth, up to half of it.
-    Elastic,
-}
-
-impl AdmissionChoice {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::WholeIo => "whole_io",
-            Self::Preempt => "preempt",
-            Self::NoPreempt => "no_preempt",
-            Self::Elastic => "elastic",
-        }
-    }
-
-    /// The policy for tags of `depth`.
-    pub(crate) fn policy(self, depth: usize) -> Admission {
-        match self {
-            Self::WholeIo => Admission::WholeIo,
-            Self::Preempt => Admission::preempt(),
-            Self::NoPreempt => Admission::NoPreempt(NoPreempt::default()),
-            Self::Elastic => Admission::elastic_overcommit(depth.div_ceil(2)),
-        }
-    }
-}
-
-/// Which way the requests take into the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineChoice {
-    /// One ring per job.
-    #[value(name = "io_uring")]
-    IoUring,
-    /// pread and pwrite on a workqueue; works everywhere.
-    Psync,
-    /// io_uring if the kernel lets us, else psync.
-    Auto,
 }
 
 const AFTER_HELP: &str = "\
@@ -237,6 +190,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", default_value = "inline")]
     steering: String,
 
+    /// Of completions that are sent to the CPU that submitted, which one runs them: that one
+    /// (affine); the one that saw it, if no other is run there and they share a cache (pull); if
+    /// that which submitted runs others, the waker's own or an idle one of its cache (stack)
+    #[arg(long, value_enum, default_value = "affine")]
+    wake: WakeChoice,
+
     /// How many jobs, from the first on, look for completions on their own ring and do not wait to
     /// be woken; they have poll queues of their own, as many as --hw-queues allows
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
@@ -311,6 +270,7 @@ pub(crate) struct Config {
     /// Whether somebody asked for tenants, and so wants to see them.
     pub(crate) by_tenant: bool,
     pub(crate) steering: Steering,
+    pub(crate) wake: WakeChoice,
     /// The first so many jobs poll.
     pub(crate) poll: usize,
     pub(crate) workqueue_scope: Scope,
@@ -436,6 +396,7 @@ impl Options {
                 let names = Steering::ALL.map(Steering::name).join(", ");
                 format!("--steering '{}' is none of {names}", self.steering)
             })?,
+            wake: self.wake,
             poll: self.poll,
             by_scope: self.workqueue_scope.is_some() || self.strict,
             workqueue_scope: match &self.workqueue_scope {
@@ -590,6 +551,7 @@ mod tests {
                 &["--steering", "moon"],
                 "--steering 'moon' is none of inline",
             ),
+            (&["--wake", "moon"], "--wake"),
             (&["--poll", "2"], "--poll 2 is more than --numjobs 1"),
         ] {
             let refusal = refusal(args);

@@ -78,6 +78,8 @@ pub(crate) struct PoolState {
     watched: bool,
     /// Those know that they may take something here.
     overloaded: bool,
+    /// Others read what it says of itself.
+    tells: bool,
     /// The timer comes for the coldest idle worker.
     culling: bool,
     /// The system ends: the workers leave.
@@ -200,6 +202,7 @@ impl WorkerPool {
                 threads: Vec::new(),
                 siblings: None,
                 overloaded: false,
+                tells: false,
                 look_later: 0,
                 delay: Lately::default(),
                 watched: false,
@@ -270,6 +273,7 @@ impl WorkerPool {
         if state.pwqs.len() <= index {
             state.pwqs.resize(index + 1, None);
         }
+        state.tells |= pwq.wq().wake_rules().is_some();
         state.pwqs[index] = Some(pwq.clone());
         state.users += 1;
         pwq

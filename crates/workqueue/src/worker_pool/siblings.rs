@@ -112,6 +112,7 @@ impl WorkerPool {
             state.overloaded = false;
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
+        state.tells |= siblings.are_some();
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
         self.unlock_later(state, false, later);
     }
@@ -126,13 +127,13 @@ impl WorkerPool {
         seeks && siblings.policy.seeks_place(siblings.me, &state.load(self))
     }
 
-    /// The siblings learn how the pool is. Returns whether one of them is to be asked for help.
+    /// The others learn how the pool is. Returns whether one of them is to be asked for help.
     pub(super) fn wants_help(&self, state: &mut PoolState) -> bool {
         let load = state.load(self);
+        self.hint.tell(&load);
         let Some(siblings) = &state.siblings else {
             return false;
         };
-        self.hint.tell(&load);
         let overloaded = load.waiting > 0 && !siblings.policy.needs_no_help(siblings.me, &load);
         if overloaded != state.overloaded {
             let count = &siblings.overloaded.0;

@@ -73,7 +73,7 @@ impl WorkerPool {
     fn release_slow(&self, mut state: MutexGuard<'_, PoolState>, now: bool) -> Option<AfterUnlock> {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&state, action);
-        let help = state.siblings.is_some() && self.wants_help(&mut state);
+        let help = state.tells && self.wants_help(&mut state);
         let help = help.then_some(now);
         if state.core.workers.is_lingering() && state.core.has_waiting() {
             // Relaxed: a hint; what comes is seen under the lock.

@@ -82,6 +82,7 @@ impl WorkqueueInner {
             remote_wakeups: self.count(Count::RemoteWakeups),
             stolen: self.count(Count::Stolen),
             repatriated: self.count(Count::Repatriated),
+            placed: self.count(Count::Placed),
             active,
             inactive,
         }
