@@ -16,6 +16,7 @@
 //! `docs/simulator.md`.
 #![deny(missing_docs)]
 
+mod chart;
 pub mod cpus;
 pub mod dmcrypt;
 pub mod enqueue;

@@ -92,7 +92,7 @@ fn the_drawing_has_a_curve_for_each_column() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("curves.svg");
     let arguments = format!(
-        "hdd --jobs 1,4 --seconds 1 --warm-up 1 --svg {}",
+        "hdd --jobs 1,4 --seconds 1 --warm-up 1 --plot {}",
         file.display()
     );
     text(&run(&arguments));
@@ -153,7 +153,7 @@ fn bad_input_is_refused_in_one_line_and_nothing_is_printed() {
         ("hdd --dispatch lifo", "one of fifo, sorted"),
         ("hdd --sed 1", "did you mean '--seed'"),
         (
-            "hdd --jobs 1 --seconds 1 --svg /nowhere/at/all.svg",
+            "hdd --jobs 1 --seconds 1 --plot /nowhere/at/all.svg",
             "/nowhere/at/all.svg",
         ),
     ] {
@@ -181,13 +181,55 @@ fn a_run_unlike_the_published_says_so() {
     assert_eq!(json["settings"]["cache"], 0);
 }
 
+#[test]
+fn other_tables_are_drawn_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (number, (arguments, curves)) in [
+        ("hdd --single", &["published", "simulated"][..]),
+        (
+            "dmcrypt --issuers 4,8 --seeds 1 --seconds 0.1",
+            &["ours", "cache_strict, published"],
+        ),
+        (
+            "enqueue --cpus 8,72 --scope cache,cpu",
+            &["cache, published", "cpu"],
+        ),
+        (
+            "limit --max-active 4,8",
+            &["counted for each CPU, published"],
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = folder.path().join(number.to_string());
+        text(&run(&format!("{arguments} --plot {}", file.display())));
+        let drawing = std::fs::read_to_string(&file).expect("it was written");
+        for curve in curves {
+            assert!(drawing.contains(curve), "{arguments}: {curve}");
+        }
+    }
+}
+
+#[test]
+fn single_writes_stand_beside_the_published() {
+    let printed = text(&run("hdd --single --check"));
+    let first = printed.lines().find(|line| line.starts_with("  128"));
+    assert!(
+        first.is_some_and(|line| line.contains(" 20.1 ")),
+        "{printed}"
+    );
+    assert!(printed.contains("holds: single writes"), "{printed}");
+    assert_eq!(run("hdd --single --jobs 3").status.code(), Some(2));
+}
+
 /// An old drawing stays if the run is refused.
 #[test]
 fn the_drawing_replaces_an_older_one() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), vec![b'x'; 1 << 20]).expect("it can be written");
     let name = file.path().display();
-    text(&run(&format!("hdd --jobs 1,4 --seconds 1 --svg {name}")));
+    text(&run(&format!("hdd --jobs 1,4 --seconds 1 --plot {name}")));
     let drawing = std::fs::read_to_string(file.path()).expect("it was written");
     assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
 }

@@ -245,6 +245,10 @@ pub(crate) struct Config {
     pub(crate) name: Option<String>,
     /// How long it runs before anything counts.
     pub(crate) ramp: Duration,
+    /// Drop what the page cache has of the file first.
+    pub(crate) invalidate: bool,
+    /// fsync at the end of a run that writes.
+    pub(crate) end_fsync: bool,
     pub(crate) filename: Option<PathBuf>,
     pub(crate) size: Option<u64>,
     pub(crate) bs: usize,
@@ -301,6 +305,18 @@ impl Options {
         })
     }
 
+    /// What a job file means here that it does not mean to fio.
+    pub(crate) fn unlike_fio(&self) -> Option<String> {
+        let parts = self.size.is_some() && self.numjobs > 1;
+        parts.then(|| {
+            format!(
+                "note: each of numjobs={} works on a part of size; with fio each works on all \
+                 of it",
+                self.numjobs
+            )
+        })
+    }
+
     fn check_blocks(&self) -> Result<()> {
         ensure!(self.bs > 0, "--bs must not be zero");
         ensure!(
@@ -314,18 +330,9 @@ impl Options {
         Ok(())
     }
 
-    /// Fills in the defaults that depend on other options and refuses what makes no sense.
-    ///
-    /// # Errors
-    /// The first option that is wrong, and why.
-    pub(crate) fn check(self) -> Result<Config> {
-        self.check_blocks()?;
-        let temporary = self.filename.is_none();
-        let size = if temporary {
-            self.size.or(Some(DEFAULT_SIZE))
-        } else {
-            self.size
-        };
+    /// How much of the file is used, if the options say so.
+    fn size_of(&self, temporary: bool) -> Result<Option<u64>> {
+        let size = self.size.or(temporary.then_some(DEFAULT_SIZE));
         if let Some(size) = size {
             ensure!(
                 size >= self.bs,
@@ -333,14 +340,28 @@ impl Options {
                 self.bs
             );
         }
+        Ok(size)
+    }
+
+    /// Fills in the defaults that depend on other options and refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The first option that is wrong, and why.
+    pub(crate) fn check(self) -> Result<Config> {
+        self.check_blocks()?;
+        let fio = self.fio.clone().check()?;
+        let filename = fio.filename(self.filename.clone())?;
+        let rwmixread = fio.rwmixread(self.rwmixread)?;
+        let temporary = filename.is_none();
+        let size = self.size_of(temporary)?;
         let rw = self.rw.unwrap_or(if temporary {
             Pattern::Randrw
         } else {
             Pattern::Read
         });
         ensure!(
-            self.rwmixread.is_none() || (rw.reads() && rw.writes()),
-            "--rwmixread is for --rw randrw and rw, not for {}",
+            rwmixread.is_none() || (rw.reads() && rw.writes()),
+            "--rwmixread (and --rwmixwrite) is for --rw randrw and rw, not for {}",
             rw.name()
         );
         let (log, iodepth) = (self.log()?, within("--iodepth", self.iodepth, MAX_IODEPTH)?);
@@ -356,26 +377,28 @@ impl Options {
             self.poll
         );
         let queues = self.queues(numjobs)?;
-        let fio = self.fio.check()?;
         ensure!(
             fio.ramp.is_zero() || (self.number_ios.is_none() && rw != Pattern::Log),
             "--ramp_time is neither for --number_ios, which may be over by then, nor for --rw log"
         );
+        let direct = fio.direct(self.direct)?;
         Ok(Config {
             name: fio.name,
             ramp: fio.ramp,
-            filename: self.filename,
+            invalidate: fio.invalidate,
+            end_fsync: fio.end_fsync && rw.writes(),
+            filename,
             size,
             bs: usize::try_from(self.bs).context("--bs")?,
             rw,
-            rwmixread: self.rwmixread.unwrap_or(50),
+            rwmixread: rwmixread.unwrap_or(50),
             iodepth,
             numjobs,
             runtime: self
                 .runtime
                 .or(self.number_ios.is_none().then_some(DEFAULT_RUNTIME)),
             number_ios: self.number_ios,
-            direct: self.direct,
+            direct,
             fsync: self.fsync,
             fua: self.fua,
             log,

@@ -249,7 +249,7 @@ impl Machine {
             };
             (threads.into_iter().map(stats).collect::<Vec<_>>(), spent)
         });
-        let failure = control.take_failure();
+        let failure = control.take_failure().or_else(|| self.end_fsync().err());
         let failure = match (spent, failure) {
             (None, Some(failure)) => return Err(failure),
             (_, failure) => failure.map(|error| crate::explain(&error)),
@@ -280,6 +280,15 @@ impl Machine {
                 error: failure,
             },
         ))
+    }
+
+    /// Flushes the file if it is to be flushed at the end.
+    fn end_fsync(&self) -> Result<()> {
+        if !self.shared.config.end_fsync {
+            return Ok(());
+        }
+        let flushed = self.shared.file.sync_all();
+        flushed.with_context(|| format!("{}: --end_fsync", self.shared.name))
     }
 
     fn spawn<'scope, 'env>(

@@ -336,3 +336,28 @@ fn a_second_rival_stands_beside() {
                     | <= 0.5 | NO |";
     assert_eq!(lines(&text), [expected]);
 }
+
+#[test]
+fn a_picture_shows_who_is_better() {
+    let mut rows = runs("abc", 1, "fast", "near", &[50.0, 40.0, 60.0, 50.0, 50.0]);
+    rows.extend(runs("abc", 1, "slow", "near", &[150.0; 5]));
+    let mut rate = runs("abc", 1, "rate", "", &[50.0; 5]);
+    rate.iter_mut().for_each(|row| row.unit = "ids/s".into());
+    rows.extend(rate);
+    rows.extend(runs("abc", 1, "elsewhere", "far", &[50.0; 5]));
+    let records = picks::by_machine(rows).unwrap();
+    let drawing = plot::plot(&records[0], "workqueue").unwrap().unwrap();
+    assert!(!drawing.contains("elsewhere"));
+    // Dots: what takes half as long is better; half the rate is worse.
+    let colours = |load: &str| {
+        let row = drawing
+            .split("<text")
+            .find(|part| part.contains(load))
+            .unwrap();
+        row.split("stroke=\"").nth(1).unwrap()[..7].to_owned()
+    };
+    let [better, worse] = ["#1F6F57", "#C0392B"];
+    let found = ["fast: unbound / kanal", "slow", "rate"].map(colours);
+    assert_eq!(found, [better, worse, worse]);
+    assert!(plot::plot(&records[0], "tags").unwrap().is_none());
+}

@@ -162,7 +162,7 @@ mod tests {
         write("Cargo.toml", "[workspace]\n");
         write(
             "crates/a/Cargo.toml",
-            "[package]\nname = \"a\"\n[lints]\nworkspace = true\n",
+            "[package]\nname = \"a\"\npublish = false\n[lints]\nworkspace = true\n",
         );
         write("crates/a/README.md", "[x](CHANGELOG.md)\n");
         write("crates/a/CHANGELOG.md", "");
